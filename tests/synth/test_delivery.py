@@ -1,7 +1,9 @@
 """The `delivery` option."""
 
+import json
+
 import pytest
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration, Environment, Stack
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
@@ -10,12 +12,14 @@ from aws_cdk import aws_sqs as sqs
 from cdk_intake_ledger import Delivery, IntakePipeline, IntakeQueue
 from tests.synth.build import (
     Json,
+    actions,
     new_app,
     new_stack,
     only,
     processor,
     refused,
     resources,
+    statements,
     template_of,
     variables,
     warned,
@@ -114,3 +118,58 @@ def test_a_later_notification_switches_event_bridge_off() -> None:
     bucket.add_event_notification(s3.EventType.OBJECT_CREATED, notifications.SnsDestination(sns.Topic(stack, "Topic")))
     with refused("event-bridge-switched-off", "switch EventBridge off again"):
         template_of(stack)
+
+
+def of_other_account(delivery: Delivery) -> tuple[Stack, str, list[Json]]:
+    """A pipeline on an imported bucket of another account: its stack, the warning, and the statements in it."""
+    stack = new_stack(env=Environment(account="111122223333", region="eu-central-1"))
+    theirs = s3.Bucket.from_bucket_attributes(stack, "Theirs", bucket_name="theirs", account="444455556666")
+    filters = [s3.NotificationKeyFilter(prefix="in/")]
+    queue = imported_queue(stack) if delivery is Delivery.EXISTING else None
+    IntakePipeline(
+        stack, "Orders", processor=processor(), bucket=theirs, delivery=delivery, filters=filters, queue=queue
+    )
+    (text,) = warned(stack, "bucket-of-other-account")
+    return stack, text, json.loads(text[text.index(": [") + 2 : text.rindex("]", 0, text.rindex("[intake-ledger")) + 1])
+
+
+@pytest.mark.failure_mode("F208")
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_a_bucket_of_another_account_is_told_what_its_policy_needs(delivery: Delivery) -> None:
+    """S3 asks both accounts. The warning has each action on the bucket that the pipeline's roles have."""
+    stack, text, told = of_other_account(delivery)
+    assert "is in account 444455556666, and the pipeline is in account 111122223333" in text
+    assert {one["Principal"]["AWS"] for one in told} == {"arn:aws:iam::111122223333:root"}
+    template = template_of(stack)
+    used: dict[str, set[str]] = {}
+    for statement in [one for role in ("Consumer", "Audit") for one in statements(template, f"Orders{role}")]:
+        for resource in statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]:
+            where = json.dumps(resource).rpartition(":s3:::")[2]
+            if ":s3:::" in json.dumps(resource):
+                used.setdefault("objects" if "/" in where else "bucket", set()).update(actions(statement))
+    by_place = {"objects" if "/" in one["Resource"] else "bucket": one for one in told}
+    notified = {"s3:PutBucketNotification"} if delivery is Delivery.S3 else set[str]()
+    assert set(by_place["bucket"]["Action"]) == used["bucket"] | notified
+    assert set(by_place["objects"]["Action"]) == used["objects"]
+    assert by_place["objects"]["Resource"] == "arn:aws:s3:::theirs/in/*"
+
+
+@pytest.mark.failure_mode("F208")
+def test_events_of_another_account_need_a_rule_there() -> None:
+    """S3 sends events to the event bus of the bucket's account only."""
+    stack, _, _ = of_other_account(Delivery.EVENTBRIDGE)
+    (text,) = warned(stack, "events-of-other-account")
+    assert "S3 sends them to the event bus of account 444455556666 only" in text
+    assert '"name": ["theirs"]' in text
+    for part in ('"events:PutEvents"', "arn:aws:iam::444455556666:root", "event-bus/default"):
+        assert part in text
+    stack, _, _ = of_other_account(Delivery.S3)
+    assert warned(stack, "events-of-other-account") == []
+
+
+def test_a_bucket_of_an_unknown_account_gets_no_warning() -> None:
+    """Without an environment, CDK does not know whether the accounts differ."""
+    stack = new_stack()
+    theirs = s3.Bucket.from_bucket_attributes(stack, "Theirs", bucket_name="theirs", account="444455556666")
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=theirs)
+    assert warned(stack, "bucket-of-other-account") == []

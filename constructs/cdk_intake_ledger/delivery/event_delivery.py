@@ -22,6 +22,7 @@ from constructs import Construct
 from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, NOTIFIED, has_cdk_notifications
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
+from cdk_intake_ledger.delivery.other_account import warn_of_other_account
 from cdk_intake_ledger.options import Delivery
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_VERSIONING_UNKNOWN
@@ -63,6 +64,7 @@ def add_notifications(
     """
     if resource is None:
         warn(scope, BUCKET_VERSIONING_UNKNOWN, bucket=bucket.node.path)
+        warn_of_other_account(scope, bucket, delivery_mode, filters)
     if delivery_mode is Delivery.EXISTING:
         return
     if delivery_mode is Delivery.EVENTBRIDGE:

@@ -1,8 +1,6 @@
 """Lets the processor write outputs below a prefix of a bucket."""
 
-import json
-
-from aws_cdk import Resource, Stack, Token
+from aws_cdk import Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -13,6 +11,7 @@ from cdk_intake_ledger.functions import IntakeConsumer
 from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
 from cdk_intake_ledger.outputs.places import HasPlaces
+from cdk_intake_ledger.resources import accounts_of, statement_text
 from cdk_intake_ledger.validation.nag_suppressions import OUTPUTS, Wildcards
 from cdk_intake_ledger.validation.output_rules import (
     OUTPUT_BUCKET_POLICY,
@@ -90,13 +89,12 @@ class OutputGrants(HasPlaces):
 
 def _warn_of_other_account(scope: Construct, bucket: s3.IBucket, objects: str) -> None:
     """Show the statements of a bucket policy, which S3 also requires if the bucket is in another account."""
-    theirs, ours = str(bucket.env.account), str(Stack.of(scope).account)
-    if theirs == ours or Token.is_unresolved(theirs) or Token.is_unresolved(ours):
+    if (accounts := accounts_of(bucket, scope)) is None:
         return
-    principal = iam.AccountPrincipal(ours)
-    statements = [
+    principal = iam.AccountPrincipal(accounts["ours"])
+    statements = (
         iam.PolicyStatement(principals=[principal], actions=list(actions), resources=[resource])
         for actions, resource in ((BUCKET_ACTIONS, bucket.bucket_arn), (OBJECT_ACTIONS, objects))
-    ]
-    text = json.dumps(Stack.of(scope).resolve([statement.to_statement_json() for statement in statements]))
-    warn(scope, OUTPUT_BUCKET_POLICY, bucket=bucket.node.path, theirs=theirs, ours=ours, statements=text)
+    )
+    text = f"[{', '.join(statement_text(scope, statement) for statement in statements)}]"
+    warn(scope, OUTPUT_BUCKET_POLICY, bucket=bucket.node.path, statements=text, **accounts)

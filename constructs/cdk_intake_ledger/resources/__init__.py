@@ -1,13 +1,13 @@
 """The bucket, the queue and the table of a pipeline, and their fixed names."""
 
 from cdk_intake_ledger.resources.bucket import intake_bucket, private_bucket
-from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.cloudformation import accounts_of, properties_of
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 from cdk_intake_ledger.resources.fixed_names import FixedIds, pipeline_name_problems, register, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.log_encryption import LogEncryption
 from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.resources.queue_access import allow_service
+from cdk_intake_ledger.resources.queue_access import allow_service, statement_text
 from cdk_intake_ledger.validation.limits import MAX_NAME
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "IntakeLedger",
     "IntakeQueue",
     "LogEncryption",
+    "accounts_of",
     "allow_service",
     "intake_bucket",
     "other_consumer_problems",
@@ -23,5 +24,6 @@ __all__ = [
     "private_bucket",
     "properties_of",
     "register",
+    "statement_text",
     "tag",
 ]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from aws_cdk import CfnResource, Stack, Token
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 
@@ -29,3 +30,17 @@ def arn_identity(scope: Construct, arn: str, *, owned: bool) -> str:
         return arn
     known = not Token.is_unresolved(stack.account) and not Token.is_unresolved(stack.region)
     return f"{arn} in {f'{stack.account}/{stack.region}' if known else stack.node.path}"
+
+
+def accounts_of(bucket: s3.IBucket, scope: Construct) -> dict[str, str] | None:
+    """The accounts of a bucket (`theirs`) and of a pipeline (`ours`), or None if both are the same or one is unknown.
+
+    Args:
+        bucket: the bucket.
+        scope: in the pipeline's stack.
+
+    """
+    theirs, ours = str(bucket.env.account), str(Stack.of(scope).account)
+    if theirs == ours or Token.is_unresolved(theirs) or Token.is_unresolved(ours):
+        return None
+    return {"theirs": theirs, "ours": ours}

@@ -144,6 +144,25 @@ EVENT_BRIDGE_UNKNOWN = SUBJECT.warning(
     why="without it no event arrives",
     fix="Turn on EventBridge where the bucket is created",
 )
+BUCKET_OF_OTHER_ACCOUNT = SUBJECT.warning(
+    "bucket-of-other-account",
+    inputs=("bucket",),
+    what="the bucket {bucket} is in account {theirs}, and the pipeline is in account {ours}",
+    why="S3 refuses the pipeline's requests unless the bucket's policy allows them, and those of its key if it has one",
+    fix=(
+        "Add these statements to its policy, and kms:Decrypt for account {ours} to the policy of its key: {statements}"
+    ),
+)
+EVENTS_OF_OTHER_ACCOUNT = SUBJECT.warning(
+    "events-of-other-account",
+    inputs=("bucket", "delivery"),
+    what="the rule for the events of the bucket {bucket} is on the event bus of account {ours}",
+    why="S3 sends them to the event bus of account {theirs} only",
+    fix=(
+        "Add a rule there that sends the events of this pattern to the default event bus of account {ours}: {pattern}. "
+        "Add this statement to the policy of that bus: {statement}"
+    ),
+)
 VERSIONS_EXPIRE_EARLY = SUBJECT.error(
     "versions-expire-early",
     inputs=("bucket", "queue"),
