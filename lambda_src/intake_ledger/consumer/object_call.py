@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from intake_ledger.outputs import AttemptOutputs, Output
 
 
-@dataclass(slots=True)
 class Progress:
     """The progress of an attempt."""
 
-    begun: bool = False
+    begun = False
     """True once the processor has started. It may have written something then."""
 
 

@@ -14,9 +14,9 @@ write is not an error: the ledger judges the row that refused it.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import batched
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
 from intake_ledger.ledger.completeness import Completeness
@@ -56,8 +56,7 @@ class StateReader(Protocol):
     def shows_removal(self, key: str, removal: State) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(NamedTuple):
     change: Change
     key: RowKey
     owner: str
@@ -92,7 +91,7 @@ class ClaimWriter:
 
     def claim_ended(self, change: Change, *, lease_ms: int, ended: int) -> Claim | Ruling:
         """Judge one change whose row was read; see `Ledger.claim_ended`."""
-        request = replace(self._request(change, lease_ms), ended=ended)
+        request = self._request(change, lease_ms)._replace(ended=ended)
         return self._judge(request, self._table.get(request.key))
 
     def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
