@@ -1,15 +1,22 @@
 """Permissions that pipelines and sets give to others."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
+from aws_cdk import Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import KeyPattern
+from cdk_intake_ledger.delivery import KeyPattern, in_stack_of, read_patterns
 from cdk_intake_ledger.functions import IntakeConsumer
 from cdk_intake_ledger.key_access import grant_key, imported_alias
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+from cdk_intake_ledger.validation.nag_compliance import READERS
+from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress, suppress_wildcards
+
+if TYPE_CHECKING:
+    from constructs import Construct
 
 
 @check_arguments
@@ -108,6 +115,61 @@ class PipelineGrants(OperatorGrants):
     """`grant_*` for one pipeline."""
 
     _filters: Sequence[KeyPattern]
+
+    def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to read the objects below the prefixes of the pipeline's filters, in all versions.
+
+        The permission of a role of another stack, such as a function's, is a policy in the pipeline's stack. The grants
+        of the bucket would change the role's stack, and both stacks would depend on each other if the pipeline uses
+        that stack too, as with `Processor.from_function`.
+
+        Args:
+            grantee: a role, a function, or another grantee. A principal of another account also needs this permission
+                in its own account, and permission for the bucket's key if it has one.
+
+        Returns:
+            the grant.
+
+        """
+        reader, new = self._in_own_stack(grantee)
+        objects = [self._bucket.arn_for_objects(pattern) for pattern in read_patterns(self._filters)]
+        grant = iam.Grant.add_to_principal_or_resource(
+            grantee=reader,
+            actions=["s3:GetObject", "s3:GetObjectVersion"],
+            resource=self._bucket,
+            resource_arns=objects,
+        )
+        # Without it, S3 answers 403 for a removed object, as for a forbidden one.
+        listing = iam.Grant.add_to_principal_or_resource(
+            grantee=reader,
+            actions=["s3:ListBucket"],
+            resource=self._bucket,
+            resource_arns=[self._bucket.bucket_arn],
+        )
+        grant = grant.combine(listing)
+        if self._bucket.encryption_key is not None:
+            grant = grant.combine(grant_key(self._bucket.encryption_key, reader, "kms:Decrypt"))
+        if new is not None:
+            policy = cast("iam.Policy", new.node.find_child("Policy"))
+            suppress_wildcards(policy, READERS)
+            suppress(policy, INLINE_POLICIES)
+        return grant
+
+    def _in_own_stack(self, grantee: iam.IGrantable) -> tuple[iam.IGrantable, iam.IRole | None]:
+        """A role of another stack of the app, whose policy is in the pipeline's stack. Other grantees as they are.
+
+        Returns:
+            the grantee, and the same if this call has made it.
+
+        """
+        role, pipeline = grantee.grant_principal, cast("Construct", self)
+        if not isinstance(role, iam.Role) or not Resource.is_owned_resource(role) or in_stack_of(role, pipeline):
+            return grantee, None
+        name = f"Reader{role.node.addr}"
+        if (known := pipeline.node.try_find_child(name)) is not None:
+            return cast("iam.IRole", known), None
+        reader = iam.Role.from_role_name(pipeline, name, role.role_name)
+        return reader, reader
 
     def grant_put(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to upload objects whose keys pass the pipeline's filters.

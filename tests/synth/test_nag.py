@@ -94,6 +94,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         row(app)
     with_workers(app)
     with_an_alias(app)
+    with_a_reader(app)
     app.synth()
     found = {(rule, path) for rule, path in findings(app, ALL) if not regulated(rule) or OURS.fullmatch(path)}
     acknowledged = [
@@ -146,6 +147,12 @@ def with_an_alias(app: App) -> None:
     """A pipeline whose key was imported by the name of its alias."""
     stack = Stack(app, "WithAnAlias")
     rows.orders(stack, encryption_key=kms.Alias.from_alias_name(stack, "Shared", "alias/shared"))
+
+
+def with_a_reader(app: App) -> None:
+    """A pipeline whose objects a role of another stack may read."""
+    role = iam.Role(Stack(app, "OfAReader"), "Reader", assumed_by=iam.AccountRootPrincipal())
+    rows.orders(Stack(app, "WithAReader")).grant_read(role)
 
 
 def test_a_team_with_both_packs_can_synthesise() -> None:

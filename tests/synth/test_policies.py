@@ -1,5 +1,6 @@
 """Permissions of the roles: exact actions on exact resources."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,11 +8,12 @@ from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, SetForm
+from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, Processor, SetForm
 from tests.cli_actions import GRANTS, NEEDED
-from tests.synth.build import Json, actions, new_stack, processor, resources, statements, template_of
+from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, statements, template_of
 
 CONSUMER = {
     "logs:CreateLogStream", "logs:PutLogEvents",
@@ -188,6 +190,48 @@ def test_grant_reprocess_sends_and_lists_and_nothing_else() -> None:
         str({"Fn::GetAtt": [queue, "Arn"]}): ["sqs:GetQueueAttributes", "sqs:SendMessage"],
         str({"Fn::GetAtt": [bucket, "Arn"]}): ["s3:ListBucket", "s3:ListBucketVersions"],
     }
+
+
+def test_grant_read_is_for_what_the_pipeline_takes() -> None:
+    """All versions below the prefixes, and use of the key. Without the listing, S3 answers 403 for a removed object."""
+    found, template = granted("grant_read", key=True)
+    (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
+    (key,) = resources(template, "AWS::KMS::Key")
+    arn = {"Fn::GetAtt": [bucket, "Arn"]}
+    assert {str(one["Resource"]): actions(one) for one in found} == {
+        str([{"Fn::Join": ["", [arn, end]]} for end in ("/in/*", "/b/*")]): ["s3:GetObject", "s3:GetObjectVersion"],
+        str(arn): ["s3:ListBucket"],
+        str({"Fn::GetAtt": [key, "Arn"]}): ["kms:Decrypt"],
+    }
+
+
+@pytest.mark.failure_mode("F209")
+@pytest.mark.parametrize("place", [None, "ours", "theirs"])
+def test_the_function_of_another_stack_reads_without_a_cycle(place: str | None) -> None:
+    """The pipeline invokes it. Its role is in its own stack, and the permission in the pipeline's stack."""
+    app = new_app()
+    ours, theirs = new_stack("Ours", app), new_stack("Theirs", app)
+    function = lambda_.Function(
+        theirs,
+        "Reader",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, context): ..."),
+    )
+    key = kms.Key({"ours": ours, "theirs": theirs}[place], "Key") if place else None
+    pipeline = IntakePipeline(ours, "Orders", processor=Processor.from_function(function), encryption_key=key)
+    assert pipeline.grant_read(function).success
+    assert pipeline.grant_read(function).success
+    [policy] = [
+        one["Properties"]
+        for name, one in template_of(ours)["Resources"].items()
+        if one["Type"] == "AWS::IAM::Policy" and "OrdersReader" in name
+    ]
+    (role,) = policy["Roles"]
+    assert "Fn::ImportValue" in role
+    given = {action for one in policy["PolicyDocument"]["Statement"] for action in actions(one)}
+    assert given == {"s3:GetObject", "s3:GetObjectVersion", "s3:ListBucket"} | ({"kms:Decrypt"} if place else set())
+    assert "Fn::ImportValue" not in json.dumps(template_of(theirs))
 
 
 @pytest.mark.failure_mode("F174")

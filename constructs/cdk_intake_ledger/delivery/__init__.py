@@ -1,6 +1,6 @@
 """The path of events from the bucket to the queue, for chosen keys."""
 
-from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, owned_resource, owner_of
+from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, in_stack_of, owned_resource, owner_of
 from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID, TOMBSTONE_TAG, BucketValidation, ConsumedQueue
 from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, default_delivery_mode, delivery_mode_problems
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
@@ -26,6 +26,7 @@ __all__ = [
     "delivery_mode_problems",
     "filter_problems",
     "has_cdk_notifications",
+    "in_stack_of",
     "overlap",
     "owned_resource",
     "owner_of",
