@@ -40,7 +40,15 @@ from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
-from cdk_intake_ledger.resources import MAX_NAME, FixedIds, IntakeLedger, IntakeQueue, intake_bucket, register, tag
+from cdk_intake_ledger.resources import (
+    MAX_NAME,
+    IntakeLedger,
+    IntakeQueue,
+    bucket_props_problems,
+    fix_names,
+    intake_bucket,
+    tag,
+)
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
 
@@ -62,6 +70,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         *,
         processor: Processor,
         bucket: s3.IBucket | None = None,
+        bucket_props: s3.BucketProps | None = None,
         filters: Sequence[s3.NotificationKeyFilter] | None = None,
         ordering: Ordering = Ordering.LATEST,
         deletes: bool = False,
@@ -87,6 +96,8 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             processor: your function.
             bucket: where files arrive; a new versioned bucket when omitted. A bucket of the same stack uses S3
                 notifications. A bucket of another stack uses EventBridge. An imported one uses CDK's notifications.
+            bucket_props: more properties of the new bucket, such as its name, access logs, CORS, or lifecycle rules
+                beside those of the pipeline; none when omitted.
             filters: prefixes and suffixes of the keys that the pipeline processes, as they are in the key, not
                 percent-encoded; all keys when omitted.
             ordering: `LATEST`, also when omitted, skips versions that a newer one has overtaken. `EVERY_VERSION`
@@ -152,13 +163,14 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         of_options = option_problems(
             self, processor, plan, filters=keys, audit=audit, network=network, encryption_key=encryption_key
         )
-        if problems := [*of_resources, *of_options, *report_problems(audit, bucket, keys)]:
+        of_bucket = bucket_props_problems(bucket_props, bucket, removal_policy)
+        if problems := [*of_resources, *of_bucket, *of_options, *report_problems(audit, bucket, keys)]:
             refuse(self.node.path, problems)
 
         self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         self._filters = keys
         self._bucket = bucket or intake_bucket(
-            self, "Bucket", encryption_key=encryption_key, removal_policy=removal_policy
+            self, "Bucket", props=bucket_props, encryption_key=encryption_key, removal_policy=removal_policy
         )
         self._places = Places(self, self._bucket, keys)
         visibility = int(plan.least_visibility)
@@ -226,15 +238,8 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             audit_interval=audit.interval,
             options=monitoring,
         )
-        message_life = plan.queue_retention + plan.dead_letter_retention
-        connect_bucket(self, resources, self._consumer, message_life=message_life)
-        if pipeline_name is not None:
-            register(self, pipeline_name, self._ledger.table)
-            ids = FixedIds(pipeline_name)
-            ids.fix(self)
-            if queue is not None:
-                # No other pipeline uses this queue, so the name fixes its ids wherever it was made.
-                ids.fix(queue, "Queue")
+        connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)
+        fix_names(self, pipeline_name, table=self._ledger.table, queue=queue)
 
     @property
     def pipeline_name(self) -> str:

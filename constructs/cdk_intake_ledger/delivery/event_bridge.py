@@ -10,7 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, in_stack_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.resources import IntakeQueue, allow_service
+from cdk_intake_ledger.resources import EVENT_BRIDGE_ENABLED, IntakeQueue, allow_service
 from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
 from cdk_intake_ledger.validation.reporting import warn
 
@@ -25,9 +25,7 @@ def switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.Cf
         bucket.enable_event_bridge_notification()
     else:
         # `enable_event_bridge_notification` would add a Lambda function for this one setting.
-        resource.add_property_override(
-            "NotificationConfiguration.EventBridgeConfiguration.EventBridgeEnabled", value=True
-        )
+        resource.add_property_override(EVENT_BRIDGE_ENABLED, value=True)
 
 
 def deliver_by_event_bridge(

@@ -24,10 +24,9 @@ from cdk_intake_ledger.monitoring import IntakeMetrics, MessageMonitoring
 from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions, RetryOptions
 from cdk_intake_ledger.resources import (
     MAX_NAME,
-    FixedIds,
     IntakeLedger,
     IntakeQueue,
-    register,
+    fix_names,
     tag,
 )
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, Wildcards, suppress
@@ -193,9 +192,7 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
         self._check_rows()
         self.node.add_validation(wildcards)
         self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.queue_source))
-        if intake_name is not None:
-            register(self, intake_name, self._ledger.table)
-            FixedIds(intake_name).fix(self)
+        fix_names(self, intake_name, table=self._ledger.table)
 
     @property
     def pipeline_name(self) -> str:

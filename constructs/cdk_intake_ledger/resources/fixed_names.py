@@ -154,15 +154,22 @@ def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable |
             warn(scope, PIPELINE_NAME_TWICE, name=name, other=other["path"])
 
 
-def register(scope: Construct, name: str, table: dynamodb.ITable) -> None:
-    """Register a pipeline with a fixed name for later checks. Other names contain a hash of the path.
+def fix_names(scope: Construct, name: str | None, *, table: dynamodb.ITable, queue: Construct | None = None) -> None:
+    """Fix the logical IDs of a pipeline with a fixed name, and register it for later checks.
 
     Args:
         scope: the pipeline.
-        name: its name.
+        name: its fixed name. None: nothing is done, since other names contain a hash of the path.
         table: its ledger's table.
+        queue: its queue if another construct made it. No other pipeline uses it, so the name fixes its IDs too.
 
     """
+    if name is None:
+        return
+    ids = FixedIds(name)
+    ids.fix(scope)
+    if queue is not None:
+        ids.fix(queue, "Queue")
     scope.node.root.node.add_metadata(
         PIPELINES,
         {

@@ -27,10 +27,9 @@ from cdk_intake_ledger.pipeline_grants import OperatorGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
     MAX_NAME,
-    FixedIds,
     IntakeQueue,
+    fix_names,
     pipeline_name_problems,
-    register,
     tag,
 )
 from cdk_intake_ledger.sets.set_form import SetForm
@@ -182,12 +181,7 @@ class FileSets(Construct, OperatorGrants):
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
             options=monitoring,
         )
-        if set_name is not None:
-            register(self, set_name, parts.table)
-            ids = FixedIds(set_name)
-            ids.fix(self)
-            if queue is not None:
-                ids.fix(queue, "Queue")
+        fix_names(self, set_name, table=parts.table, queue=queue)
 
     @property
     def set_name(self) -> str:

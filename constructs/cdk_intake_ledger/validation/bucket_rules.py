@@ -144,6 +144,34 @@ EVENT_BRIDGE_UNKNOWN = SUBJECT.warning(
     why="without it no event arrives",
     fix="Turn on EventBridge where the bucket is created",
 )
+BUCKET_PROPS_OF_EXISTING = SUBJECT.error(
+    "bucket-props-of-existing",
+    inputs=("bucket", "bucket_props"),
+    what="bucket_props was passed together with the bucket {bucket}",
+    why="they are the properties of a bucket that the pipeline makes",
+    fix="Omit one of them, or set the properties where the bucket is created",
+)
+BUCKET_PROPS_WITHOUT_VERSIONS = SUBJECT.error(
+    "bucket-props-without-versions",
+    inputs=("bucket_props",),
+    what="bucket_props has versioned=False",
+    why="the ledger tells the states of a key apart by their versions",
+    fix="Omit it",
+)
+BUCKET_PROPS_BESIDE_OPTION = SUBJECT.error(
+    "bucket-props-beside-option",
+    inputs=("bucket_props",),
+    what="bucket_props has {name}",
+    why="the pipeline's option {option} sets it for all resources of the pipeline",
+    fix="Pass {option} to the pipeline instead",
+)
+BUCKET_PROPS_AUTO_DELETE = SUBJECT.error(
+    "bucket-props-auto-delete",
+    inputs=("bucket_props", "removal_policy"),
+    what="bucket_props has auto_delete_objects=True, and the removal_policy is {policy}",
+    why="CDK empties only a bucket that is deleted with its stack",
+    fix="Pass removal_policy=RemovalPolicy.DESTROY to the pipeline, or omit auto_delete_objects",
+)
 BUCKET_OF_OTHER_ACCOUNT = SUBJECT.warning(
     "bucket-of-other-account",
     inputs=("bucket",),
