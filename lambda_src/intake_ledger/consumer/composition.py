@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from intake_ledger.aws import POOL, Bucket, LambdaContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.services import Services
+from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.ledger import CompletenessRecord, ExecutionLedger, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import ObjectChange, Processor, load_processor
@@ -27,6 +28,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[
 
 
 @cache
+@no_garbage_collection(freeze=True)
 def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
     settings = consumer_settings(os.environ)
