@@ -54,9 +54,8 @@ def test_the_oldest_is_what_the_package_says() -> None:
     """The environment has the lower bounds of the dependencies."""
     project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", requirement).groups() for requirement in project["dependencies"])  # type: ignore[union-attr,misc]
-    pins = dict(
-        re.findall(r"^([\w-]+)==([\d.]+)(?: |$)", (ROOT / "scripts" / "lowest-requirements.txt").read_text(), re.MULTILINE)
-    )
+    pinned = (ROOT / "scripts" / "lowest-requirements.txt").read_text()
+    pins = dict(re.findall(r"^([\w-]+)==([\d.]+)(?: |$)", pinned, re.MULTILINE))
     for name, bound in bounds.items():
         assert pins[name].startswith(bound), name
     assert Path(ROOT / "Makefile").read_text().count("build/lowest") == 1
