@@ -87,6 +87,25 @@ def test_a_dismissed_object_leaves_status_list_and_the_alarm(person: Person) -> 
 
 
 @pytest.mark.failure_mode("F176")
+def test_several_keys_are_dismissed_in_one_pass(person: Person) -> None:
+    """One question, one record, and one look at the dead letters. A key that is not rejected stops it at the start."""
+    rejected(person.site, "in/other", fence=9)
+    rejected(person.site, "in/third", fence=9)
+    person.types("dismiss", KEY, "in/unknown", "--because", BECAUSE, ends=1)
+    assert "in/unknown is not rejected" in person.complaint
+    assert dead_letters(person) == 3
+    done = person.reads("dismiss", KEY, "in/other", KEY, "--because", BECAUSE)
+    assert (done["rows"], done["messages"], done["otherMessages"]) == (2, 2, 0)
+    assert f"2 rejected versions of {KEY}, in/other" in person.complaint
+    assert person.reads("operations")["operations"][0]["what"] == f"dismiss {KEY} in/other"
+    assert [row["key"] for row in person.reads("list", "--status", "REJECTED")["rows"]] == ["in/third"]
+    assert person.reads("dismiss", "--undo", KEY, "in/other")["messages"] == 2
+    assert dead_letters(person) == 3
+    person.types("dismiss", KEY, "in/other", "--version-id", "v1", "--because", BECAUSE, ends=2)
+    assert "--version-id is for one key, and 2 were given" in person.complaint
+
+
+@pytest.mark.failure_mode("F176")
 def test_an_undo_restores_row_and_message(person: Person) -> None:
     """The new message asks for a retry of this rejection, as the deleted one did."""
     before = stored(person)

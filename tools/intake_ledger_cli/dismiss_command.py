@@ -19,20 +19,26 @@ from intake_ledger_cli.redrive_lock import redrive_lock
 @with_shared_options
 def dismiss_command(
     call: Call,
-    key: Annotated[str, typer.Argument(help="Key of the object, not encoded, or its s3:// URI.", show_default=False)],
+    keys: Annotated[
+        list[str], typer.Argument(help="Keys of objects, not encoded, or their s3:// URIs.", show_default=False)
+    ],
     *,
     because: Annotated[str, typer.Option("--because", help="The reason, for others. Not with --undo.")] = "",
     undo: Annotated[bool, typer.Option("--undo", help="Take the dismissal back.", show_default=False)] = False,
-    version_id: Annotated[str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.")] = None,
+    version_id: Annotated[
+        str | None, typer.Option(help="With EVERY_VERSION: only this version of the one key.")
+    ] = None,
     yes: Yes = False,
 ) -> None:
-    """Dismiss a rejected object: its row stays, and neither status nor the alarm DeadLetters counts it."""
+    """Dismiss rejected objects: their rows stay, and neither status nor the alarm DeadLetters counts them."""
     if not because and not undo:
         raise UsageError("dismiss needs --because: others read the reason in `operations`")
+    if version_id is not None and len(keys) > 1:
+        raise UsageError(f"--version-id is for one key, and {len(keys)} were given: dismiss each with its version")
     aws, deployed = call.open("dismiss")
-    key = key_in(deployed, key)
-    entries = dismissing.rejected_rows(aws, deployed, key, version_id, undo=undo)
-    number = f"{len(entries):,} rejected {'version' if len(entries) == 1 else 'versions'} of {key}"
+    names = list(dict.fromkeys(key_in(deployed, key) for key in keys))
+    entries = [entry for key in names for entry in dismissing.rejected_rows(aws, deployed, key, version_id, undo=undo)]
+    number = f"{len(entries):,} rejected {'version' if len(entries) == 1 else 'versions'} of {', '.join(names)}"
     if undo:
         by = operations.caller(aws)
     else:
@@ -42,7 +48,7 @@ def dismiss_command(
         )
         by = operations.ask(aws, does, yes=yes)
     with redrive_lock(aws, deployed, by, now_ms) as lock:
-        operation = Operation(now_ms(), by, f"dismiss {'--undo ' if undo else ''}{key}", because)
+        operation = Operation(now_ms(), by, f"dismiss {'--undo ' if undo else ''}{' '.join(names)}", because)
         operations.record(aws, deployed, operation)
         done = (
             dismissing.undo(aws, deployed, entries) if undo else dismissing.dismiss(aws, deployed, entries, lock.renew)

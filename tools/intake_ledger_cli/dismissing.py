@@ -44,7 +44,7 @@ class DismissResult:
     messages: int = 0
     """Dead-letter messages that were deleted, or written again."""
     other_messages: int = 0
-    """Dead-letter messages about the key that are not of these rejections. They stay."""
+    """Dead-letter messages about the keys that are not of these rejections. They stay."""
 
 
 def rejected_rows(
@@ -82,13 +82,14 @@ def dismiss(
     for entry in entries:
         _move(aws, deployed, entry, dismissed_partition(deployed.name))
         result.rows += 1
-    key, fences = entries[0].key, {str(one.row.rejected_fence) for one in entries}
+    rejections = {(one.key, str(one.row.rejected_fence)) for one in entries}
+    keys = {entry.key for entry in entries}
     drain = Drain(aws.sqs, deployed.dead_letter_url)
     try:
         for messages in drain.receive():
             renew()
-            about = [one for one in messages if key in one.keys and one.pipeline in ("", deployed.name)]
-            own = [one for one in about if _is_rejection(one, key, fences)]
+            about = [one for one in messages if keys.intersection(one.keys) and one.pipeline in ("", deployed.name)]
+            own = [one for one in about if _is_rejection(one, rejections)]
             result.other_messages += len(about) - len(own)
             if own:
                 result.messages += len(own) - drain.delete(own)
@@ -119,9 +120,9 @@ def undo(aws: "Aws", deployed: "DeployedPipeline", entries: list["ObjectRow"]) -
     return result
 
 
-def _is_rejection(message: "DeadLetterMessage", key: str, fences: set[str]) -> bool:
-    """True if the message is only about this key and one of these rejections."""
-    return message.keys == (key,) and message.rejected_fence in fences
+def _is_rejection(message: "DeadLetterMessage", rejections: set[tuple[str, str]]) -> bool:
+    """True if the message is only about the key of one of these rejections, each with its fence."""
+    return len(message.keys) == 1 and (message.keys[0], message.rejected_fence) in rejections
 
 
 def _move(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", partition: str) -> None:
