@@ -93,7 +93,7 @@ lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
 	@lint-imports --no-cache
 
-house: $(READY) ## measures of the prose and the code against their limits
+house: $(READY) ## count unusual phrases, and report the size of the code
 	@python -m scripts.house
 
 types: $(READY) ## mypy, strict

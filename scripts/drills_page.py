@@ -19,7 +19,7 @@ def table(report: str) -> str:
         ValueError: a drill failed.
 
     """
-    cases = list(ET.fromstring(report).iter("testcase"))
+    cases = [case for case in ET.fromstring(report).iter("testcase") if case.find("skipped") is None]
     if failed := [case.get("name") for case in cases if len(case)]:
         raise ValueError(f"these drills failed, so their times say nothing: {failed}")
     lines = ["\n| drill | seconds |\n| --- | --- |\n"]

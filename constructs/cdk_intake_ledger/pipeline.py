@@ -33,7 +33,6 @@ from cdk_intake_ledger.options import (
     NetworkOptions,
     Ordering,
     RetryOptions,
-    explain_former_options,
 )
 from cdk_intake_ledger.outputs import OutputGrants, Places
 from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems
@@ -62,7 +61,6 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
     grant them to the pipeline: `table.grant_read_write_data(pipeline)`.
     """
 
-    @explain_former_options
     def __init__(
         self,
         scope: Construct,

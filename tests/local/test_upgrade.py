@@ -14,6 +14,7 @@ from tests.local.support import TIMEOUT
 
 STATEFUL = ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
 RELEASES = sorted(path.name.removesuffix(".template.json") for path in release.RELEASES.glob("*.template.json"))
+NONE_KEPT = pytest.param("", marks=pytest.mark.skip(reason="no release is kept yet: docs/upgrade.md says when"))
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def copy_of(bucket: str, key: str, version: str) -> dict[str, Any]:
 
 
 @pytest.mark.failure_mode("F185")
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", RELEASES or [NONE_KEPT])
 def test_an_upgrade_keeps_the_data_and_so_does_its_rollback(aws: LocalAws, tmp_path: Path, version: str) -> None:
     """The release, the present code, and the release again. Bucket, table and queues are not replaced. Each version of
     an object is processed once, by the code that was deployed at its upload.

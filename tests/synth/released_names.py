@@ -54,8 +54,8 @@ def present() -> Names:
 
 
 def released() -> Names:
-    """The names in the file."""
-    names: Names = json.loads(FILE.read_text())
+    """The names in the file. Nothing was released if there is no file."""
+    names: Names = json.loads(FILE.read_text()) if FILE.exists() else {}
     return names
 
 

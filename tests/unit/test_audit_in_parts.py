@@ -389,11 +389,11 @@ def test_a_part_that_fails_for_good_is_named(world: PartsWorld, part: str, named
     assert world.audit("next", everySeconds=86_400).complete
 
 
-def test_a_run_of_the_release_before_is_given_back(world: PartsWorld) -> None:
-    """Its state machine calls for steps that there are no more, and then for the sum: the next run need not wait."""
+def test_a_run_whose_plan_is_gone_is_given_back(world: PartsWorld) -> None:
+    """The next run need not wait for the end of the lease."""
     world.run("older")._runs.take(lease_ms=86_400_000, only_if_due=False)
     report = world.run("older").finish()
-    assert (report.complete, report.unfinished[0].startswith("all of it: another release")) == (False, True)
+    assert (report.complete, report.unfinished[0].startswith("all of it: the plan")) == (False, True)
     assert world.audit("next").complete
 
 

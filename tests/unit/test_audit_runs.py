@@ -186,18 +186,6 @@ class TestDue:
             runs.finish(report(clock, stopped=Stopped.MORE), every_seconds=60, backfill=backfill)
         assert make("d").backfill(replace(told, backfills=False)) == (False, [])
 
-    def test_what_a_former_release_left_in_the_item_is_removed(
-        self, make: Make, dynamodb: "DynamoDBClient", table: str, clock: Clock
-    ) -> None:
-        """Each write costs a unit for each kilobyte of it."""
-        key: Any = {"pk": {"S": BUCKET}, "sk": {"S": f"{PIPELINE}@audit"}}
-        dynamodb.put_item(TableName=table, Item=key | {"checkpoint": {"S": "{}"}, "store_ms": {"N": "5"}})
-        runs = make("a")
-        take(runs)
-        runs.finish(report(clock), every_seconds=60)
-        item = dynamodb.get_item(TableName=table, Key=key)["Item"]
-        assert item.keys() == {"pk", "sk", "first_run_at", "next_run_at", "repeats", "last_report"}
-
 
 class TestTable:
     """Going through all rows."""

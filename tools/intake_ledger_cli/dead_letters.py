@@ -33,10 +33,8 @@ class DeadLetterMessage:
 
     @property
     def reason_code(self) -> str:
-        """The code of the reason. Empty if an earlier release wrote the message."""
-        if code := self._text("reason_code"):
-            return code
-        return "" if self._text("reason") else ReasonCode.MAX_RECEIVES
+        """The code of the reason. Without one, SQS moved the message itself."""
+        return self._text("reason_code") or ReasonCode.MAX_RECEIVES
 
     @property
     def pipeline(self) -> str:

@@ -110,7 +110,7 @@ def _partitions(deployed: "DeployedPipeline", selection: Selection) -> list[str]
 
 
 def count_reasons(rows: Iterator[ObjectRow]) -> Counter[tuple[str, str]]:
-    """Count rows by status and reason code. Rows of older releases have no code."""
+    """Count rows by status and reason code."""
     return Counter((entry.row.status.value, entry.row.reason_code or _NO_REASON) for entry in rows)
 
 

@@ -2,7 +2,6 @@
 
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.options.durations import to_seconds
-from cdk_intake_ledger.options.former import explain_former_options
 from cdk_intake_ledger.options.options import (
     AuditOptions,
     ConcurrencyOptions,
@@ -27,6 +26,5 @@ __all__ = [
     "Ordering",
     "Reasons",
     "RetryOptions",
-    "explain_former_options",
     "to_seconds",
 ]

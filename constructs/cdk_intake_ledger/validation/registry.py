@@ -149,7 +149,6 @@ class Subject:
 _IDS: set[str] = set()
 _RULE_MODULES = (
     "argument_rules",
-    "option_rules",
     "number_rules",
     "time_rules",
     "bucket_rules",

@@ -209,10 +209,10 @@ class AuditInParts:
         """Add up the reports of the looks, and give the run back. A repeated call returns the same report."""
         plan, joined = self._scratch.get(PLAN), self._scratch.get(JOINED)
         if plan is None:
-            # An earlier release stored its plan elsewhere.
+            # Somebody removed it, or a lifecycle rule did.
             with suppress(RunLeaseLost):
                 self._runs.give_back()
-            left = ["all of it: another release began the run, and the next run begins anew"]
+            left = ["all of it: the plan of the run is gone. The next run starts from the beginning"]
             return Report(self._run, self._tools.clock(), stopped=Stopped.PARTS, unfinished=left)
         report = report_of(plan["report"])
         if joined is None:

@@ -35,7 +35,6 @@ _EARLY_SECONDS = 60
 """A run is due this much before its time, since a schedule is not exact to the second."""
 _BACKFILL_SHARE = 0.9
 """Share of the ledger's retention that a backfill may take."""
-_OF_FORMER_RELEASES = ("checkpoint", "store_ms")
 _NO_VALUES: Mapping[str, int | str] = {}
 
 
@@ -139,8 +138,11 @@ class AuditRuns:
 
         """
         set_ = "SET " + ", ".join(f"#{name[1:]} = {name}" for name in values) if values else ""
-        gone = ", ".join(f"#{name}" for name in ("lease_until", "lease_owner", *_OF_FORMER_RELEASES))
-        self._update(f"{set_} REMOVE {gone}", {**values, ":own": self._owner}, condition="#lease_owner = :own")
+        self._update(
+            f"{set_} REMOVE #lease_until, #lease_owner",
+            {**values, ":own": self._owner},
+            condition="#lease_owner = :own",
+        )
 
     def _kept(self, report: Report) -> dict[str, object]:
         """The report as the item has it, short enough for an item."""

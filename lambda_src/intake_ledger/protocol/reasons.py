@@ -119,7 +119,7 @@ def matches_reason(wanted: str, code: str | None, text: str) -> bool:
 
     Args:
         wanted: a reason code, or a part of the text in any case.
-        code: the stored code. None or empty: an earlier release stored the reason, which then has a text only.
+        code: the stored code. None or empty: only the text is known.
         text: the stored text.
 
     """

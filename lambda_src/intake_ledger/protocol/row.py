@@ -68,7 +68,7 @@ class Row:
     """The version of the processor's code that made the last commit. None: it is not known. No decision uses it."""
     reason: str | None = None
     reason_code: str | None = None
-    """The `ReasonCode` of `reason`. Rows of earlier releases lack it. A later release may have written another code."""
+    """The `ReasonCode` of `reason`. A later release may have written another code."""
     s3_error: str | None = None
     """S3's error code, if S3 refused the read of the object."""
     retry_at: int | None = None
