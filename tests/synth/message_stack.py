@@ -32,7 +32,10 @@ def record_stream(scope: Construct, id: str = "Records", **options: Any) -> kine
 
 
 def messages(scope: Construct, id: str, source: MessageSource, **options: Any) -> MessageIntake:
-    defaults: dict[str, Any] = {"key": "order_id", "identity": "event_id", "processor": processor()}
+    inside = {"dynamodb": "dynamodb.Keys.", "eventbridge": "detail."}.get(source.kind.value, "")
+    defaults: dict[str, Any] = {"key": f"{inside}order_id", "identity": f"{inside}event_id", "processor": processor()}
+    if source.table is not None:
+        defaults["identity"] = "eventID"
     return MessageIntake(scope, id, source=source, **(defaults | options))
 
 
@@ -42,14 +45,6 @@ def message_intakes(app: App) -> Stack:
     messages(stack, "Sqs", MessageSource.sqs())
     messages(stack, "Fifo", MessageSource.fifo())
     messages(stack, "Kinesis", MessageSource.kinesis(record_stream(stack)))
-    messages(
-        stack,
-        "DynamoDb",
-        MessageSource.dynamodb(changes_table(stack)),
-        key="dynamodb.order_id",
-        identity="eventID",
-    )
-    messages(
-        stack, "EventBridge", MessageSource.event_bridge(PATTERN), key="detail.order_id", identity="detail.event_id"
-    )
+    messages(stack, "DynamoDb", MessageSource.dynamodb(changes_table(stack)))
+    messages(stack, "EventBridge", MessageSource.event_bridge(PATTERN))
     return stack

@@ -1,6 +1,7 @@
 """`MessageIntake`: keyed messages of queues, streams and buses."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
+from constructs import Construct
 
 from cdk_intake_ledger import (
     IntakeLedger,
@@ -21,6 +23,7 @@ from cdk_intake_ledger import (
     Processor,
     RetryOptions,
 )
+from cdk_intake_ledger.messages import expression_problems, warn_about_identity
 from tests.synth.build import (
     Json,
     actions,
@@ -30,6 +33,7 @@ from tests.synth.build import (
     processor,
     refused,
     resources,
+    rules_in,
     statements,
     template_of,
     variables,
@@ -69,7 +73,7 @@ def test_the_function_knows_its_source_its_key_and_its_identity(template: Json, 
     assert function["Handler"] == "intake_ledger.messages.handler"
     environment = variables(template, f"{name}Consumer")
     assert environment["INTAKE_MESSAGE_SOURCE"] == source
-    prefix = {"DynamoDb": "dynamodb.", "EventBridge": "detail."}.get(name, "")
+    prefix = {"DynamoDb": "dynamodb.Keys.", "EventBridge": "detail."}.get(name, "")
     assert environment["INTAKE_MESSAGE_KEY"] == f"{prefix}order_id"
     assert environment["INTAKE_MESSAGE_IDENTITY"].endswith(("event_id", "eventID"))
     assert environment["INTAKE_BUCKET_NAME"] == f"messages:{environment['INTAKE_PIPELINE_NAME']}"
@@ -307,6 +311,114 @@ def test_grants() -> None:
 def test_an_expression_that_is_not_jmespath_is_refused(option: str, expression: str) -> None:
     with refused("message-expression", f"{option} is "):
         messages(new_stack(), "Intake", MessageSource.sqs(), **{option: expression})
+
+
+RULE = MessageSource.event_bridge(PATTERN)
+ANY_SOURCE = MessageSource.sqs()
+
+
+def table_with(view: dynamodb.StreamViewType | None = dynamodb.StreamViewType.NEW_IMAGE, *, v2: bool = False) -> Any:
+    """The source of a table with the key `order_id`, which is made in a stack."""
+    key = dynamodb.Attribute(name="order_id", type=dynamodb.AttributeType.STRING)
+    stack = new_stack()
+    if v2:
+        return MessageSource.dynamodb(dynamodb.TableV2(stack, "T", partition_key=key, dynamo_stream=view))
+    return MessageSource.dynamodb(dynamodb.Table(stack, "T", partition_key=key, stream=view))
+
+
+def problems_of(source: MessageSource, expression: str, *, option: str = "identity") -> list[str]:
+    return [rule for problem in expression_problems(source, {option: expression}) for rule in rules_in(str(problem))]
+
+
+@pytest.mark.parametrize(
+    "expression", ["`1`", "'order_id'", "join('-', [`\"a\"`, 'b'])", "not_null(`1`)", "type('a')", '`{"id": 1}`.id']
+)
+@pytest.mark.failure_mode("F226")
+def test_an_identity_without_a_field_is_refused(expression: str) -> None:
+    """It is the same for all messages: all but one would be lost, and nothing would show it."""
+    assert problems_of(ANY_SOURCE, expression) == ["message-identity-constant"]
+    assert problems_of(ANY_SOURCE, expression, option="key") == []
+
+
+@pytest.mark.parametrize(
+    "expression", ["powertools_json(body).id", "join('-', [a, upper(b)])", "length(a, b)", "join(a)", "a[?nope(b)].c"]
+)
+def test_a_function_that_jmespath_lacks_is_refused(expression: str) -> None:
+    for option in ("key", "identity"):
+        assert problems_of(ANY_SOURCE, expression, option=option) == ["message-function"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expression", "field"),
+    [
+        (RULE, "order_id", "order_id"),
+        (RULE, "Detail.order_id", "Detail"),
+        (RULE, "join('-', [detail.a, order_id])", "order_id"),
+        (RULE, "order_id || body", "order_id"),
+        (RULE, "orders[0].id", "orders"),
+        (RULE, "@.order_id", "order_id"),
+        (table_with, "order_id", "order_id"),
+        (table_with, "dynamodb.order_id", "dynamodb.order_id"),
+        (table_with, "dynamodb.Keys.customer", "dynamodb.Keys.customer"),
+        (table_with, "dynamodb.OldImage.order_id", "dynamodb.OldImage"),
+        (partial(table_with, dynamodb.StreamViewType.KEYS_ONLY), "dynamodb.NewImage.x", "dynamodb.NewImage"),
+        (partial(table_with, dynamodb.StreamViewType.OLD_IMAGE, v2=True), "dynamodb.NewImage.x", "dynamodb.NewImage"),
+    ],
+)
+@pytest.mark.failure_mode("F226")
+def test_a_field_that_no_message_of_the_source_has_is_refused(source: Any, expression: str, field: str) -> None:
+    made = source if isinstance(source, MessageSource) else source()
+    [problem] = expression_problems(made, {"key": expression})
+    assert rules_in(str(problem)) == ["message-field"]
+    assert f"has the field {field}," in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("source", "expression"),
+    [
+        (RULE, "id"),
+        (RULE, "detail.order_id"),
+        (RULE, "order_id || detail.order_id"),
+        (RULE, "not_null(order_id, detail.order_id)"),
+        (RULE, "to_string(@)"),
+        (RULE, "join('-', [detail.order_id, \"detail-type\"])"),
+        (RULE, "detail.orders[?paid].id | [0]"),
+        (table_with, "eventID"),
+        (table_with, "dynamodb.SequenceNumber"),
+        (table_with, "dynamodb.Keys.order_id"),
+        (table_with, "dynamodb.NewImage.customer"),
+        (ANY_SOURCE, "anything.at.all"),
+    ],
+)
+def test_a_field_that_a_message_may_have_is_accepted(source: Any, expression: str) -> None:
+    assert problems_of(source if isinstance(source, MessageSource) else source(), expression) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "identity", "rule"),
+    [
+        (RULE, "detail.order_id", "source", "message-identity-shared"),
+        (RULE, "detail.order_id", "join('-', [\"detail-type\", time])", "message-identity-shared"),
+        (RULE, "detail.order_id", "detail.order_id", "message-identity-is-key"),
+        (RULE, "detail.order_id", "id", None),
+        (RULE, "detail.order_id", "join('-', [source, detail.id])", None),
+    ],
+)
+@pytest.mark.failure_mode("F226")
+def test_an_identity_that_messages_may_share_is_a_warning(
+    source: MessageSource, key: str, identity: str, rule: str | None
+) -> None:
+    stack = new_stack()
+    scope = Construct(stack, "Intake")
+    warn_about_identity(scope, source, key=key, identity=identity)
+    warnings = [str(entry.data) for entry in scope.node.metadata if entry.type == "aws:cdk:warning"]
+    assert [found for one in warnings for found in rules_in(one)] == [rule] * (rule is not None)
+
+
+def test_the_keys_of_an_item_are_no_identity_of_its_changes() -> None:
+    scope = Construct(new_stack(), "Intake")
+    warn_about_identity(scope, table_with(), key="dynamodb.Keys.order_id", identity="dynamodb.Keys.order_id")
+    assert len([entry for entry in scope.node.metadata if entry.type == "aws:cdk:warning"]) == 2
 
 
 def test_an_existing_function_cannot_process_messages() -> None:

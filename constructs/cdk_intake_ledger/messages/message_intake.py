@@ -15,6 +15,7 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.functions import FunctionNetworking, Processor
+from cdk_intake_ledger.messages.expressions import warn_about_identity
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
 from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
 from cdk_intake_ledger.messages.message_grants import MessageGrants
@@ -137,6 +138,7 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
             ledger=ledger,
         )
         refuse(self.node.path, problems)
+        warn_about_identity(self, source, key=key, identity=identity)
 
         self._pipeline_name = intake_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         visibility = int(plan.least_visibility)

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator
 
-import jmespath  # type: ignore[import-untyped] # Powertools depends on it, so the CDK app has it
-from aws_cdk import Duration, Token
+from aws_cdk import Duration
 from constructs import Construct
 
 from cdk_intake_ledger.functions import Processor
+from cdk_intake_ledger.messages.expressions import expression_problems
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.options import RetryOptions
 from cdk_intake_ledger.pipeline_checks import plan_problems
@@ -17,7 +17,6 @@ from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
 from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_CAPACITY_PROVIDER,
     MESSAGE_DEAD_LETTER_QUEUE,
-    MESSAGE_EXPRESSION,
     MESSAGE_FIFO_BATCH,
     MESSAGE_LEDGER_RETENTION,
     MESSAGE_PARALLELIZATION,
@@ -99,7 +98,7 @@ def message_problems(
     table = ledger.table if ledger else None
     return [
         *(pipeline_name_problems(scope, name, table) if name is not None else ()),
-        *expression_problems(expressions),
+        *expression_problems(source, expressions),
         *source_problems(source),
         *(queue.problems(plan.max_attempts, for_events=False) if queue else ()),
         *(ledger.problems() if ledger else ()),
@@ -111,19 +110,6 @@ def message_problems(
         *unknown_numbers(plan),
         *plan_problems(plan),
     ]
-
-
-def expression_problems(expressions: dict[str, str]) -> Iterator[Problem]:
-    """Find expressions of JMESPath that do not compile."""
-    for name, expression in expressions.items():
-        if Token.is_unresolved(expression):
-            continue
-        try:
-            jmespath.compile(expression)
-        except jmespath.exceptions.JMESPathError as error:
-            # The error draws the position below the expression, in more lines.
-            text = str(error).splitlines()[0].rstrip(".:")
-            yield MESSAGE_EXPRESSION.problem(name=name, expression=expression, error=text[:1].lower() + text[1:])
 
 
 def source_problems(source: MessageSource) -> Iterator[Problem]:

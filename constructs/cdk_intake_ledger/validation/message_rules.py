@@ -13,6 +13,41 @@ MESSAGE_EXPRESSION = SUBJECT.error(
     why="{error}",
     fix='Name a field of the message, such as "detail.order_id", with quotation marks around other characters',
 )
+MESSAGE_FUNCTION = SUBJECT.error(
+    "message-function",
+    inputs=("key", "identity"),
+    what="{name} calls the function {function}",
+    why="{error}",
+    fix="Use the functions of JMESPath with their arguments: {functions}",
+)
+MESSAGE_FIELD = SUBJECT.error(
+    "message-field",
+    inputs=("key", "identity", "source"),
+    what="{name} is {expression!r}",
+    why="no message of this source has the field {field}, so each of them would be a dead letter",
+    fix="Name one of {names} there. Your own fields are below {where}",
+)
+MESSAGE_IDENTITY_CONSTANT = SUBJECT.error(
+    "message-identity-constant",
+    inputs=("identity",),
+    what="identity is {expression!r}, which names no field",
+    why="it is the same for each message, so all messages of a key but the first would be duplicates",
+    fix='Name the field with the ID that the sender gives to each message, such as "detail.order_id"',
+)
+MESSAGE_IDENTITY_SHARED = SUBJECT.warning(
+    "message-identity-shared",
+    inputs=("identity", "source"),
+    what="identity is {expression!r}",
+    why="different messages of this source have the same value, and all of a key but the first would be duplicates",
+    fix="Name the field with the sender's own ID, or {own}, or acknowledge the warning",
+)
+MESSAGE_IDENTITY_IS_KEY = SUBJECT.warning(
+    "message-identity-is-key",
+    inputs=("key", "identity"),
+    what="key and identity are both {expression!r}",
+    why="only the first message of each key is processed, and all later ones are duplicates",
+    fix="Name another field as the identity, or acknowledge the warning if each key comes once",
+)
 MESSAGE_PROCESSOR = SUBJECT.error(
     "message-processor",
     inputs=("processor",),

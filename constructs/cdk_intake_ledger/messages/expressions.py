@@ -1,0 +1,193 @@
+"""Checks the expressions of a message intake: those that cannot work, and identities that would lose messages.
+
+Two messages with one key and one identity are copies, and one of them is processed. So an identity that is the same for
+different messages loses all but one, and no alarm can tell.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jmespath  # type: ignore[import-untyped] # Powertools depends on it, so the CDK app has it
+from aws_cdk import CfnResource, Token
+from constructs import Construct
+from jmespath.functions import Functions  # type: ignore[import-untyped]
+
+from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.validation.message_rules import (
+    MESSAGE_EXPRESSION,
+    MESSAGE_FIELD,
+    MESSAGE_FUNCTION,
+    MESSAGE_IDENTITY_CONSTANT,
+    MESSAGE_IDENTITY_IS_KEY,
+    MESSAGE_IDENTITY_SHARED,
+)
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
+
+Path = tuple[str, ...]
+"""Names of fields, from the message inwards."""
+
+_EVENT = ("version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail", "replay-name")
+"""https://docs.aws.amazon.com/eventbridge/latest/ref/overiew-event-structure.html"""
+_RECORD = ("eventID", "eventName", "eventSourceARN", "userIdentity", "dynamodb")
+"""Fields of a record of a DynamoDB stream that a message has."""
+_CHANGE = (
+    "ApproximateCreationDateTime",
+    "Keys",
+    "NewImage",
+    "OldImage",
+    "SequenceNumber",
+    "SizeBytes",
+    "StreamViewType",
+)
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_StreamRecord.html"""
+_IMAGES_THAT_LACK = {
+    "KEYS_ONLY": ("NewImage", "OldImage"),
+    "NEW_IMAGE": ("OldImage",),
+    "OLD_IMAGE": ("NewImage",),
+}
+"""By the view type of the stream."""
+_SHARED: Mapping[SourceKind, tuple[Path, ...]] = {
+    SourceKind.EVENT_BRIDGE: tuple((name,) for name in _EVENT if name not in ("id", "detail")),
+    SourceKind.DYNAMODB: (
+        ("eventName",),
+        ("eventSourceARN",),
+        ("userIdentity",),
+        ("dynamodb", "Keys"),
+        ("dynamodb", "ApproximateCreationDateTime"),
+        ("dynamodb", "SizeBytes"),
+        ("dynamodb", "StreamViewType"),
+    ),
+}
+"""Fields that have the same value in different messages of a source."""
+_ANY = {"or_expression", "not_null"}
+"""Nodes whose value is that of one of their children."""
+
+
+def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -> Iterator[Problem]:
+    """Reasons why the expressions `key` and `identity` cannot work.
+
+    Args:
+        source: the source of the messages, whose envelope may be known.
+        expressions: the expressions by the names of their options.
+
+    """
+    for name, expression in expressions.items():
+        if Token.is_unresolved(expression):
+            continue
+        try:
+            parsed = jmespath.compile(expression).parsed
+        except jmespath.exceptions.JMESPathError as error:
+            # The error draws the position below the expression, in more lines.
+            text = str(error).splitlines()[0].rstrip(".:")
+            yield MESSAGE_EXPRESSION.problem(name=name, expression=expression, error=text[:1].lower() + text[1:])
+            continue
+        yield from _function_problems(name, parsed)
+        paths = [*_paths(parsed)]
+        if not paths and name == "identity":
+            yield MESSAGE_IDENTITY_CONSTANT.problem(expression=expression)
+        if (missing := _impossible(source, parsed)) is not None:
+            yield MESSAGE_FIELD.problem(name=name, expression=expression, **missing)
+
+
+def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, identity: str) -> None:
+    """Warn if different messages may have the same identity.
+
+    Args:
+        scope: the intake.
+        source: the source of its messages.
+        key: the expression of the key, which compiles.
+        identity: the expression of the identity, which compiles.
+
+    """
+    if Token.is_unresolved(identity):
+        return
+    if identity.strip() == key.strip():
+        warn(scope, MESSAGE_IDENTITY_IS_KEY, expression=identity)
+    shared = _SHARED.get(source.kind, ())
+    paths = [*_paths(jmespath.compile(identity).parsed)]
+    if paths and all(any(path[: len(one)] == one for one in shared) for path in paths):
+        own = "id" if source.kind is SourceKind.EVENT_BRIDGE else "eventID"
+        warn(scope, MESSAGE_IDENTITY_SHARED, expression=identity, own=own)
+
+
+def _function_problems(name: str, node: Mapping[str, Any]) -> Iterator[Problem]:
+    """Functions that the runtime does not have, or with another number of arguments. They fail for each message."""
+    functions = Functions.FUNCTION_TABLE
+    for each in _nodes(node):
+        if each["type"] != "function_expression":
+            continue
+        error = "JMESPath does not have it"
+        if each["value"] in functions:
+            signature, count = functions[each["value"]]["signature"], len(each["children"])
+            variadic = bool(signature) and signature[-1].get("variadic", False)
+            if count == len(signature) or (variadic and count > len(signature)):
+                continue
+            error = f"it has {count} arguments, and takes {'at least ' if variadic else ''}{len(signature)}"
+        known = ", ".join(sorted(functions))
+        yield MESSAGE_FUNCTION.problem(name=name, function=each["value"], error=error, functions=known)
+
+
+def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield node
+    for child in node["children"]:
+        # The children of a slice are numbers.
+        if isinstance(child, Mapping):
+            yield from _nodes(child)
+
+
+def _paths(node: Mapping[str, Any]) -> Iterator[Path]:
+    """The fields of the message that a value depends on. The whole message is the empty path."""
+    kind, children = node["type"], node["children"]
+    if kind in ("current", "identity"):
+        yield ()
+    elif kind == "field":
+        yield (node["value"],)
+    elif kind in ("subexpression", "pipe"):
+        paths = [*_paths(children[0])]
+        for child in children[1:]:
+            paths = [before + after for before in paths for after in [*_paths(child)] or [()]]
+        yield from paths
+    elif kind in ("projection", "filter_projection", "value_projection", "index_expression"):
+        yield from _paths(children[0])
+    else:
+        yield from (path for child in children if isinstance(child, Mapping) for path in _paths(child))
+
+
+def _impossible(source: MessageSource, node: Mapping[str, Any]) -> dict[str, str] | None:
+    """The values of the problem if no message of the source has a value. None if a message may have one."""
+    is_any = node["type"] in _ANY or node.get("value") in _ANY
+    if is_any and node["children"]:
+        found = [_impossible(source, child) for child in node["children"]]
+        return found[0] if all(found) else None
+    if node["type"] in ("function_expression", "multi_select_list", "multi_select_dict", "key_val_pair"):
+        each = (_impossible(source, child) for child in node["children"])
+        return next(filter(None, each), None)
+    return next(filter(None, (_missing(source, path) for path in _paths(node))), None)
+
+
+def _missing(source: MessageSource, path: Path) -> dict[str, str] | None:
+    for place, names in _envelope(source).items():
+        depth = len(place)
+        if path[:depth] == place and len(path) > depth and path[depth] not in names:
+            where = {SourceKind.EVENT_BRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
+            return {"field": ".".join(path[: depth + 1]), "names": ", ".join(names), "where": where}
+    return None
+
+
+def _envelope(source: MessageSource) -> dict[Path, Iterable[str]]:
+    """The names below each known place of a message. Other places may have any name."""
+    if source.kind is SourceKind.EVENT_BRIDGE:
+        return {(): _EVENT}
+    if source.kind is not SourceKind.DYNAMODB or source.table is None:
+        return {}
+    resource = source.table.node.default_child
+    properties = properties_of(resource) if isinstance(resource, CfnResource) else {}
+    stream, schema = properties.get("streamSpecification"), properties.get("keySchema")
+    view = stream.get("streamViewType") if isinstance(stream, Mapping) else None
+    without = _IMAGES_THAT_LACK.get(str(view), ())
+    places: dict[Path, Iterable[str]] = {(): _RECORD, ("dynamodb",): [name for name in _CHANGE if name not in without]}
+    if isinstance(schema, list):
+        places["dynamodb", "Keys"] = [str(one["attributeName"]) for one in schema]
+    return places
