@@ -2252,4 +2252,11 @@ MUTANTS = (
         "return Outcome(OutcomeKind.STARTED)",
         "tests/protocol/test_execution_worlds.py -k deaths",
     ),
+    Mutant(
+        "an update without a change is sent",
+        "ledger/dynamodb_table.py",
+        'return (changed, removed) if changed or removed else ({"fence": after.fence}, [])',
+        "return changed, removed",
+        "tests/protocol/test_execution_sleepers.py",
+    ),
 )
