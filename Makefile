@@ -10,6 +10,7 @@ OLD_URLLIB3 := build/urllib3
 MKDOCS := build/mkdocs
 MERMAID := build/mermaid
 CHROMIUM := build/chromium
+READERS := build/readers
 # jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
@@ -58,6 +59,12 @@ $(CHROMIUM)/.ready: Makefile | $(READY)
 	@rm -rf $(@D)/node_modules/@sparticuz/chromium/bin
 	@touch $@
 
+# Programs that read pictures, for the tests of outputs: 20 MB from the npm registry, without its scripts.
+$(READERS)/.ready: Makefile | $(READY)
+	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund sharp@0.35.5 pngjs@7.0.0 jpeg-js@0.4.4 \
+		@cwasm/lodepng@0.1.9 @cwasm/jpeg-turbo@0.1.3
+	@touch $@
+
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
@@ -80,7 +87,7 @@ test: $(READY) ## everything that CI runs
 	@$(SIDE_BY_SIDE) --jobs=3 lint types house environments
 	@$(SIDE_BY_SIDE) --jobs=3 parts
 
-environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready
+environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
 # The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
 parts: deployed examples synth unit packaging protocol
@@ -112,7 +119,7 @@ synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templ
 combinations: $(READY) $(LOWEST)/.ready ## a pipeline in more than a hundred apps, on the oldest and the newest CDK (some minutes)
 	@python -m tests.synth.combinations
 
-unit: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready ## unit tests
+unit: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## unit tests
 	@pytest tests/unit $(UNIT_WORKERS)
 
 packaging: $(READY) $(CHECKOV)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents

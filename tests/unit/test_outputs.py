@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from intake_ledger.outputs import source_of
 from intake_ledger.outputs.output import AttemptOutputs
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import s3_error
+from tests.unit.test_seal import bgzf
 
 FENCE = 1_767_225_600_000
 PART = 256
@@ -274,6 +276,21 @@ class TestMultipart:
         assert s3.read("results", "out/a") is None
         assert not s3.uploads
 
+    def test_an_upload_that_is_gone_is_left_to_the_next_attempt(self) -> None:
+        """A lifecycle rule has aborted it. Nothing of it was written, and its completion is not repeated."""
+
+        class Aborting(MemoryOutputs):
+            def complete_multipart_upload(self, **request: Any) -> dict[str, Any]:
+                self.uploads.clear()
+                return super().complete_multipart_upload(**request)
+
+        s3 = Aborting()
+        with pytest.raises(OutputError, match=r"NoSuchUpload .* uploaded again.*s3://results/out/a"):
+            output(s3).put(text(length=2 * PART))
+        complete = "CompleteMultipartUpload"
+        assert s3.requests[3:] == [complete, "HeadObject", "AbortMultipartUpload"]
+        assert not s3.objects
+
     @pytest.mark.failure_mode("F133")
     @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
     def test_an_upload_is_aborted_after_any_failure(self, s3: MemoryOutputs, error: type[BaseException]) -> None:
@@ -325,6 +342,16 @@ def test_content_without_the_fence_is_never_visible(s3: MemoryOutputs, length: i
         output(s3).put(b"a,b\n".ljust(length))
     assert not s3.objects
     assert not s3.uploads
+
+
+@pytest.mark.failure_mode("F286")
+@pytest.mark.parametrize("key", ["out/a.bam", "out/a.vcf.gz"])
+@pytest.mark.parametrize("length", [1, 10 * PART])
+def test_bgzf_is_refused_before_the_first_request(s3: MemoryOutputs, key: str, length: int) -> None:
+    content = bgzf(random.Random(1).randbytes(length))
+    with pytest.raises(OutputError, match=rf"BGZF .* a key that contains change\.fence, .*s3://results/{key}"):
+        output(s3, key=key).put(content)
+    assert not s3.requests
 
 
 def test_content_for_a_gz_key_is_compressed(s3: MemoryOutputs) -> None:

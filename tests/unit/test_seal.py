@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from intake_ledger.outputs.seal import FenceMissing, seal
+from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 
 FENCE = 1_767_225_600_123
 fences = st.integers(1 << 33, 1 << 53)
@@ -143,7 +143,89 @@ def test_a_large_content_is_streamed() -> None:
     assert read < 20
 
 
-def test_the_appended_member_is_empty() -> None:
-    """zlib reads it by itself."""
-    member = sealed(gzip.compress(b"x"))[len(gzip.compress(b"x")) :]
-    assert zlib.decompress(member, wbits=31) == b""
+def test_the_mark_of_gzip_is_without_content_and_short() -> None:
+    """The header, the checksum and the length at the end stay as they are."""
+    packed = gzip.compress(b"x")
+    whole = sealed(packed)
+    assert whole[:10] == packed[:10]
+    assert whole.endswith(packed[10:])
+    blocks = whole[10 : len(whole) - len(packed[10:])]
+    assert zlib.decompress(blocks + b"\x03\x00", wbits=-15) == b""
+    assert len(blocks) < 250
+
+
+@given(fences, st.integers(1, 10**6), fences, st.integers(1, 10**6))
+def test_gzip_with_another_mark_is_other_bytes(fence: int, number: int, other: int, other_number: int) -> None:
+    packed = gzip.compress(b"x")
+    are_equal = sealed(packed, fence, number=number) == sealed(packed, other, number=other_number)
+    assert are_equal == ((fence, number) == (other, other_number))
+
+
+@pytest.mark.failure_mode("F285")
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_gzip_with_names_and_a_checksum_in_its_header(chunk: int) -> None:
+    header = b"\x1f\x8b\x08\x1a" + bytes(4) + b"\x00\xff" + b"a.csv\0" + b"of today\0"
+    header += (zlib.crc32(header) & 0xFFFF).to_bytes(2, "little")
+    packed = header + gzip.compress(b"x" * 100)[10:]
+    whole = b"".join(seal(cut(packed, [chunk] * 200), f"{FENCE}.1", FENCE, compress=True))
+    assert whole.startswith(header)
+    assert whole != packed
+    assert gzip.decompress(whole) == b"x" * 100
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08", b"\x1f\x8b\x08\x08" + bytes(6) + b"a name without its end"])
+def test_a_gzip_header_without_an_end_is_other_content(content: bytes) -> None:
+    with pytest.raises(FenceMissing):
+        sealed(content)
+    assert sealed(content + str(FENCE).encode()) == content + str(FENCE).encode()
+
+
+def bgzf(content: bytes) -> bytes:
+    """The format of .bam and .vcf.gz: each member has its own length in an extra field, and the last one is empty."""
+
+    def block(part: bytes) -> bytes:
+        compressor = zlib.compressobj(wbits=-15)
+        data = compressor.compress(part) + compressor.flush()
+        extra = b"BC\x02\x00" + (18 + len(data) + 8 - 1).to_bytes(2, "little")
+        header = b"\x1f\x8b\x08\x04" + bytes(4) + b"\x00\xff" + len(extra).to_bytes(2, "little") + extra
+        return header + data + zlib.crc32(part).to_bytes(4, "little") + len(part).to_bytes(4, "little")
+
+    return block(content) + block(b"")
+
+
+@pytest.mark.failure_mode("F286")
+@pytest.mark.parametrize("compress", [False, True])
+def test_bgzf_is_refused_at_its_begin(*, compress: bool) -> None:
+    """Its readers add up the lengths of its members, and require the empty one at the end."""
+    content = bgzf(b"chr1\t1\n")
+    assert gzip.decompress(content) == b"chr1\t1\n"
+    read = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal read
+        for byte in content:
+            read += 1
+            yield bytes([byte])
+
+    with pytest.raises(SealBreaks):
+        next(seal(chunks(), f"{FENCE}.1", FENCE, compress=compress))
+    assert read < 40
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, *range(8, 24)])
+def test_the_fence_is_found_across_chunks(size: int) -> None:
+    """Wherever a chunk ends, also in the middle of the fence, and if the fence has more than two chunks.
+
+    The first bytes are read together, since they show the format.
+    """
+    for before in range(size):
+        content = b"x" * (100 + before) + str(FENCE).encode() + b"xyz"
+        chunks = [content[at : at + size] for at in range(0, len(content), size)]
+        assert b"".join(seal(chunks, f"{FENCE}.1", FENCE, compress=False)) == content
+
+
+@pytest.mark.parametrize("place", range(1, len(str(FENCE))))
+def test_two_halves_of_the_fence_with_other_bytes_between_them_are_no_fence(place: int) -> None:
+    half, rest = str(FENCE).encode()[:place], str(FENCE).encode()[place:]
+    with pytest.raises(FenceMissing):
+        list(seal([b"x" * 100, half, b",", rest], f"{FENCE}.1", FENCE, compress=False))

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from intake_ledger.outputs.conditional_put import FENCE, ConditionalPut, WriteMark
-from intake_ledger.outputs.seal import FenceMissing, seal
+from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 from intake_ledger.outputs.upload import PART_BYTES, split, upload
 from intake_ledger.protocol import OutputError
 
@@ -78,7 +78,8 @@ class Output:
         Raises:
             Overtaken: A worker with a later claim has written it. Let it propagate.
             OutputConflict: It was written for another object.
-            OutputError: The content does not contain the fence, or S3 refuses. Nothing has become visible.
+            OutputError: The content does not contain the fence, the fence would break it (BGZF), or S3 refuses. Nothing
+                has become visible.
             TypeError: The body is text, or gives other values than bytes.
 
         """
@@ -130,6 +131,13 @@ class Output:
             raise OutputError(
                 f"the content of the output does not contain the fence {self._fence}: write change.fence into it (a "
                 "column, a field, a metadata entry), or write PNG, JPEG or gzip, or use a key that ends in .gz",
+                detail=f"s3://{self.bucket}/{self.key}",
+            ) from None
+        except SealBreaks:
+            raise OutputError(
+                "the output is a gzip file whose header has an extra field, such as BGZF (.bam, .vcf.gz). Its readers "
+                "find its parts by their lengths, and the fence inside would break it: write it with boto3 under a key "
+                "that contains change.fence, and return that key in the Commit",
                 detail=f"s3://{self.bucket}/{self.key}",
             ) from None
 

@@ -11,6 +11,11 @@ from collections.abc import Iterable, Iterator
 
 KEYWORD = b"intake-fence"
 _GZIP = b"\x1f\x8b\x08"
+_GZIP_FIXED = 10
+_GZIP_LONGEST = 64 * 1024
+"""Bytes. A header with a longer name or comment is taken for other content."""
+_HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
+"""The flags of a gzip header, in RFC 1952."""
 _JPEG = b"\xff\xd8\xff"
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 _PNG_HEADER = 33
@@ -21,30 +26,36 @@ class FenceMissing(Exception):  # noqa: N818 - `Output` translates it
     """The content is of no format that can be sealed, and it does not contain the fence."""
 
 
+class SealBreaks(Exception):  # noqa: N818 - `Output` translates it
+    """The seal would break the content for its readers."""
+
+
 def seal(chunks: Iterable[bytes], mark: str, fence: int, *, compress: bool) -> Iterator[bytes]:
     """Yield the content with the mark inside.
 
-    PNG gets a text chunk after IHDR, JPEG a comment after its application segments, and gzip an empty member at the
-    end. The readers of these formats ignore them. All other content passes unchanged and must contain the fence.
+    PNG gets a text chunk after IHDR, JPEG a comment after its first application segments, and gzip empty blocks in
+    front of its data. The readers of these formats ignore them. All other content passes unchanged and must contain the
+    fence.
 
     Args:
         chunks: the content.
-        mark: unique for each write, ASCII without a zero.
+        mark: unique for each write: two numbers with a dot between them.
         fence: of the claim.
         compress: True if content that is not gzip becomes gzip.
 
     Raises:
         FenceMissing: At the end of the content, which has no place for the mark and does not contain the fence.
+        SealBreaks: At the begin of a gzip file whose readers find its parts by their offsets, such as BGZF.
 
     """
     source = _Source(chunks)
+    if compress and not source.peek(len(_GZIP)).startswith(_GZIP):
+        source = _Source(_compressed(source.rest()))
     head = source.peek(_PNG_HEADER)
-    if head.startswith(_GZIP):
+    if header := _gzip_header(source):
+        yield source.take(header)
+        yield _empty_blocks(mark)
         yield from source.rest()
-        yield _gzip_member(mark)
-    elif compress:
-        yield from _compressed(source.rest())
-        yield _gzip_member(mark)
     elif len(head) == _PNG_HEADER and head.startswith(_PNG):
         yield source.take(_PNG_HEADER)
         yield _png_chunk(mark)
@@ -86,10 +97,38 @@ def _png_chunk(mark: str) -> bytes:
     return (len(content) - 4).to_bytes(4, "big") + content + zlib.crc32(content).to_bytes(4, "big")
 
 
-def _gzip_member(mark: str) -> bytes:
-    """Make a member without content. Its header has a comment."""
-    header = _GZIP + b"\x10" + bytes(4) + b"\x00\xff"
-    return header + KEYWORD + b" " + mark.encode() + b"\0" + b"\x03\x00" + bytes(8)
+def _gzip_header(source: _Source) -> int:
+    """The length of the gzip header, or 0 if the content does not begin with a whole one."""
+    head = source.peek(_GZIP_FIXED)
+    if len(head) < _GZIP_FIXED or not head.startswith(_GZIP):
+        return 0
+    flags, size = head[3], _GZIP_FIXED
+    if flags & _EXTRA:
+        raise SealBreaks
+    for flag in (_NAME, _COMMENT):
+        if flags & flag:
+            size = source.peek(_GZIP_LONGEST).find(b"\0", size) + 1
+            if not size:
+                return 0
+    return size + (2 if flags & _HEADER_CRC else 0)
+
+
+def _empty_blocks(mark: str) -> bytes:
+    """Blocks of deflate without content. Their types are the bits of the mark.
+
+    Each program that inflates skips them, since a compressor that is flushed writes them too. The mark is not in the
+    header, because readers differ in the fields that they accept there. It is not in another member at the end, because
+    some readers take the first member only, or the length of the content from the last four bytes.
+    """
+    bits = ""  # in the order in which they are read, the first one is the lowest of a byte
+    for bit in f"{int(mark.replace('.', 'f'), 16):b}1":
+        if bit == "0":
+            bits += "010" + "0000000"  # fixed codes, and the code for the end
+        else:
+            bits += "000"  # stored, and a length of 0 at the next byte
+            bits += "0" * (-len(bits) % 8) + "0" * 16 + "1" * 16
+    # The last block is a stored one, so that the data of the content follow at a byte.
+    return int(bits[::-1], 2).to_bytes(len(bits) // 8, "little")
 
 
 def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -102,9 +141,12 @@ def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _with_comment(source: _Source, mark: str) -> Iterator[bytes]:
     yield source.take(2)
-    # JFIF and Exif require that their application segments come first.
-    while len(segment := source.peek(4)) == 4 and segment[0] == 0xFF and 0xE0 <= segment[1] <= 0xEF:
-        yield source.take(2 + int.from_bytes(segment[2:], "big"))
+    # JFIF and Exif require that their application segments come first. The index of a Multi-Picture file has offsets
+    # from its own place, so nothing may come between it and the pictures.
+    while len(segment := source.peek(8)) == 8 and segment[0] == 0xFF and 0xE0 <= segment[1] <= 0xEF:
+        if segment[1] == 0xE2 and segment.endswith(b"MPF\0"):
+            break
+        yield source.take(2 + int.from_bytes(segment[2:4], "big"))
     comment = KEYWORD + b" " + mark.encode()
     yield b"\xff\xfe" + (len(comment) + 2).to_bytes(2, "big") + comment
     yield from source.rest()
