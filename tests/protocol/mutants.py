@@ -1330,8 +1330,8 @@ MUTANTS = (
     Mutant(
         "what comes after a failure is an end of file",
         "processor/object_stream.py",
-        "        if self.failure is not None:\n            raise self.failure\n",
-        '        if self.failure is not None:\n            return b""\n',
+        "        if self._reading.failure is not None:\n            raise self._reading.failure\n",
+        '        if self._reading.failure is not None:\n            return b""\n',
         "tests/unit/test_cut_connections.py -k no_end_of_file",
     ),
     Mutant(
@@ -1344,8 +1344,8 @@ MUTANTS = (
     Mutant(
         "any second stream makes up for one that was cut",
         "processor/object_stream.py",
-        "failure = None if stream.complete else",
-        "failure = None if stream.failure is None else",
+        "failure = None if reading.complete else",
+        "failure = None if reading.failure is None else",
         "tests/unit/test_cut_reading.py -k makes_up",
     ),
     Mutant(
@@ -2293,5 +2293,26 @@ MUTANTS = (
         "            if not request:\n                return\n",
         "            return\n",
         "tests/unit/test_membership.py",
+    ),
+    Mutant(
+        "sets: a part that was read keeps its connection",
+        "sets/call.py",
+        ", one_of_many=True)",
+        ")",
+        "tests/unit/test_set_reading.py",
+    ),
+    Mutant(
+        "sets: a dropped stream of a part stays open",
+        "processor/object_stream.py",
+        "weakref.ref if one_of_many else _strong",
+        "_strong",
+        "tests/unit/test_set_reading.py",
+    ),
+    Mutant(
+        "the error of a dropped stream is forgotten",
+        "processor/object_stream.py",
+        "        self._readings.append(stream.reading)\n",
+        "        self._readings = [stream.reading][:0]\n",
+        "tests/unit/test_set_reading.py",
     ),
 )

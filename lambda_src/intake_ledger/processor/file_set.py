@@ -38,7 +38,7 @@ class SetFile:
         return self.state.etag
 
     def open(self) -> ObjectStream:
-        """Open a stream of the object, as `ObjectChange.open` does."""
+        """Open a stream of the object, as `ObjectChange.open` does. It is closed when nothing refers to it."""
         return self._opened.open()
 
     def read(self, max_bytes: int) -> bytes:
@@ -55,7 +55,11 @@ class SetFile:
             return read_all(stream, max_bytes)
 
     def download(self) -> BinaryIO:
-        """Copy the content to a temporary file, as `ObjectChange.download` does."""
+        """Copy the content to a temporary file, as `ObjectChange.download` does.
+
+        The file is deleted as soon as it is closed or nothing refers to it, so a loop over many parts needs the space
+        of one. Keep the file while you use its descriptor.
+        """
         return self._opened.download()
 
     def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
@@ -66,7 +70,8 @@ class SetFile:
             max_line: limit of a line in characters; 1 Mi when omitted.
 
         """
-        return reading.lines(self.open(), encoding=encoding, max_line=max_line)
+        stream = self.open()
+        return reading.closing(stream, reading.lines(stream, encoding=encoding, max_line=max_line))
 
     def csv_rows(
         self,
@@ -85,9 +90,11 @@ class SetFile:
             max_line: limit of a row in characters; 1 Mi when omitted.
 
         """
-        return reading.csv_rows(
-            self.open(), encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
+        stream = self.open()
+        rows = reading.csv_rows(
+            stream, encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
         )
+        return reading.closing(stream, rows)
 
     def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
         """Read the JSON value of each line as a stream, as `ObjectChange.json_lines` does.
@@ -97,7 +104,8 @@ class SetFile:
             max_line: limit of a line in characters; 1 Mi when omitted.
 
         """
-        return reading.json_lines(self.open(), encoding=encoding, max_line=max_line)
+        stream = self.open()
+        return reading.closing(stream, reading.json_lines(stream, encoding=encoding, max_line=max_line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

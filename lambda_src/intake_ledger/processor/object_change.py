@@ -146,7 +146,8 @@ class ObjectChange:
             Unprocessable: The content is malformed; the text names the line. Let it propagate.
 
         """
-        return reading.lines(self.open(), encoding=encoding, max_line=max_line)
+        stream = self.open()
+        return reading.closing(stream, reading.lines(stream, encoding=encoding, max_line=max_line))
 
     def csv_rows(
         self,
@@ -169,9 +170,11 @@ class ObjectChange:
             Unprocessable: As for `lines`; also a row with more or fewer fields than columns.
 
         """
-        return reading.csv_rows(
-            self.open(), encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
+        stream = self.open()
+        rows = reading.csv_rows(
+            stream, encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
         )
+        return reading.closing(stream, rows)
 
     def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
         """Read the JSON value of each line as a stream. Empty lines are skipped.
@@ -185,7 +188,8 @@ class ObjectChange:
             Unprocessable: As for `lines`; also a line that is not JSON.
 
         """
-        return reading.json_lines(self.open(), encoding=encoding, max_line=max_line)
+        stream = self.open()
+        return reading.closing(stream, reading.json_lines(stream, encoding=encoding, max_line=max_line))
 
 
 _KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {

@@ -12,10 +12,12 @@ import hashlib
 import io
 import shutil
 import tempfile
+import weakref
 import zlib
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
@@ -81,7 +83,9 @@ class ObjectStream(io.BufferedReader):
             checksum: the expected checksum; only the length is checked when omitted.
 
         """
-        self._checked = _Checked(body, length, checksum)
+        self.reading = Reading()
+        """How far the content was read. It stays when the stream is closed and forgotten."""
+        self._checked = _Checked(body, length, checksum, self.reading)
         # A small object gets a small buffer.
         super().__init__(self._checked, max(min(length, _BUFFER_BYTES), 1))
 
@@ -97,22 +101,29 @@ class ObjectStream(io.BufferedReader):
     @property
     def failure(self) -> ObjectReadError | None:
         """The error that a read has raised, or None."""
-        return self._checked.failure
+        return self.reading.failure
 
     @property
     def complete(self) -> bool:
         """True after the last byte, if length and checksum are right."""
-        return self._checked.complete
+        return self.reading.complete
+
+
+@dataclass(slots=True)
+class Reading:
+    """How the reads of one stream have ended."""
+
+    complete: bool = False
+    failure: ObjectReadError | None = None
 
 
 class _Checked(io.RawIOBase):
-    def __init__(self, body: Body, length: int, checksum: Checksum | None) -> None:
+    def __init__(self, body: Body, length: int, checksum: Checksum | None, reading: "Reading") -> None:
         self._body = body
         self._checksum = checksum
         self._position = 0
+        self._reading = reading
         self.length = length
-        self.failure: ObjectReadError | None = None
-        self.complete = False
 
     def readable(self) -> bool:
         return True
@@ -127,7 +138,7 @@ class _Checked(io.RawIOBase):
 
     def readall(self) -> bytes:
         pieces = [self._next(self.length)]
-        while pieces[-1] and not self.complete:
+        while pieces[-1] and not self._reading.complete:
             pieces.append(self._next(self.length))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -138,8 +149,8 @@ class _Checked(io.RawIOBase):
 
     def _next(self, size: int) -> bytes:
         """Return at least one byte, unless none is left. Check everything before the last bytes are returned."""
-        if self.failure is not None:
-            raise self.failure
+        if self._reading.failure is not None:
+            raise self._reading.failure
         data, missing = b"", self.length - self._position
         if missing and size:
             try:
@@ -151,18 +162,18 @@ class _Checked(io.RawIOBase):
             self._position += len(data)
             if self._checksum is not None:
                 self._checksum.digest.update(data)
-        if self._position == self.length and not self.complete:
+        if self._position == self.length and not self._reading.complete:
             if self._checksum is not None and self._checksum.digest.digest() != self._checksum.expected:
                 raise self._failed(f"the content does not have the {self._checksum.name} checksum that S3 keeps for it")
-            self.complete = True
+            self._reading.complete = True
         return data
 
     def _progress(self) -> str:
         return f"after {self._position:,} of {self.length:,} bytes"
 
     def _failed(self, text: str) -> ObjectReadError:
-        self.failure = ObjectReadError(text)
-        return self.failure
+        self._reading.failure = ObjectReadError(text)
+        return self._reading.failure
 
 
 class OpenedObject:
@@ -172,46 +183,73 @@ class OpenedObject:
     rejected half an object as `Unprocessable`.
     """
 
-    def __init__(self, open_stream: Callable[[], ObjectStream]) -> None:
+    def __init__(self, open_stream: Callable[[], ObjectStream], *, one_of_many: bool = False) -> None:
+        """Make the streams and files of one object.
+
+        Args:
+            open_stream: opens the claimed version.
+            one_of_many: true: a stream or file that the processor drops is closed at once, as Python closes a file.
+                Otherwise a loop over the parts of a set would keep a connection for each part.
+
+        """
         self._open_stream = open_stream
-        self._streams: list[ObjectStream] = []
-        self._files: list[BinaryIO] = []
-        self._unread = False
+        self._reference: Callable[[Any], Callable[[], Any]] = weakref.ref if one_of_many else _strong
+        self._readings: list[Reading] = []
+        self._files: list[Callable[[], BinaryIO | None]] = []
+        self._ahead: ObjectStream | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def open_ahead(self) -> None:
         """Open the object before the processor starts. If it is gone then, nothing has been begun."""
-        self._streams.append(self._open_stream())
-        self._unread = True
+        self._ahead = self._opened()
 
     def open(self) -> ObjectStream:
         """The stream that is open already; another one from the second call on."""
-        if not self._unread:
-            self._streams.append(self._open_stream())
-        self._unread = False
-        return self._streams[-1]
+        stream, self._ahead = self._ahead or self._opened(), None
+        return stream
 
     def download(self) -> BinaryIO:
         """Copy the object to a temporary file, which is deleted at the end of the attempt."""
-        self._files.append(download_to_file(self.open()))
-        return self._files[-1]
+        with self.open() as stream:
+            file = download_to_file(stream)
+        self._keep(file)
+        return file
+
+    def _opened(self) -> ObjectStream:
+        stream = self._open_stream()
+        self._readings.append(stream.reading)
+        self._keep(stream)
+        return stream
+
+    def _keep(self, file: BinaryIO) -> None:
+        self._files = [known for known in self._files if not _is_closed(known())]
+        self._files.append(self._reference(file))
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         failure: ObjectReadError | None = None
-        for stream in self._streams:
+        for reading in self._readings:
             # A later stream that was read completely replaces the error of an earlier one.
-            failure = None if stream.complete else stream.failure or failure
-        for file in (*self._streams, *self._files):
-            with suppress(Exception):  # the data was read before
-                file.close()
+            failure = None if reading.complete else reading.failure or failure
+        for known in self._files:
+            if (file := known()) is not None:
+                with suppress(Exception):  # the data was read before
+                    file.close()
         if (
             failure is not None
             and (error is None or isinstance(error, Exception))
             and not isinstance(error, ObjectGone)
         ):
             raise failure
+
+
+def _strong(file: BinaryIO) -> Callable[[], BinaryIO]:
+    return lambda: file
+
+
+def _is_closed(file: BinaryIO | None) -> bool:
+    return file is None or file.closed
 
 
 def read_all(stream: ObjectStream, max_bytes: int) -> bytes:
@@ -227,6 +265,13 @@ def read_all(stream: ObjectStream, max_bytes: int) -> bytes:
             "or use open() or download()"
         )
     return stream.read()
+
+
+class _TemporaryFile(io.BufferedRandom):
+    """A file that is closed, without a warning, when nothing refers to it."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def download_to_file(stream: ObjectStream) -> BinaryIO:
@@ -249,7 +294,7 @@ def download_to_file(stream: ObjectStream) -> BinaryIO:
             f"the object has {stream.length:,} bytes, and {folder} has {disk.free:,} free: delete what the processor "
             "leaves there, or give it a larger ephemeral_storage_size",
         )
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's to close
+    file = _TemporaryFile(tempfile.TemporaryFile().detach())  # noqa: SIM115 - the caller's to close
     try:
         shutil.copyfileobj(stream, file, _COPY_BYTES)
         file.seek(0)

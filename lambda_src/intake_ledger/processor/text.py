@@ -28,6 +28,12 @@ _BUFFER_BYTES = 128 * 1024
 _LINE_END = re.compile("\r\n|\r|\n")
 
 
+def closing[Value](stream: BinaryIO, values: Iterator[Value]) -> Iterator[Value]:
+    """Yield the values, and close the stream at their end, at an error, or when the generator is dropped."""
+    with stream:
+        yield from values
+
+
 def lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_LINE) -> Iterator[str]:
     r"""Yield the lines without their line ends, which are `\n`, `\r\n` or `\r`.
 

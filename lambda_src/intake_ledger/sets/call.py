@@ -116,7 +116,8 @@ class SetCall:
         self, claim: Claim, contents: Contents, streams: ExitStack, remaining_seconds: Callable[[], float]
     ) -> FileSet:
         def file(key: str, state: State) -> SetFile:
-            return SetFile(key, state, streams.enter_context(OpenedObject(partial(self._bucket.open, key, state))))
+            opened = OpenedObject(partial(self._bucket.open, key, state), one_of_many=True)
+            return SetFile(key, state, streams.enter_context(opened))
 
         change, source = claim.change, contents.listing.source
         quiet = self._settings.form.kind is FormKind.QUIET
