@@ -29,6 +29,7 @@ from intake_ledger.protocol import Change, Ordering, OutcomeKind, Policy, Reason
 from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
+from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import CONSUMER
 
@@ -161,7 +162,7 @@ class World:
         self.run = run
         self.random = random.Random(run.seed)
         self.found = Found(run)
-        self.table = MemoryDynamoDB()
+        self.table = StrictDynamoDB()
         self.s3 = MemoryS3(clock=lambda: START)
         self.queue: list[_Message] = []
         self.in_flight: dict[str, _Message] = {}

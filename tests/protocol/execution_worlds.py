@@ -19,9 +19,9 @@ from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Policy, Row, Status, row_key
 from intake_ledger_testing.events import s3_notification, sqs_event
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
+from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, Clock
 from tests.unit.test_consumer import Context, FakeTelemetry
@@ -92,7 +92,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.s3 = MemoryS3(clock=self.clock)
-        self.store = MemoryDynamoDB()
+        self.store = StrictDynamoDB()
         self.machine = MemoryStepFunctions(clock=self.clock)
 
     def use(self, **budget: int) -> None:
@@ -392,9 +392,15 @@ def make_consumer(outside: Outside) -> Consumer:
         new_owner=outside.owner,
     )
     queues = cast("Queues", outside.queues)
-    services = Services(CONSUMER, ledger, bucket, queues, cast("Any", FakeTelemetry()), outside.clock, lambda: 1.0)
+    services = Services(CONSUMER, ledger, bucket, queues, cast("Any", _Telemetry()), outside.clock, lambda: 1.0)
     settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
     return Consumer(services, _none, executions=Executions(services, StateMachine(lambda: outside.machine, settings)))
+
+
+class _Telemetry(FakeTelemetry):
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
+        """No world injects an error of AWS, so each one is a defect."""
+        raise AssertionError(f"{text}: {error!r}") from error
 
 
 def _none(_: object) -> None:
@@ -432,12 +438,16 @@ def search[W: World](
         violation = w.bad or at_rest(w)
         if violation:
             return Result(violation, _trace(worlds, here), len(worlds))
-        for label, step in moves(w):
-            following = copy.deepcopy(w)
-            step(following)
-            if (state := following.state()) not in known:
-                known.add(state)
-                worlds.append((following, here, label))
+        label = "a step"
+        try:
+            for label, step in moves(w):
+                following = copy.deepcopy(w)
+                step(following)
+                if (state := following.state()) not in known:
+                    known.add(state)
+                    worlds.append((following, here, label))
+        except AssertionError as error:  # a report or a request that no world expects
+            return Result(str(error), [*_trace(worlds, here), label], len(worlds))
         if len(worlds) > states:
             break
     return Result("", [], len(worlds))

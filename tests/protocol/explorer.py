@@ -21,6 +21,7 @@ from tests.protocol import program
 from tests.protocol.program import BUCKET, KEY, Config, Effect, Finished, Frozen, Message, Raised, Request, freeze, thaw
 from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled
 from tests.protocol.s3_script import Script, Shown, forged_marker
+from tests.protocol.strict_store import StrictDynamoDB
 
 MAX_QUEUE = 4
 Items = tuple[tuple[Key, tuple[tuple[str, str, str], ...]], ...]
@@ -1098,7 +1099,7 @@ _BUDGETS = ("restores", "crashes", "losses", "answers", "pauses", "audits", "rej
 
 
 def _apply(items: Items, request: Request) -> tuple[Items, Frozen]:
-    store = MemoryDynamoDB({key: thaw(item) for key, item in items})
+    store = StrictDynamoDB({key: thaw(item) for key, item in items})
     operation = request.operation
     try:
         if operation == "scan":

@@ -2253,6 +2253,13 @@ MUTANTS = (
         "tests/protocol/test_execution_worlds.py -k deaths",
     ),
     Mutant(
+        "an update without a change is sent",
+        "ledger/dynamodb_table.py",
+        'return (changed, removed) if changed or removed else ({"fence": after.fence}, [])',
+        "return changed, removed",
+        "tests/protocol/test_execution_sleepers.py",
+    ),
+    Mutant(
         "the seal of gzip is another member at the end",
         "outputs/seal.py",
         "        yield source.take(header)\n        yield _empty_blocks(mark)\n        yield from source.rest()\n",

@@ -26,8 +26,8 @@ from intake_ledger.protocol import from_dynamodb as plain
 from intake_ledger.set_members import FormKind, Membership, SetForm, SetTarget, Wakes
 from intake_ledger.sets import SetLedger, SetSettings, set_consumer
 from intake_ledger_testing.events import s3_notification, sqs_record
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3
+from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.unit.set_bench import PARTS, SETS, settings_of
 from tests.unit.support import BUCKET, HOUR, START
@@ -417,7 +417,7 @@ class SetSearch:
         value: Any = {}
         try:
             if request.service == "dynamodb":
-                store = MemoryDynamoDB(world.items)
+                store = StrictDynamoDB(world.items)
                 value = getattr(store, request.operation)(**request.arguments)
                 world.items = dict(store.items)
             elif request.service == "s3":

@@ -34,6 +34,7 @@ from intake_ledger_testing.events import s3_notification
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from tests.protocol.packed import PackedItems
+from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import AUDIT, CONSUMER
 
@@ -116,7 +117,7 @@ class Simulation:
         self.clock = START
         self.tally = Tally()
         self.s3 = _S3(clock=lambda: self.clock)
-        self.table = MemoryDynamoDB()
+        self.table = StrictDynamoDB()
         self.table.items = PackedItems()
         self.queue: list[_Message] = []
         self.in_flight: dict[int, _Message] = {}

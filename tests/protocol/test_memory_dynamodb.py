@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from moto import mock_aws
 
@@ -40,3 +41,20 @@ def test_an_expression_that_it_does_not_know_is_refused() -> None:
             ConditionExpression="begins_with(#pk, :a)",
             ExpressionAttributeNames={"#pk": "pk"},
         )
+
+
+@pytest.mark.failure_mode("F252")
+def test_an_update_without_a_change_is_refused_as_by_moto(moto: "DynamoDBClient") -> None:
+    """No condition is judged: the request is malformed."""
+    refusals = []
+    for client in (cast("Any", MemoryDynamoDB()), moto):
+        with pytest.raises(ClientError) as refused:
+            client.update_item(
+                TableName="table",
+                Key={"pk": {"S": "a"}, "sk": {"S": "b"}},
+                UpdateExpression="",
+                ConditionExpression="attribute_exists(#fence)",
+                ExpressionAttributeNames={"#fence": "fence"},
+            )
+        refusals.append(refused.value.response["Error"]["Code"])
+    assert refusals == ["ValidationException", "ValidationException"]

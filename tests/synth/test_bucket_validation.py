@@ -154,7 +154,7 @@ def test_a_hand_encoded_filter_is_pointed_out() -> None:
     filters = [s3.NotificationKeyFilter(prefix="in%20put/")]
     IntakePipeline(stack, "Orders", processor=processor(), filters=filters)
     template_of(stack)
-    assert warned(stack, "filter-looks-encoded")
+    assert warned(stack, "key-looks-encoded")
 
 
 class TestReaders:

@@ -10,6 +10,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
 from cdk_intake_ledger import (
     FileSets,
@@ -34,6 +35,7 @@ from tests.synth.build import (
     processor,
     refused,
     resources,
+    rules_in,
     statements,
     template_of,
     warned,
@@ -219,6 +221,7 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
         ({"form": SetForm.marker("a/_*")}, "set-form-pattern", "key of the marker"),
         ({"form": SetForm.marker("a/")}, "set-form-pattern", "not folders"),
         ({"form": SetForm.quiet_prefix("drops")}, "set-form-pattern", "slash"),
+        ({"form": SetForm.quiet_prefix("s3://bucket/drops/*/")}, "key-is-uri", "Write 'drops/"),
         ({"form": SetForm.quiet_prefix("in/", quiet_for=Duration.hours(12))}, "set-quiet-for", "12 hours"),
         ({"deadline": Duration.seconds(5)}, "set-deadline", "5 seconds"),
         ({"deadline": Duration.days(4)}, "set-deadline", "1 minute to 3 days"),
@@ -285,6 +288,34 @@ def test_a_form_that_the_pipeline_never_sees_is_refused(form: SetForm, prefix: s
         return
     with refused("set-outside-filters"):
         with_sets(form=form, pipeline={"filters": filters})
+
+
+@pytest.mark.failure_mode("F227")
+def test_filters_that_pass_the_marker_and_no_part_are_refused() -> None:
+    """Each set would be processed without parts."""
+    marker = SetForm.marker("exports/*/_SUCCESS")
+    with refused("set-without-parts"):
+        with_sets(form=marker, pipeline={"filters": [s3.NotificationKeyFilter(suffix="/_SUCCESS")]})
+    both = [s3.NotificationKeyFilter(suffix=suffix) for suffix in ("/_SUCCESS", ".csv")]
+    with_sets(form=marker, pipeline={"filters": both})
+
+
+@pytest.mark.parametrize(
+    ("form", "rule"),
+    [
+        (SetForm.marker("/exports/*/_SUCCESS"), "key-begins-with-slash"),
+        (SetForm.quiet_prefix("drops/{date}/"), "key-placeholder"),
+        (SetForm.manifest("loads/[0-9]*/manifest.json"), "key-placeholder"),
+        (SetForm.manifest("loads/*/manifest.csv"), "set-manifest-format"),
+        (SetForm.manifest("loads/*/manifest.csv", format=ManifestFormat.CSV), None),
+        (SetForm.manifest("loads/*/manifest.manifest"), None),
+    ],
+)
+@pytest.mark.failure_mode("F227")
+def test_a_form_that_is_probably_wrong_is_a_warning(form: SetForm, rule: str | None) -> None:
+    scope = Construct(new_stack(), "Scope")
+    form.warn(scope)
+    assert [one for entry in scope.node.metadata for one in rules_in(str(entry.data))] == [rule] * (rule is not None)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,19 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
-from cdk_intake_ledger.delivery import KeyPattern, filter_problems, overlap, parse_filters
-from cdk_intake_ledger.delivery.key_filters import looks_encoded
+from cdk_intake_ledger.delivery import (
+    KeyPattern,
+    filter_problems,
+    key_text_problems,
+    overlap,
+    parse_filters,
+    warn_about_key_text,
+)
+from tests.synth.build import new_stack, rules_in
 
 
 def test_no_filter_is_one_that_matches_every_key() -> None:
@@ -55,7 +64,7 @@ def test_an_asterisk_is_refused() -> None:
     """S3 compares it with an asterisk in the key, so no event would arrive."""
     (problem,) = filter_problems([KeyPattern("in/*/")])
     assert "'in/*/' has an asterisk" in problem
-    assert problem.rule.id == "filter-asterisk"
+    assert problem.rule.id == "key-asterisk"
 
 
 @pytest.mark.failure_mode("F47")
@@ -75,9 +84,48 @@ def test_s3_gets_filters_encoded_as_it_encodes_keys(prefix: str, spelt: str) -> 
     assert KeyPattern(prefix).encoded() == KeyPattern(spelt)
 
 
-def test_a_prefix_that_was_encoded_by_hand_is_noticed() -> None:
-    """It would be encoded twice. Another per cent sign is allowed."""
-    assert looks_encoded([KeyPattern("a%2Bb/"), KeyPattern("100%/"), KeyPattern("a+b/")]) == ["a%2Bb/"]
+WRONG = {
+    "s3://bucket/in/": "key-is-uri",
+    "s3a://bucket/in/": "key-is-uri",
+    "arn:aws:s3:::bucket/in/": "key-is-uri",
+    "in/*/": "key-asterisk",
+}
+DOUBTFUL = {
+    "/in/": "key-begins-with-slash",
+    "a%2Bb/": "key-looks-encoded",
+    "in/[0-9]*/": "key-placeholder",
+    "in/{date}/": "key-placeholder",
+    "in/%Y/": "key-placeholder",
+    "in/?/": "key-placeholder",
+    "in/<tenant>/": "key-placeholder",
+}
+RIGHT = ("", "in/", "100%/", "a+b/", "it's!(1)/", "a=1/", "%Yield/", "a<b/")
+
+
+def rules_of(text: str, *, wildcards: bool = False) -> list[str]:
+    """The rules that a text of keys breaks, as an error or a warning."""
+    if errors := [rule for one in key_text_problems("the prefix", text, wildcards=wildcards) for rule in rules_in(one)]:
+        return errors
+    scope = Construct(new_stack(), "Scope")
+    warn_about_key_text(scope, "the prefix", text)
+    return [rule for entry in scope.node.metadata for rule in rules_in(str(entry.data))]
+
+
+@pytest.mark.failure_mode("F227")
+@pytest.mark.parametrize("text", [*WRONG, *DOUBTFUL, *RIGHT])
+def test_a_text_that_no_key_has_is_refused_or_noticed(text: str) -> None:
+    """Filters, prefixes of outputs and patterns of sets are compared with keys. Patterns may have an asterisk."""
+    expected = {**WRONG, **DOUBTFUL}.get(text)
+    if text == "in/[0-9]*/":
+        assert rules_of(text) == ["key-asterisk"]
+    else:
+        assert rules_of(text) == [expected] * (expected is not None)
+    in_pattern = None if expected == "key-asterisk" else expected
+    assert rules_of(text, wildcards=True) == [in_pattern] * (in_pattern is not None)
+
+
+def test_a_token_is_not_judged() -> None:
+    assert rules_of(f"{Token.as_string({'Ref': 'Stage'})}/*") == []
 
 
 def test_iam_wildcards_in_a_prefix_stand_for_themselves() -> None:

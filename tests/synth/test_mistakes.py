@@ -33,7 +33,7 @@ def refusal(stack: Stack, name: str = "Orders", **options: Any) -> list[str]:
 def test_a_uri_is_no_prefix(prefix: str) -> None:
     with pytest.raises(IntakeConfigurationError, match="Write 'in/'") as caught:
         IntakePipeline(new_stack(), "Orders", processor=processor(), filters=[s3.NotificationKeyFilter(prefix=prefix)])
-    assert rules_in(str(caught.value)) == ["filter-is-uri"]
+    assert rules_in(str(caught.value)) == ["key-is-uri"]
 
 
 @pytest.mark.parametrize(("prefix", "count"), [("/in/", 1), ("in/", 0)])
@@ -41,7 +41,7 @@ def test_a_prefix_that_begins_with_a_slash_is_warned_about(prefix: str, count: i
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), filters=[s3.NotificationKeyFilter(prefix=prefix)])
     Template.from_stack(stack)
-    texts = warned(stack, "filter-begins-with-slash")
+    texts = warned(stack, "key-begins-with-slash")
     assert [text for text in texts if "Write 'in/'" in text] == texts[:count]
     assert len(texts) == count
 

@@ -65,7 +65,7 @@ def stack() -> Stack:
     pictures = s3.Bucket(stack, "Pictures", versioned=True, encryption_key=kms.Key(stack, "Key"))
     for _ in range(2):
         assert pipeline.grant_output(pictures, "grey/").success
-    pipeline.grant_output(pipeline.bucket, "out*/")
+    pipeline.grant_output(pipeline.bucket, "out$/")
     pipeline.grant_output(s3.Bucket.from_bucket_name(stack, "Theirs", "theirs"), "")
     template_of(stack)
     return stack
@@ -80,13 +80,23 @@ def written(template: Json) -> list[Json]:
     return [one for one in statements(template, "OrdersConsumer") if "s3:PutObject" in actions(one)]
 
 
+@pytest.mark.failure_mode("F227")
+@pytest.mark.parametrize(("prefix", "rule"), [("grey/*", "key-asterisk"), ("s3://pictures/grey/", "key-is-uri")])
+def test_a_prefix_that_no_output_has_is_refused(prefix: str, rule: str) -> None:
+    """The processor would be refused by S3 at each output."""
+    stack = new_stack()
+    pipeline = IntakePipeline(stack, "Orders", processor=processor())
+    with refused(rule):
+        pipeline.grant_output(pipeline.bucket, prefix)
+
+
 def test_the_processor_may_write_its_prefixes_and_nothing_else(template: Json) -> None:
     """One statement for each prefix, also if it is granted twice. An asterisk in a prefix is no wildcard."""
     (pictures,) = resources(template, "AWS::S3::Bucket", "Pictures")
     (own,) = resources(template, "AWS::S3::Bucket", "Orders")
     assert {one["Sid"]: one["Resource"]["Fn::Join"][1][-2:] for one in written(template)} == {
         "OutputsOfTheProcessor": [{"Fn::GetAtt": [pictures, "Arn"]}, "/grey/*"],
-        "OutputsOfTheProcessor2": [{"Fn::GetAtt": [own, "Arn"]}, "/out${*}/*"],
+        "OutputsOfTheProcessor2": [{"Fn::GetAtt": [own, "Arn"]}, "/out${$}/*"],
         "OutputsOfTheProcessor3": [{"Ref": "AWS::Partition"}, ":s3:::theirs/*"],
     }
     for one in written(template):
@@ -111,7 +121,7 @@ def test_the_processor_may_use_the_key_of_the_outputs(template: Json) -> None:
     assert using["Resource"] == {"Fn::GetAtt": [key, "Arn"]}
 
 
-@pytest.mark.parametrize(("path", "prefix", "others"), [("Pictures", "grey/", 0), ("Orders", "out*/", 1)])
+@pytest.mark.parametrize(("path", "prefix", "others"), [("Pictures", "grey/", 0), ("Orders", "out$/", 1)])
 def test_tombstones_and_unfinished_uploads_expire(template: Json, path: str, prefix: str, others: int) -> None:
     """With versions: a delete marker, then no tombstone, then no marker. Other outputs stay."""
     rules = only(template, "AWS::S3::Bucket", path)["LifecycleConfiguration"]["Rules"]

@@ -60,6 +60,6 @@ def test_what_synthesis_refuses_is_one_line_with_each_problem(
     wrong = ("--prefix", "s3://b/in/", "--processing-timeout", "5000", "--to", str(tmp_path / "intake"))
     assert commands.run(["template", *wrong]) == 2
     *_, line = capsys.readouterr().err.splitlines()
-    for rule in ("processing-timeout-range", "filter-is-uri"):
+    for rule in ("processing-timeout-range", "key-is-uri"):
         assert f"[intake-ledger:{rule}]" in line
     assert list(tmp_path.iterdir()) == []

@@ -248,6 +248,19 @@ class TestTwoMessages:
         again = outcome in (OutcomeKind.WAITING, OutcomeKind.FAILED)
         assert len(pipeline.machine.executions) == 1 + bool(version or again)
 
+    @pytest.mark.failure_mode("F252")
+    def test_two_polls_in_one_invocation_may_end_at_the_same_lease(self) -> None:
+        """The time of the next poll and the end of the lease are those that the first poll has written."""
+        pipeline = ExecutionPipeline()
+        version = pipeline.put()
+        pipeline.turn()
+        pipeline.sqs.send(pipeline.event("a.csv", version))
+        pipeline.clock.advance(MINUTE)
+        assert pipeline.turn() == 2
+        assert pipeline.telemetry.troubles == []
+        succeed(pipeline)
+        assert pipeline.row().status is Status.PROCESSED
+
 
 class TestEvents:
     @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ support raises NotImplementedError.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 from zlib import crc32
 
 from botocore.exceptions import ClientError
@@ -55,6 +55,8 @@ class MemoryDynamoDB:
 
     def update_item(self, **request: Any) -> dict[str, Any]:
         """Update an item with SET and REMOVE, or with ADD and DELETE for string sets."""
+        if not request["UpdateExpression"]:
+            self.refuse("Invalid UpdateExpression: The expression can not be empty;")
         old = self._check("UpdateItem", request, request["Key"])
         new = dict(old if old is not None else request["Key"])
         names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
@@ -70,9 +72,20 @@ class MemoryDynamoDB:
         self.items[_key(request["Key"])] = new
         return {}
 
+    def refuse(self, problem: str) -> NoReturn:
+        """Refuse a request that can never be carried out, as DynamoDB does. The ledger must send none.
+
+        Raises:
+            ClientError: Always, with the code ValidationException.
+
+        """
+        raise _error("ValidationException", problem)
+
     def transact_write_items(self, **request: Any) -> dict[str, Any]:
         """Write a transaction whose first element updates this table. The ledger sends no other transactions."""
         elements = request["TransactItems"]
+        if any(not one["Update"]["UpdateExpression"] for one in elements if "Update" in one):
+            self.refuse("Invalid UpdateExpression: The expression can not be empty;")
         table = elements[0]["Update"]["TableName"]
         own = [one for one in elements if "Update" in one and one["Update"]["TableName"] == table]
         self.requests.append("TransactWriteItems")
@@ -133,6 +146,8 @@ class MemoryDynamoDB:
 
     def _update(self, statement: Mapping[str, Any]) -> dict[str, Any]:
         assign, remove, where = parse_update_statement(statement)
+        if not (assign or remove):
+            self.refuse("Statement wasn't well formed, can't be processed: an update without a change")
         key = where["pk"]["S"], where["sk"]["S"]
         old = self.items.get(key, {})
         held = all(compare(old.get(name), "=", value) for name, value in where.items())
@@ -155,7 +170,7 @@ class MemoryDynamoDB:
         assert wanted["ConsistentRead"]
         keys = [_key(key) for key in wanted["Keys"]]
         if len(set(keys)) != len(keys) or not 1 <= len(keys) <= 100:
-            raise _error("ValidationException", "Provided list of item keys contains duplicates, or is too long")
+            self.refuse("Provided list of item keys contains duplicates, or is too long")
         taken = self._taken(keys)
         found = [dict(self.items[key]) for key in taken if key in self.items]
         left = wanted["Keys"][len(taken) :]
@@ -167,7 +182,7 @@ class MemoryDynamoDB:
         [(table, writes)] = request["RequestItems"].items()
         items = [write["PutRequest"]["Item"] for write in writes]
         if len({_key(item) for item in items}) != len(items) or not 1 <= len(items) <= 25:
-            raise _error("ValidationException", "Provided list of item keys contains duplicates, or is too long")
+            self.refuse("Provided list of item keys contains duplicates, or is too long")
         taken = self._taken(items)
         self.items.update({_key(item): dict(item) for item in taken})
         left = writes[len(taken) :]

@@ -8,10 +8,12 @@ from cdk_intake_ledger.delivery.imported_buckets import register_import
 from cdk_intake_ledger.delivery.key_filters import (
     KeyPattern,
     filter_problems,
+    key_text_problems,
     overlap,
     parse_filters,
     read_patterns,
     warn_about_filters,
+    warn_about_key_text,
 )
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "filter_problems",
     "has_cdk_notifications",
     "in_stack_of",
+    "key_text_problems",
     "overlap",
     "owned_resource",
     "owner_of",
@@ -34,4 +37,5 @@ __all__ = [
     "read_patterns",
     "register_import",
     "warn_about_filters",
+    "warn_about_key_text",
 ]

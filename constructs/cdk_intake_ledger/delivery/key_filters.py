@@ -15,13 +15,14 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.validation.bucket_rules import (
-    FILTER_ASTERISK,
-    FILTER_BEGINS_WITH_SLASH,
     FILTER_COUNT,
-    FILTER_IS_URI,
     FILTER_LENGTH,
-    FILTER_LOOKS_ENCODED,
     FILTERS_OVERLAP,
+    KEY_ASTERISK,
+    KEY_BEGINS_WITH_SLASH,
+    KEY_IS_URI,
+    KEY_LOOKS_ENCODED,
+    KEY_PLACEHOLDER,
 )
 from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
 from cdk_intake_ledger.validation.registry import Problem
@@ -30,6 +31,8 @@ from intake_ledger.protocol import KeyFilter
 
 URI = re.compile(r"(s3a?://|arn:[\w-]+:s3:::)[^/]*/?")
 """A URI or an ARN, up to the key."""
+_PLACEHOLDER = re.compile(r"\[[^\]/]*\]|\{[^}/]*\}|\?|%[YmdHMS]\b|<[^>/]*>")
+"""Ranges, placeholders of dates and wildcards of shells, which have no meaning in S3."""
 _POLICY_ROOM = 5_000
 """Characters for keys in a role's policies, which can have 10,240."""
 _ARN_LENGTH = 100
@@ -126,10 +129,43 @@ def filter_problems(filters: Sequence[KeyPattern]) -> Iterator[Problem]:
         if length > MAX_FILTER_BYTES:
             yield FILTER_LENGTH.problem(length=length)
         for name, value in item.parts():
-            if URI.match(value):
-                yield FILTER_IS_URI.problem(name=name, value=value, key=URI.sub("", value))
-            if "*" in value:
-                yield FILTER_ASTERISK.problem(name=name, value=value)
+            yield from key_text_problems(f"the filter {name}", value)
+
+
+def key_text_problems(name: str, value: str, *, wildcards: bool = False) -> Iterator[Problem]:
+    """Find a text that can be the beginning, the end or the pattern of no key.
+
+    Args:
+        name: of the option, with its article, such as `the filter prefix`.
+        value: the text. A token has no problems.
+        wildcards: whether an asterisk has a meaning.
+
+    """
+    if _is_token(value):
+        return
+    if URI.match(value):
+        yield KEY_IS_URI.problem(name=name, value=value, key=URI.sub("", value))
+    if "*" in value and not wildcards:
+        yield KEY_ASTERISK.problem(name=name, value=value)
+
+
+def warn_about_key_text(scope: Construct, name: str, value: str) -> None:
+    """Warn about a text that is probably not written as in the key.
+
+    Args:
+        scope: the construct.
+        name: of the option, with its article.
+        value: the text. No warning is about a token.
+
+    """
+    if _is_token(value):
+        return
+    if value.startswith("/") and "suffix" not in name:
+        warn(scope, KEY_BEGINS_WITH_SLASH, name=name, value=value, key=value.lstrip("/"))
+    if re.search("%[0-9A-Fa-f]{2}", value):
+        warn(scope, KEY_LOOKS_ENCODED, name=name, value=value)
+    if found := _PLACEHOLDER.search(value):
+        warn(scope, KEY_PLACEHOLDER, name=name, value=value, found=found[0])
 
 
 def warn_about_filters(scope: Construct, filters: Sequence[KeyPattern]) -> None:
@@ -140,22 +176,14 @@ def warn_about_filters(scope: Construct, filters: Sequence[KeyPattern]) -> None:
         filters: the pipeline's.
 
     """
-    known = [item for item in filters if item.is_known]
-    for prefix in (item.prefix for item in known if item.prefix.startswith("/")):
-        warn(scope, FILTER_BEGINS_WITH_SLASH, value=prefix, key=prefix.lstrip("/"))
-    for value in looks_encoded(known):
-        warn(scope, FILTER_LOOKS_ENCODED, value=value)
-
-
-def looks_encoded(filters: Sequence[KeyPattern]) -> list[str]:
-    """Prefixes and suffixes that look percent-encoded, as S3's documentation asks. The pipeline encodes them itself."""
-    ends = [value for item in filters for _, value in item.parts()]
-    return [value for value in ends if re.search("%[0-9A-Fa-f]{2}", value)]
+    for item in filters:
+        for name, value in item.parts():
+            warn_about_key_text(scope, f"the filter {name}", value)
 
 
 def _is_token(text: str) -> bool:
-    # Most filters have only a prefix or a suffix. Each question about a token is a call of the CDK's process.
-    return text != "" and Token.is_unresolved(text)
+    # Each question about a token is a call of the CDK's process, which takes longer than this.
+    return "${Token[" in text and Token.is_unresolved(text)
 
 
 def _form_encoded(text: str) -> str:

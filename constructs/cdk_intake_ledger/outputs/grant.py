@@ -6,7 +6,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern
+from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.functions import IntakeConsumer
 from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
@@ -55,7 +55,7 @@ class OutputGrants(HasPlaces):
 
         Raises:
             IntakeConfigurationError: the processor is an existing function or state machine, which writes with its own
-                role.
+                role, or the prefix is a URI or has an asterisk.
 
         """
         function, role = self._consumer.existing_function, self._consumer.role
@@ -63,12 +63,14 @@ class OutputGrants(HasPlaces):
             refuse(self.node.path, [OUTPUT_OF_EXISTING_FUNCTION.problem(function=function.node.path)])
         if (executions := self._consumer.executions) is not None:
             refuse(self.node.path, [OUTPUT_OF_STATE_MACHINE.problem(machine=executions.machine.node.path)])
+        refuse(self.node.path, [*key_text_problems("the output prefix", prefix)])
         grant = iam.Grant.add_to_principal(
             grantee=role, actions=list(BUCKET_ACTIONS), resource_arns=[bucket.bucket_arn]
         )
         number = self._places.add(bucket, prefix)
         if not number:
             return grant
+        warn_about_key_text(self, "the output prefix", prefix)
         objects = bucket.arn_for_objects(KeyPattern(prefix).iam_pattern())
         statement = iam.PolicyStatement(actions=list(OBJECT_ACTIONS), resources=[objects])
         # The name of a statement is unique in its policy. It explains the asterisk to a reader of the template.

@@ -128,6 +128,7 @@ class FileSets(Construct, OperatorGrants):
             ],
         )
         warn_of_expiry(self, consumer)
+        form.warn(self)
         self._pipeline_name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         self._bucket, self._ledger = parts.bucket, parts.ledger
         visibility = int(plan.least_visibility)

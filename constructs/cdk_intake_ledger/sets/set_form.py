@@ -5,12 +5,20 @@ from enum import Enum
 from typing import Any
 
 from aws_cdk import Duration, Token
+from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import KeyPattern
+from cdk_intake_ledger.delivery import KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.sets.patterns import ANYTHING, can_match_both, can_pass
 from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.set_rules import SET_FORM_PATTERN, SET_OUTSIDE_FILTERS, quiet_problems
+from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.validation.set_rules import (
+    SET_FORM_PATTERN,
+    SET_MANIFEST_FORMAT,
+    SET_OUTSIDE_FILTERS,
+    SET_WITHOUT_PARTS,
+    quiet_problems,
+)
 
 _EXAMPLES = {"manifest": "loads/*/manifest.json", "marker": "exports/*/_SUCCESS", "quiet": "drops/*/"}
 
@@ -124,12 +132,33 @@ class SetForm:
                 kind=self.kind, pattern=str(self.pattern), why=why, example=_EXAMPLES[self.kind]
             )
             return
+        if wrong := [*key_text_problems("the pattern", self.pattern, wildcards=True)]:
+            yield from wrong
+            return
         if self._quiet_for is not None:
             yield from quiet_problems(self._quiet_for.to_seconds())
         for needed in self._needed():
             if not any(can_pass(needed, one) for one in filters):
                 listed = ", ".join(str(one) for one in filters)
                 yield SET_OUTSIDE_FILTERS.problem(pattern=needed, filters=listed)
+
+        name = self.pattern.rpartition("/")[2]
+        if self.kind == "marker" and all(one.suffix.endswith(name) for one in filters):
+            listed = ", ".join(str(one) for one in filters)
+            yield SET_WITHOUT_PARTS.problem(pattern=self.pattern, filters=listed)
+
+    def warn(self, scope: Construct) -> None:
+        """Warn about a pattern or a format that is probably not the wanted one.
+
+        Args:
+            scope: the construct of the sets.
+
+        """
+        warn_about_key_text(scope, "the pattern", self.pattern)
+        ending = self.pattern.rpartition(".")[2].lower()
+        usual = {"csv": ManifestFormat.CSV, "json": ManifestFormat.JSON, "txt": ManifestFormat.LINES}.get(ending)
+        if self.kind == "manifest" and usual not in (None, self._format):
+            warn(scope, SET_MANIFEST_FORMAT, pattern=self.pattern, format=self._format.name, usual=usual.name)
 
     def _needed(self) -> Iterator[str]:
         """Patterns of which the pipeline must see at least one key."""

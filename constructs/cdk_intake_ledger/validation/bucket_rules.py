@@ -60,33 +60,40 @@ FILTER_LENGTH = SUBJECT.error(
     why=f"S3 allows {MAX_FILTER_BYTES:,}",
     fix="Shorten it",
 )
-FILTER_ASTERISK = SUBJECT.error(
-    "filter-asterisk",
-    inputs=("filters",),
-    what="the filter {name} {value!r} has an asterisk",
-    why="S3 has no wildcards in filters and would compare it with an asterisk in the key",
+KEY_ASTERISK = SUBJECT.error(
+    "key-asterisk",
+    inputs=("filters", "prefix"),
+    what="{name} {value!r} has an asterisk",
+    why="S3 has no wildcards in filters and prefixes, and would compare it with an asterisk in the key",
     fix="Remove it",
 )
-FILTER_IS_URI = SUBJECT.error(
-    "filter-is-uri",
-    inputs=("filters",),
-    what="the filter {name} {value!r} is a URI",
-    why="S3 compares it with keys, which have neither a scheme nor a bucket",
+KEY_IS_URI = SUBJECT.error(
+    "key-is-uri",
+    inputs=("filters", "prefix", "form"),
+    what="{name} {value!r} is a URI",
+    why="it is compared with keys, which have neither a scheme nor a bucket",
     fix="Write {key!r}",
 )
-FILTER_BEGINS_WITH_SLASH = SUBJECT.warning(
-    "filter-begins-with-slash",
-    inputs=("filters",),
-    what="the filter prefix {value!r} begins with a slash",
+KEY_BEGINS_WITH_SLASH = SUBJECT.warning(
+    "key-begins-with-slash",
+    inputs=("filters", "prefix", "form"),
+    what="{name} {value!r} begins with a slash",
     why="keys begin with one only if the sender put it there, as in s3://bucket//in/",
     fix="Write {key!r}, or acknowledge the warning",
 )
-FILTER_LOOKS_ENCODED = SUBJECT.warning(
-    "filter-looks-encoded",
-    inputs=("filters",),
-    what="the filter {value!r} looks percent-encoded",
-    why="the pipeline encodes filters for S3, and would encode it a second time",
-    fix="Write the filter as it is in the key",
+KEY_LOOKS_ENCODED = SUBJECT.warning(
+    "key-looks-encoded",
+    inputs=("filters", "prefix", "form"),
+    what="{name} {value!r} looks percent-encoded",
+    why="it is encoded where S3 asks for it, and would be encoded a second time",
+    fix="Write it as it is in the key",
+)
+KEY_PLACEHOLDER = SUBJECT.warning(
+    "key-placeholder",
+    inputs=("filters", "prefix", "form"),
+    what="{name} {value!r} has {found!r}",
+    why="these characters have no meaning, and are compared with the same characters in the key",
+    fix="Remove them, or acknowledge the warning if the keys have them",
 )
 NOTIFICATIONS_REPLACED = SUBJECT.error(
     "notifications-replaced",

@@ -29,6 +29,20 @@ SET_OUTSIDE_FILTERS = SUBJECT.error(
     why="the ledger never sees these objects, so no set would be processed",
     fix="Add a filter for these keys to the pipeline, or correct the pattern",
 )
+SET_WITHOUT_PARTS = SUBJECT.error(
+    "set-without-parts",
+    inputs=("form", "filters"),
+    what="the filters of the pipeline ({filters}) pass the marker {pattern!r} and no part",
+    why="the ledger never sees the parts, so each set would be empty",
+    fix="Add a filter for the parts to the pipeline",
+)
+SET_MANIFEST_FORMAT = SUBJECT.warning(
+    "set-manifest-format",
+    inputs=("form",),
+    what="the manifest {pattern!r} is read as {format}",
+    why="its name ends as a file of the format {usual} does, and a manifest that cannot be read is rejected",
+    fix="Pass format=ManifestFormat.{usual}, or acknowledge the warning",
+)
 SET_FORMS_OVERLAP = SUBJECT.error(
     "set-forms-overlap",
     inputs=("form",),

@@ -78,7 +78,7 @@ class LedgerTable:
         statements = []
         for key, (before, after) in updates.items():
             # PartiQL changes sets in another way. A commit does not change them.
-            changed, removed = row_difference(before, after)
+            changed, removed = _changes(before, after)
             statements.append(update_statement(self.name, key, changed, removed, no_late_writes(before)))
         return self._execute(list(updates), statements)
 
@@ -126,7 +126,7 @@ class LedgerTable:
 
         Elements that other workers have added to `late_writes` meanwhile stay, unless `clear_late_writes` is true.
         """
-        changed, removed = row_difference(before, after)
+        changed, removed = _changes(before, after)
         added, deleted = after.late_writes - before.late_writes, before.late_writes - after.late_writes
         if clear_late_writes:
             removed, added, deleted = [*removed, "late_writes"], frozenset(), frozenset()
@@ -253,6 +253,12 @@ class LedgerTable:
             "ExpressionAttributeNames": {f"#{name}": name for name in (*condition.names, *names)},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+
+
+def _changes(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
+    """`row_difference` with at least one change. DynamoDB refuses an update without one and checks no condition."""
+    changed, removed = row_difference(before, after)
+    return (changed, removed) if changed or removed else ({"fence": after.fence}, [])
 
 
 def condition_failed(error: ClientError) -> bool:
