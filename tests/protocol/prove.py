@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from tests.protocol import execution_sleepers, execution_worlds, message_worlds
 from tests.protocol.explorer import Explorer, Result, Scenario
-from tests.protocol.mutants import MUTANTS, Mutant
+from tests.protocol.mutants import MUTANTS
 from tests.protocol.pool import MEMORY, Ended, Job, run_jobs
 from tests.protocol.scenarios import FULL, SHORT
 from tests.protocol.seeding import preload, seed
@@ -33,6 +33,7 @@ from tests.protocol.set_search import SHORT as SHORT_SETS
 from tests.protocol.set_search import WORLDS as SETS
 from tests.protocol.set_search import explore as explore_sets
 from tests.protocol.simulation import Measured, Misfortune, Simulation
+from tests.seeds import Mutant
 
 
 class Part(NamedTuple):

@@ -5,7 +5,6 @@ This happens in a separate process, see `pool.py`, because the modules under sea
 
 import importlib
 import os
-import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -14,8 +13,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-import intake_ledger
-from tests.protocol.mutants import Mutant
+from tests import seeds
+from tests.seeds import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 _AGAIN = ("intake_ledger", "cdk_intake_ledger", "tests")
@@ -23,7 +22,7 @@ _AGAIN = ("intake_ledger", "cdk_intake_ledger", "tests")
 
 
 class MutantError(Exception):
-    """The defect cannot be seeded, or nothing that could find it ran."""
+    """Nothing that could find the defect ran."""
 
 
 def preload() -> None:
@@ -31,6 +30,7 @@ def preload() -> None:
 
     Plugins of pytest are not among it: pytest rewrites them when it imports them.
     """
+    seeds.runtime()
     with mock_aws():
         for service in ("dynamodb", "s3", "sqs"):
             boto3.client(service, "eu-central-1", aws_access_key_id="testing", aws_secret_access_key="testing")
@@ -44,15 +44,11 @@ def seed(mutant: Mutant, folder: Path) -> tuple[bool, str]:
         folder: an empty folder for the copy and for the output of the tests.
 
     Raises:
-        MutantError: The mutant does not fit the source, or its tests did not run.
+        DoesNotFitError: The runtime has changed: correct the mutant.
+        MutantError: Nothing that could find the mutant ran.
 
     """
-    copy = folder / "intake_ledger"
-    shutil.copytree(Path(intake_ledger.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    source = (copy / mutant.module).read_text()
-    if source.count(mutant.old) != 1:
-        raise MutantError(f"{mutant.module} has the text {source.count(mutant.old)} times: correct the mutant")
-    (copy / mutant.module).write_text(source.replace(mutant.old, mutant.new))
+    seeds.seed(mutant, folder)
     _import_again(folder)
     return _tests(mutant, folder) if mutant.found_by.startswith("tests/") else _search(mutant)
 

@@ -1,10 +1,9 @@
-"""Test the parts of the fault runs: the judge of losses, the proxy with the faults, and the seeded defects."""
+"""Test the parts of the fault runs: the judge of losses, and the proxy with the faults."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -12,14 +11,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ResponseStreamingError
 
-import intake_ledger
-from tests.local.faults.defects import DEFECTS, Defect, seeded
 from tests.local.faults.downstream import Delivery, Downstream, Reaction
 from tests.local.faults.judge import Expected, Facts, Letter, Row, Version, judge
 from tests.local.faults.proxy import Fault, Proxy, Trouble
 from tests.local.faults.servers import Server
 
-RUNTIME = Path(intake_ledger.__file__).parents[1]
 OLD = Version("a", "v1", "old bytes", current=False)
 NEW = Version("a", "v2", "new bytes", current=True)
 BAD = Version("bad", "v3", "bytes", current=True)
@@ -93,15 +89,6 @@ def test_what_must_be_lost_and_who_was_innocent_is_counted() -> None:
     report = judge(facts, EXPECTED)
 
     assert (report.lost, report.innocents) == (1, 1)
-
-
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
-def test_each_defect_still_fits_the_source(defect: Defect) -> None:
-    """`python -m tests.local.faults --defects` seeds them, one at a time, into a copy of the runtime."""
-    with seeded(defect) as folder:
-        sources = {path.relative_to(folder): path.read_text() for path in folder.rglob("*.py")}
-        [changed] = (source for path, source in sources.items() if source != (RUNTIME / path).read_text())
-        compile(changed, defect.name, "exec")
 
 
 class _Target(BaseHTTPRequestHandler):

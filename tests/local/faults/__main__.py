@@ -19,11 +19,12 @@ from pathlib import Path
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.faults import STACK
-from tests.local.faults.defects import DEFECTS, Defect, seeded
+from tests.local.faults.defects import DEFECTS, seeded
 from tests.local.faults.lines import LINES, run
 from tests.local.faults.outcomes import Outcome
 from tests.local.faults.sizes import FULL, SHORT, TEN_MINUTES, Sizes
 from tests.local.faults.world import Sources
+from tests.seeds import Mutant
 
 ROOT = Path(__file__).resolve().parents[3]
 TO_FIND_DEFECTS = replace(SHORT, always=1, timeout=150)
@@ -51,13 +52,13 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(shown)
 
 
-def seed_all(defects: Sequence[Defect]) -> bool:
+def seed_all(defects: Sequence[Mutant]) -> bool:
     """Return whether the short form finds every defect, each seeded alone."""
     found = 0
     for defect in defects:
         with seeded(defect) as folder:
             path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-            outcomes = deploy_and_run(TO_FIND_DEFECTS, [defect.line], {"PYTHONPATH": path})
+            outcomes = deploy_and_run(TO_FIND_DEFECTS, [defect.found_by], {"PYTHONPATH": path})
         problems = [(one.name, problem) for one in outcomes for problem in one.report.problems]
         found += bool(problems)
         told = f"{len(problems)} problems, the first: {': '.join(problems[0])}" if problems else "NOT FOUND"

@@ -1,176 +1,200 @@
-"""Defects of the runtime, each of which the fault runs have to find: a check that cannot fail checks nothing."""
+"""Defects of the runtime, each of which the fault runs have to find: a check that cannot fail checks nothing.
 
-import shutil
+`tests/seeds.py` says how an entry is read. The last field is the pipeline whose run finds it.
+"""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
-import intake_ledger
-
-
-class Defect(NamedTuple):
-    """One change of the runtime's source, wherever the text stands, and the pipeline whose run finds it."""
-
-    name: str
-    old: str
-    new: str
-    line: str
-
+from tests.seeds import Mutant, seed
 
 DEFECTS = (
-    Defect(
+    Mutant(
         "the message of a busy key is acknowledged",
-        "return self._until_free(ruling.row)",
-        "return None",
+        "MessageHandler._without_claim",
+        "self._until_free(ruling.row)",
+        "None",
         "Killed",
     ),
-    Defect(
+    Mutant(
         "a message whose key is busy is acknowledged",
-        'return Ruling(Verdict.BUSY, "another message of the key is processed", self._until_free(taken))',
-        'return Ruling(Verdict.DUPLICATE, "another message of the key is processed")',
+        "KeyedLedger.claim",
+        'Ruling(Verdict.BUSY, "another message of the key is processed", self._until_free(taken))',
+        'Ruling(Verdict.DUPLICATE, "another message of the key is processed")',
         "Messages",
     ),
-    Defect(
+    Mutant(
         "a lock that is held is taken",
-        'return HeldByOther(item["lease_until"], item["held_since"])',
-        'return Lock(key, item["fence"], item["lease_owner"])',
+        "KeyLocks.take",
+        'HeldByOther(item["lease_until"], item["held_since"])',
+        'Lock(key, item["fence"], item["lease_owner"])',
         "Messages",
     ),
-    Defect(
+    Mutant(
         "the later messages of a group do not wait for a failed one",
-        "retry_after = returned[group] if group in returned else self._handle(message, batch, group)",
-        "retry_after = self._handle(message, batch, group)",
+        "MessageConsumer._queue",
+        "returned[group] if group in returned else self._handle(message, batch, group)",
+        "self._handle(message, batch, group)",
         "Fifo",
     ),
-    Defect(
+    Mutant(
         "the later records of a key do not wait for a failed one",
-        "retry_after = 0.0 if message.keys & blocked else self._handle(message, batch)",
-        "retry_after = self._handle(message, batch)",
+        "MessageConsumer._stream",
+        "0.0 if message.keys & blocked else self._handle(message, batch)",
+        "self._handle(message, batch)",
         "Kinesis",
     ),
-    Defect(
+    Mutant(
         "the function returns the last failed record of a shard, and not the first",
-        "            if lowest is None:\n                lowest, pause",
-        "            if True:\n                lowest, pause",
+        "MessageConsumer._stream",
+        """
+        if lowest is None:
+            lowest, pause = message.id, retry_after
+        """,
+        """
+        if True:
+            lowest, pause = message.id, retry_after
+        """,
         "Kinesis",
     ),
-    Defect(
+    Mutant(
         "a part counts before it is committed",
-        "identity = row.committed_state\n",
-        "identity = row.committed_state or row.identity\n",
+        "SetReader._committed",
+        "row.committed_state",
+        "row.committed_state or row.identity",
         "Sets",
     ),
-    Defect(
+    Mutant(
         "a new version of a part makes no new version of its set",
-        "versions = [(key, parts[key].identity) for key in listing.keys]",
-        'versions = [(key, "") for key in listing.keys]',
+        "SetReader.contents",
+        "parts[key].identity",
+        '""',
         "Sets",
     ),
-    Defect(
+    Mutant(
         "a set has its parts in the order of their keys",
-        "for key in contents.listing.keys),",
-        "for key in sorted(contents.listing.keys)),",
+        "SetCall._files",
+        "contents.listing.keys",
+        "sorted(contents.listing.keys)",
         "Sets",
     ),
-    Defect(
+    Mutant(
         "what was committed is processed again",
-        "return self.settled and identity is not None and self.committed_state == identity",
-        "return False",
+        "Row.has_committed",
+        "self.settled and identity is not None and self.committed_state == identity",
+        "False",
         "Killed",
     ),
-    Defect(
+    Mutant(
         "an attempt that did not come back is not counted",
-        "if row.unfinished and row.attempts >= policy.max_attempts and not ignored:",
-        "if False:",
+        "judge_state",
+        "row.unfinished and row.attempts >= policy.max_attempts and not ignored",
+        "False",
         "Killed",
     ),
-    Defect(
+    Mutant(
         "a busy key is asked for all the time",
-        "return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS",
-        "return 0.0",
+        "MessageHandler._until_free",
+        "max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS",
+        "0.0",
         "Wired",
     ),
-    Defect(
+    Mutant(
         "a message is acknowledged when DynamoDB does not answer",
-        "return self._failures.backoff(message.receives)",
-        "return None",
+        "MessageHandler.handle",
+        "self._failures.backoff(message.receives)",
+        "None",
         "Wired",
     ),
-    Defect(
+    Mutant(
         "S3's trouble is the object's fault, for good",
-        "if not begun and s3_refusal(error) is None:",
-        "if not begun:\n            return self._failures.reject(claim, str(error))\n        if False:",
+        "Attempts._raised",
+        """
+        if not begun and s3_refusal(error) is None:
+            self._ledger.release(claim)
+            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
+        """,
+        """
+        if not begun:
+            return self._failures.reject(claim, str(error))
+        if False:
+            self._ledger.release(claim)
+            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
+        """,
         "Wired",
     ),
-    Defect(
+    Mutant(
         "a processor reads botocore's own body, as `with` unwraps it",
+        "Bucket.open",
         'return ObjectStream(answer["Body"], length, checksum_of(answer))',
-        'raw = answer["Body"].__enter__(); vars(raw).update(failure=None, complete=True); return raw',
+        """
+        raw = answer["Body"].__enter__()
+        vars(raw).update(failure=None, complete=True)
+        return raw
+        """,
         "Wired",
     ),
-    Defect(
+    Mutant(
         "no copy goes to the dead-letter queue",
+        "Failures.reject",
         "self._dead_letter(claim.change, claim.row, reason)",
         "pass",
         "Plain",
     ),
-    Defect(
+    Mutant(
         "a dead letter that is moved back is taken for a late duplicate",
-        "if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:",
-        "if False:",
+        "_asks_for_retry",
+        "change.rejected_fence is not None and change.rejected_fence == row.rejected_fence",
+        "False",
         "Plain",
     ),
-    Defect(
+    Mutant(
         "an event of Step Functions is believed",
-        "execution = self._machine.describe(name)",
-        "execution = self._machine.describe(name) if not change.execution else Execution(name, change.event_name"
-        """.rpartition(":")[2], self._clock(), '{"commit": "as the event says"}')""",
+        "Executions._decided",
+        "self._machine.describe(name)",
+        """
+        self._machine.describe(name)
+        if not change.execution
+        else Execution(name, change.event_name.rpartition(":")[2], self._clock(), '{"commit": "as the event says"}')
+        """,
         "Executions",
     ),
-    Defect(
+    Mutant(
         "a new execution starts when the lease has ended",
-        "if executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended):",
-        "if executions and row.is_live(now):",
+        "judge_row",
+        "executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended)",
+        "executions and row.is_live(now)",
         "Executions",
     ),
-    Defect(
+    Mutant(
         "the message of a started execution is acknowledged",
-        "return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)",
-        "return Outcome(OutcomeKind.STARTED)",
+        "Attempts._run",
+        "retry_after=elsewhere.retry_after",
+        "",
         "Executions",
     ),
-    Defect(
+    Mutant(
         "a failed attempt is acknowledged",
-        "return Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)",
-        "return Outcome(OutcomeKind.FAILED, reason, None, healthy=healthy)",
+        "Failures.fail",
+        "Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)",
+        "Outcome(OutcomeKind.FAILED, reason, None, healthy=healthy)",
         "Outage",
     ),
-    Defect(
+    Mutant(
         "a failure is for good",
-        "if claim.row.attempts >= self._settings.max_attempts:",
-        "if counted:",
+        "Failures.fail",
+        "claim.row.attempts >= self._settings.max_attempts",
+        "counted",
         "Outage",
     ),
 )
 
 
 @contextmanager
-def seeded(defect: Defect) -> Iterator[Path]:
-    """A folder with a copy of the runtime that has the defect, to stand first on the path of a synthesis.
-
-    Raises:
-        LookupError: The source has changed. Rewrite the defect.
-
-    """
+def seeded(defect: Mutant) -> Iterator[Path]:
+    """A folder with a copy of the runtime that has the defect, to stand first on the path of a synthesis."""
     with TemporaryDirectory() as folder:
-        copy = Path(folder) / "intake_ledger"
-        shutil.copytree(Path(intake_ledger.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        sources = {path: path.read_text() for path in copy.rglob("*.py")}
-        found = sum(source.count(defect.old) for source in sources.values())
-        if found != 1:
-            raise LookupError(f"{defect.name}: the runtime has the text {found} times, mend the defect")
-        [path] = (path for path, source in sources.items() if defect.old in source)
-        path.write_text(sources[path].replace(defect.old, defect.new))
+        seed(defect, Path(folder))
         yield Path(folder)
