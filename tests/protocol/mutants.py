@@ -2035,7 +2035,7 @@ MUTANTS = (
         "SetReader.contents",
         """
         if len(parts) < len(order):
-            return Contents(listing, _state("incomplete", source, source.identity), parts)
+            return Contents(listing, _state("incomplete", source, source.identity), parts, others)
         versions = [(key, parts[key].identity) for key in listing.keys]
         """,
         "versions = [(key, parts[key].identity) for key in listing.keys if key in parts]",
@@ -2173,7 +2173,7 @@ MUTANTS = (
     Mutant(
         "sets: parts may be in another bucket",
         "_key",
-        'scheme != "s3" or other != bucket',
+        "other != bucket",
         "False",
         "tests/unit/test_sets.py -k f155",
     ),
@@ -2544,6 +2544,83 @@ MUTANTS = (
         """,
         "return",
         "tests/unit/test_membership.py",
+    ),
+    Mutant(
+        "sets: a CSV manifest is split at each line end of Unicode",
+        "_csv",
+        'io.StringIO(text, newline="")',
+        "text.splitlines()",
+        "tests/unit/test_set_properties.py",
+    ),
+    Mutant(
+        "sets: a key with a comma is cut",
+        "_csv",
+        "None in row",
+        "False",
+        "tests/unit/test_sets.py -k f271",
+    ),
+    Mutant(
+        "sets: the first of two lists in a manifest is taken",
+        "_json",
+        "len(named) != 1",
+        "not named",
+        "tests/unit/test_sets.py -k f155",
+    ),
+    Mutant(
+        "sets: the version that a manifest names is ignored",
+        "SetReader.contents",
+        "listing.versions.get(key) in (None, version_of(version))",
+        "True",
+        "tests/unit/test_sets.py -k f272",
+    ),
+    Mutant(
+        "sets: a known manifest is not read again after it was replaced",
+        "SetReader._manifest",
+        "self._known.get((key, source.identity))",
+        "next((kept for (name, _), kept in self._known.items() if name == key), None)",
+        "tests/unit/test_sets.py -k read_again",
+    ),
+    Mutant(
+        "sets: manifests of each size are read",
+        "SetReader._parsed",
+        "(source.size or 0) > MAX_BYTES",
+        "False",
+        "tests/unit/test_sets.py -k f156",
+    ),
+    Mutant(
+        "sets: a folder has keys outside of the filters",
+        "SetReader._folder",
+        "self._settings.wants(name)",
+        "True",
+        "tests/unit/test_sets.py -k placeholder",
+    ),
+    Mutant(
+        "sets: the placeholder of a folder is a part",
+        "SetReader._folder",
+        "name not in (key, folder)",
+        "name != key",
+        "tests/unit/test_sets.py -k placeholder",
+    ),
+    Mutant(
+        "sets: only the first version of a manifest is recorded",
+        "Membership.register",
+        'known.get("listed", {}).get("S") == manifest',
+        '"listed" in known',
+        "tests/unit/test_sets.py -k newer_manifest",
+    ),
+    Mutant(
+        "sets: a version that returns has its earlier idempotency key",
+        "SetCall._idempotency_key",
+        "(pipeline, change.bucket, change.key, claim.state.identity, str(claim.row.first_claimed_at))",
+        "(pipeline, change.bucket, change.key, claim.state.identity)",
+        "tests/unit/test_sets.py -k idempotency_key",
+    ),
+    Mutant(
+        "sets: a SQL output has a fence for each version of a set",
+        "lock_object",
+        '{"version": "", "version_id": change.version, "removed": False}',
+        '{"version": change.version, "version_id": change.version, "removed": False}',
+        "tests/unit/test_sql_outputs.py -k f273",
     ),
     Mutant(
         "sets: a part that was read keeps its connection",

@@ -37,7 +37,7 @@ from cdk_intake_ledger import (
     SetForm,
 )
 from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, logical_ids, stable_template
-from intake_ledger import Commit, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
+from intake_ledger import Commit, FileSet, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
 from intake_ledger.outputs.sql import lock_object, schema
 from intake_ledger.protocol import Row
 from intake_ledger_testing import events
@@ -54,10 +54,11 @@ def process(change: ObjectChange) -> Commit:
     return Commit(change.idempotency_key, transact=[{"Put": {"TableName": "t", "Item": {"id": {"S": change.key}}}}])
 
 
-def writes_to_postgresql(change: ObjectChange) -> None:
+def writes_to_postgresql(change: ObjectChange, files: FileSet) -> None:
     with psycopg.connect("") as connection, connection.cursor() as cursor:
         cursor.execute(schema("intake.objects"))
         lock_object(cursor, change, table="intake.objects", pipeline="orders", paramstyle="pyformat")
+        lock_object(cursor, files)
         lock_object(connection, change)  # type: ignore[arg-type] # a connection is no cursor
 
 

@@ -129,6 +129,12 @@ class SetBench:
         self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
         return version.version_id
 
+    def notify_current(self, key: str) -> None:
+        """Send the event of the current version of a key."""
+        version = self.s3.current(key)
+        assert version is not None
+        self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
+
     def delete(self, key: str) -> None:
         """Delete an object without naming its version."""
         marker = self.s3.delete(key)

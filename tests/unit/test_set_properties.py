@@ -1,8 +1,11 @@
 """Properties of manifests and of the keys of sets, for random input."""
 
+import csv
+import io
 import json
 from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +27,7 @@ def test_any_manifest_gives_keys_that_can_be_parts_or_a_reason(
 ) -> None:
     """No other exception: it would return the message again and again."""
     form = SetForm(FormKind.MANIFEST, "**", parts=parts, absolute=absolute)
-    keys: tuple[str, ...] = ()
+    keys: dict[str, str | None] = {}
     with suppress(Unprocessable):
         keys = parts_of(content, "f/m", form, bucket="b", wants=lambda key: not key.endswith("b"))
     assert len(set(keys)) == len(keys) <= MAX_PARTS
@@ -33,6 +36,34 @@ def test_any_manifest_gives_keys_that_can_be_parts_or_a_reason(
         assert 1 <= len(key.encode()) <= 1_024
         assert not {".", ".."} & set(key.split("/"))
         assert not key.endswith("b")
+
+
+KEYS = st.lists(
+    st.tuples(
+        st.text("ab.\u2028\x85\x0b\x1c\r\n\t ,;\"'é", min_size=1, max_size=8), st.none() | st.text("v1.", min_size=1)
+    ),
+    max_size=5,
+    unique_by=lambda part: part[0],
+).map(lambda parts: {key: version for key, version in parts if not {".", ".."} & set(key.split("/"))})
+
+
+@pytest.mark.failure_mode("F271")
+@given(KEYS)
+def test_a_manifest_gives_exactly_the_keys_and_versions_that_were_written(parts: dict[str, str | None]) -> None:
+    """With the writers that people use: json, csv, and lines for keys without line ends."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerows([("key", "versionId"), *((key, version or "") for key, version in parts.items())])
+    as_json = [key if version is None else {"key": key, "versionId": version} for key, version in parts.items()]
+    assert _read(text.getvalue(), PartsFormat.CSV) == parts
+    assert _read(json.dumps(as_json), PartsFormat.JSON) == parts
+    if not any({"\r", "\n"} & set(key) for key in parts):
+        assert list(_read("\n".join(parts), PartsFormat.LINES)) == list(parts)
+
+
+def _read(text: str, parts: PartsFormat) -> dict[str, str | None]:
+    form = SetForm(FormKind.MANIFEST, "m", parts=parts)
+    return parts_of(text.encode(), "m", form, bucket="b", wants=lambda _: True)
 
 
 @given(st.text("ab/", min_size=1, max_size=12), st.sampled_from(["*/_S", "a/*/_S", "_S", "*/", "a/*/"]))

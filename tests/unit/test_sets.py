@@ -11,7 +11,7 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
 from intake_ledger.set_members import FormKind, PartsFormat, SetForm, set_form, set_targets
 from intake_ledger.sets import set_settings
-from tests.unit.set_bench import Killed, SetBench
+from tests.unit.set_bench import PARTS, Killed, SetBench
 from tests.unit.support import BUCKET, HOUR, MINUTE, START
 from tests.unit.test_settings import CONSUMER
 
@@ -276,6 +276,90 @@ class TestManifests:
         assert bench.dead_letters == []
         assert bench.known(KEY).status is Status.PROCESSED
 
+    @pytest.mark.failure_mode("F272")
+    @pytest.mark.parametrize("parts", [PartsFormat.JSON, PartsFormat.CSV])
+    def test_a_manifest_that_names_a_version_waits_for_exactly_this_one(self, parts: PartsFormat) -> None:
+        """The processor never gets another version of the part, whichever was committed before or after."""
+        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", parts=parts))
+        bench.put(A, "the first")
+        bench.run()
+        # S3 names it before its event comes, as for a writer that uploads, and then writes the manifest.
+        wanted = bench.s3.put(A, b"the second").version_id
+        named = [{"key": "a.csv", "versionId": wanted}, {"key": "b.csv"}]
+        bench.put(B)
+        bench.put(KEY, json.dumps(named) if parts is PartsFormat.JSON else f"key,versionId\na.csv,{wanted}\nb.csv,\n")
+        bench.run(1)
+        assert bench.runs == []
+        assert bench.known(KEY).waiting_since is not None
+        first = bench.committed(A)
+        assert f"1 of 2 parts are missing: {A} in version {wanted} ({first} is committed)" in str(
+            bench.known(KEY).reason
+        )
+        bench.notify_current(A)
+        bench.run(1)
+        assert [dict(run.parts)[A] for run in bench.runs] == [wanted]
+        later = bench.put(A, "the third")
+        bench.run(1)
+        assert len(bench.runs) == 1
+        assert f"{A} in version {wanted} ({later} is committed)" in str(bench.known(KEY).reason)
+
+    @pytest.mark.failure_mode("F272")
+    def test_the_version_null_is_that_of_a_bucket_without_versioning(self) -> None:
+        bench = SetBench(MANIFEST, versioned=False)
+        bench.put(A)
+        bench.put(KEY, json.dumps([{"key": "a.csv", "versionId": "null"}]))
+        bench.run()
+        assert len(bench.runs) == 1
+
+    def test_a_part_that_only_a_newer_manifest_names_wakes_the_set(self) -> None:
+        """The parts of each version of a manifest are recorded."""
+        bench = SetBench(MANIFEST)
+        bench.put(A)
+        bench.put(KEY, manifest(A))
+        bench.run()
+        bench.put(KEY, manifest(A, B))
+        bench.run(1)
+        began = bench.now
+        bench.put(B)
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A], [A, B]]
+        assert bench.runs[1].at - began < MINUTE
+
+    def test_a_replaced_manifest_is_read_again_by_a_worker_that_knows_the_earlier_one(self) -> None:
+        bench = SetBench(MANIFEST)
+        reader = bench.set_consumer()._services.ledger.reader  # type: ignore[attr-defined]
+        bench.put(KEY, manifest(A))
+        assert reader.listing(KEY).keys == (A,)
+        bench.put(KEY, manifest(B))
+        assert reader.listing(KEY).keys == (B,)
+
+    def test_a_part_whose_removal_is_committed_is_missing(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(A)
+        bench.run()
+        bench.delete(A)
+        bench.run()
+        marker = bench.known(A, PARTS)
+        assert (marker.status, marker.committed_state) == (Status.PROCESSED, marker.identity)
+        bench.put(KEY, manifest(A))
+        bench.run(1)
+        assert bench.runs == []
+        assert f"1 of 1 parts are missing: {A}" in str(bench.known(KEY).reason)
+
+    def test_a_version_of_the_set_that_returns_has_another_idempotency_key(self) -> None:
+        """Without versioning, a part may get its earlier content. The downstream must not drop that load."""
+        keys: list[tuple[str, str]] = []
+        bench = SetBench(
+            MANIFEST, versioned=False, process=lambda files: keys.append((files.version, files.idempotency_key))
+        )
+        bench.put(KEY, manifest(A))
+        for content in ("one", "another", "one"):
+            bench.put(A, content)
+            bench.run(1)
+        first, second, third = keys
+        assert first[0] == third[0] != second[0]
+        assert len({first[1], second[1], third[1]}) == 3
+
     def test_a_failure_of_the_processor_is_tried_again_with_the_same_idempotency_key(self) -> None:
         bench = SetBench(MANIFEST)
         seen: list[tuple[str, int]] = []
@@ -311,7 +395,11 @@ class TestHostileManifests:
             ('["manifest.json"]', "part 1 of the manifest is the manifest itself"),
             ('["../2/a.csv"]', "'..'"),
             ('["s3://other/a.csv"]', "not in the bucket"),
-            ('["https://uploads/a.csv"]', "not in the bucket"),
+            ('["https://uploads/a.csv"]', "begins with https://, expected s3:// or a key"),
+            ('["s3a://uploads/exports/1/a.csv"]', "begins with s3a://, expected s3:// or a key"),
+            ('[{"key": "a.csv", "versionId": 1}]', "a versionId that is no version"),
+            (json.dumps([{"key": "a.csv", "versionId": "v" * 1_025}]), "a versionId that is no version"),
+            ('{"parts": ["a.csv"], "files": ["b.csv"]}', "expected exactly one of parts, files, entries"),
             ('["a.txt"]', "outside of the pipeline's filters"),
             ('["\\ud800"]', "not valid Unicode"),
             (json.dumps(["a" * 1_100]), "S3 allows 1 to 1,024"),
@@ -338,6 +426,38 @@ class TestHostileManifests:
         bench.run()
         assert bench.known(KEY).status is Status.REJECTED
         assert "more than 3 parts" in bench.dead_letters[-1].reason
+
+    @pytest.mark.failure_mode("F271")
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [
+            ("key\na,b.csv\n", "line 2 of the manifest has more fields than columns"),
+            ("key,key\na.csv,b.csv\n", "names a column twice"),
+            ('key\n"a"b.csv\n', "line 2 of the manifest is not CSV"),
+            ("name\na.csv\n", "no column 'key'"),
+            ("size,key\n1\n", "part 1 of the manifest has no key"),
+        ],
+    )
+    def test_a_csv_that_would_name_another_key_is_rejected(self, content: str, why: str) -> None:
+        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", parts=PartsFormat.CSV))
+        bench.put(KEY, content)
+        bench.run()
+        assert bench.known(KEY).status is Status.REJECTED
+        assert why in bench.dead_letters[-1].reason
+
+    @pytest.mark.failure_mode("F156")
+    def test_a_manifest_that_is_too_large_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        largest = manifest(A)
+        monkeypatch.setattr("intake_ledger.sets.reader.MAX_BYTES", len(largest))
+        bench = SetBench(MANIFEST)
+        bench.put(A)
+        bench.put(KEY, largest)
+        bench.run()
+        assert bench.known(KEY).status is Status.PROCESSED
+        bench.put(KEY, f"{largest} ")
+        bench.run()
+        assert bench.known(KEY).status is Status.REJECTED
+        assert f"the manifest has {len(largest) + 1} bytes" in bench.dead_letters[-1].reason
 
     def test_a_manifest_that_s3_refuses_fails_with_s3s_code(self) -> None:
         bench = SetBench(MANIFEST)
@@ -390,6 +510,18 @@ class TestForms:
         bench.run()
         assert dict(bench.runs[1].parts)[keys[1]] == late
         assert "exports/1/_SUCCESS" not in bench.part_calls
+
+    @pytest.mark.parametrize("form", [MARKER, SetForm(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
+    def test_a_folder_has_neither_its_placeholder_nor_keys_outside_of_the_filters(self, form: SetForm) -> None:
+        """Both are never committed, so the set would wait for them until its deadline."""
+        bench = SetBench(form, filters=[KeyFilter("exports/", end) for end in (".csv", "_SUCCESS", "/")])
+        bench.s3.put("exports/1/", b"")
+        bench.s3.put("exports/1/notes.txt", b"x")
+        bench.put(A)
+        if form is MARKER:
+            bench.put("exports/1/_SUCCESS", "")
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A]]
 
     def test_a_marker_waits_for_objects_that_are_not_committed(self) -> None:
         bench = SetBench(MARKER)

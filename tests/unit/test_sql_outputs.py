@@ -12,7 +12,7 @@ import pytest
 from examples.postgres import Postgres
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
-from intake_ledger import ObjectChange, Output, Overtaken
+from intake_ledger import FileSet, ObjectChange, Output, Overtaken
 from intake_ledger.outputs import sql
 from intake_ledger.processor import ObjectStream
 from intake_ledger.protocol import Ordering
@@ -54,7 +54,13 @@ def connect(request: pytest.FixtureRequest, tmp_path: Any) -> Connect:
     return lambda: closing(sqlite3.connect(tmp_path / "db"))
 
 
-def lock(connect: Connect, change: ObjectChange, **options: Any) -> None:
+FILES = FileSet(
+    bucket="uploads", key="loads/7/manifest.json", version="complete-1", manifest=None, parts=(), attempt=1,
+    fence=1_700_000_000_005, idempotency_key="k1", _remaining_seconds=lambda: 1.0, _output=_no_output,
+)  # fmt: skip
+
+
+def lock(connect: Connect, change: ObjectChange | FileSet, **options: Any) -> None:
     with connect() as connection:
         sql.lock_object(connection.cursor(), change, **options)
         connection.commit()
@@ -75,6 +81,18 @@ def test_a_late_worker_is_refused_and_the_same_attempt_may_repeat(connect: Conne
         lock(connect, CHANGE)
     assert rows(connect, "key, fence, idempotency_key, version_id, version, pipeline") == [
         ("a.csv", LATER.fence, "k2", "v2", "", "")
+    ]
+
+
+@pytest.mark.failure_mode("F273")
+def test_a_late_worker_on_a_set_of_files_is_refused(connect: Connect) -> None:
+    lock(connect, FILES)
+    later = replace(FILES, fence=FILES.fence + 1, version="complete-2", idempotency_key="k2")
+    lock(connect, later)
+    with pytest.raises(Overtaken):
+        lock(connect, FILES)
+    assert rows(connect, "key, fence, idempotency_key, version_id, version, pipeline, removed") == [
+        (FILES.key, later.fence, "k2", "complete-2", "", "", False)
     ]
 
 

@@ -7,7 +7,7 @@ driver for PostgreSQL, and with SQLite.
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from intake_ledger.protocol import Overtaken
 
@@ -32,6 +32,22 @@ class FencedChange(Protocol):
     def fence(self) -> int: ...
     @property
     def fenced_version(self) -> str | None: ...
+    @property
+    def idempotency_key(self) -> str: ...
+
+
+@runtime_checkable
+class FencedSet(Protocol):
+    """The properties of a `FileSet` that a row holds. `version` is in the column `version_id`."""
+
+    @property
+    def bucket(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def fence(self) -> int: ...
     @property
     def idempotency_key(self) -> str: ...
 
@@ -71,9 +87,14 @@ CREATE TABLE IF NOT EXISTS {_quoted(table)} (
 
 
 def lock_object(
-    cursor: Cursor, change: FencedChange, *, table: str = TABLE, pipeline: str = "", paramstyle: str | None = None
+    cursor: Cursor,
+    change: FencedChange | FencedSet,
+    *,
+    table: str = TABLE,
+    pipeline: str = "",
+    paramstyle: str | None = None,
 ) -> None:
-    """Lock the object's row until the end of the transaction, and refuse a late worker.
+    """Lock the row of an object or a set of files until the end of the transaction, and refuse a late worker.
 
     Call it before all other statements of the transaction. It waits for another transaction that has the row. The
     row keeps the fence of this attempt when the transaction commits. The same attempt may call it again. With
@@ -81,9 +102,10 @@ def lock_object(
 
     Args:
         cursor: an open cursor of a connection that is not in autocommit mode.
-        change: the argument of the processor.
+        change: the argument of the processor, an `ObjectChange` or a `FileSet`.
         table: the table's name, as for `schema`.
-        pipeline: a name, if several pipelines process the same objects; none when omitted.
+        pipeline: a name, if several pipelines process the same objects, or if a folder is the key of a set and of an
+            object; none when omitted.
         paramstyle: DB-API's name of the driver's placeholders. When omitted, the driver's module gives it.
 
     Raises:
@@ -96,15 +118,19 @@ def lock_object(
 
     """
     style = paramstyle or _paramstyle_of(cursor)
+    if isinstance(change, FencedSet):
+        # It is never removed, and its fence orders all of its versions.
+        of_state = {"version": "", "version_id": change.version, "removed": False}
+    else:
+        removed = change.kind != "created"
+        of_state = {"version": change.fenced_version or "", "version_id": change.version_id, "removed": removed}
     values = {
         "pipeline": pipeline,
         "bucket": change.bucket,
         "key": change.key,
-        "version": change.fenced_version or "",
         "fence": change.fence,
         "idempotency_key": change.idempotency_key,
-        "version_id": change.version_id,
-        "removed": change.kind != "created",
+        **of_state,
     }
     cursor.execute(*_statement(_quoted(table), values, style))
     # Not the row count: in psycopg's pipeline mode it is not known yet.

@@ -1,9 +1,10 @@
 """Read the keys of the parts from a manifest. The manifest's writer may be anyone, so each key is checked."""
 
 import csv
+import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from intake_ledger.protocol import Unprocessable
@@ -17,12 +18,16 @@ _LISTS = ("parts", "files", "entries")
 """The names of the list in a JSON object. S3 Inventory writes `files`, Amazon Redshift writes `entries`."""
 _KEYS = ("key", "url")
 """The names of the key in an element or in a CSV's header."""
+_VERSIONS = ("versionId", "version_id", "VersionId")
+"""The names of a part's version, likewise."""
+_Part = tuple[object, object]
+"""Key and version of a part, as they are in the manifest."""
 
 
 def parts_of(
     content: bytes, set_key: str, form: SetForm, *, bucket: str, wants: Callable[[str], bool]
-) -> tuple[str, ...]:
-    """The keys of the parts, in the order of the manifest.
+) -> dict[str, str | None]:
+    """The keys of the parts, in the order of the manifest, each with the version that the manifest names, if any.
 
     Args:
         content: the manifest.
@@ -41,7 +46,8 @@ def parts_of(
         raise Unprocessable(f"the manifest is not UTF-8: {problem.reason} at byte {problem.start:,}") from None
     folder = "" if form.absolute else form.folder(set_key)
     places: dict[str, int] = {}
-    for number, name in enumerate(_READERS[form.parts](text), 1):
+    parts: dict[str, str | None] = {}
+    for number, (name, version) in enumerate(_READERS[form.parts](text), 1):
         if number > MAX_PARTS:
             raise Unprocessable(f"the manifest names more than {MAX_PARTS:,} parts")
         key = _key(name, number, folder, bucket)
@@ -52,7 +58,8 @@ def parts_of(
         if not wants(key):
             raise Unprocessable(f"part {number:,} is outside of the pipeline's filters, so it is never committed")
         places[key] = number
-    return tuple(places)
+        parts[key] = _version(version, number)
+    return parts
 
 
 def _key(name: object, number: int, folder: str, bucket: str) -> str:
@@ -61,7 +68,9 @@ def _key(name: object, number: int, folder: str, bucket: str) -> str:
     if _URL.match(name):
         scheme, _, rest = name.partition("://")
         other, _, key = rest.partition("/")
-        if scheme != "s3" or other != bucket:
+        if scheme != "s3":
+            raise Unprocessable(f"part {number:,} of the manifest begins with {scheme}://, expected s3:// or a key")
+        if other != bucket:
             raise Unprocessable(f"part {number:,} of the manifest is not in the bucket of the manifest")
     else:
         key = name[1:] if name.startswith("/") else folder + name
@@ -76,7 +85,15 @@ def _key(name: object, number: int, folder: str, bucket: str) -> str:
     return key
 
 
-def _json(text: str) -> Iterable[object]:
+def _version(version: object, number: int) -> str | None:
+    if version is None or version == "":
+        return None
+    if not isinstance(version, str) or len(version.encode("utf-8", "surrogatepass")) > _MAX_KEY_BYTES:
+        raise Unprocessable(f"part {number:,} of the manifest has a versionId that is no version of S3")
+    return version
+
+
+def _json(text: str) -> Iterable[_Part]:
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -91,30 +108,43 @@ def _json(text: str) -> Iterable[object]:
     return map(_named, content)
 
 
-def _named(element: object) -> object:
-    """The key in an element of the list, which is the key itself, or an object with the key."""
+def _named(element: object) -> _Part:
+    """Key and version in an element of the list, which is the key itself, or an object with the key."""
     if not isinstance(element, dict):
-        return element
-    return next((element[name] for name in _KEYS if name in element), None)
+        return element, None
+    return _first(element, _KEYS), _first(element, _VERSIONS)
 
 
-def _csv(text: str) -> Iterator[object]:
-    rows = csv.DictReader(text.splitlines(), strict=True)
+def _first(element: Mapping[str, object], names: Iterable[str]) -> object:
+    return next((element[name] for name in names if name in element), None)
+
+
+def _csv(text: str) -> Iterator[_Part]:
+    # Not `splitlines`, which also splits at characters that may be part of a key, such as U+2028. And a quoted key may
+    # have line ends.
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        column = next((name for name in _KEYS if name in (rows.fieldnames or ())), None)
+        names = rows.fieldnames or ()
+        column = next((name for name in _KEYS if name in names), None)
         if column is None:
             raise Unprocessable("the first row of the manifest has no column 'key'")
+        if len(set(names)) < len(names):
+            raise Unprocessable("the first row of the manifest names a column twice")
         for row in rows:
-            yield row[column]
+            if None in row:
+                # A key with a comma and without quotes would be cut.
+                raise Unprocessable(f"line {rows.line_num:,} of the manifest has more fields than columns")
+            yield row[column], _first(row, _VERSIONS)
     except csv.Error as problem:
-        raise Unprocessable(f"line {rows.line_num:,} of the manifest is not CSV: {problem}") from None
+        raise Unprocessable(f"line {rows.reader.line_num:,} of the manifest is not CSV: {problem}") from None
 
 
-def _lines(text: str) -> Iterator[object]:
-    return filter(None, (line.removesuffix("\r") for line in text.split("\n")))
+def _lines(text: str) -> Iterator[_Part]:
+    lines = (line.removesuffix("\r") for line in text.split("\n"))
+    return ((line, None) for line in lines if line)
 
 
-_READERS: dict[PartsFormat, Callable[[str], Iterable[object]]] = {
+_READERS: dict[PartsFormat, Callable[[str], Iterable[_Part]]] = {
     PartsFormat.JSON: _json,
     PartsFormat.CSV: _csv,
     PartsFormat.LINES: _lines,

@@ -49,6 +49,8 @@ class Listing:
     source: State
     """The state of the manifest or marker. For a folder: a removal if it has no objects."""
     keys: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The version of each part whose version the manifest names."""
     problem: str | None = None
     """Why the manifest names no valid set. None: it does."""
     refusal: ClientError | None = None
@@ -65,21 +67,29 @@ class Contents:
     state: State
     """The state that the ledger of the sets claims and commits."""
     parts: Mapping[str, State] = field(default_factory=dict)
-    """The committed version of each part that has one."""
+    """The committed version of each part that has one, if it is not another than the manifest names."""
+    others: Mapping[str, State] = field(default_factory=dict)
+    """The committed version of each part of which the manifest names another version."""
     quiet_at: int | None = None
     """The time at which the folder is quiet, in epoch milliseconds. None: it is."""
 
     @property
     def missing(self) -> list[str]:
-        """The keys of the parts without a committed version."""
+        """The keys of the parts without a committed version, or with another one than the manifest names."""
         return [key for key in self.listing.keys if key not in self.parts]
 
     def what_is_missing(self) -> str:
         """Describe the missing parts."""
         missing = self.missing
         more = ", …" if len(missing) > _SHOWN else ""
-        first = ", ".join(missing[:_SHOWN])
+        first = ", ".join(map(self._described, missing[:_SHOWN]))
         return f"{len(missing):,} of {len(self.listing.keys):,} parts are missing: {first}{more}"
+
+    def _described(self, key: str) -> str:
+        wanted, other = self.listing.versions.get(key), self.others.get(key)
+        if wanted is None:
+            return key
+        return f"{key} in version {wanted}" + ("" if other is None else f" ({version_of(other)} is committed)")
 
 
 class SetReader:
@@ -142,6 +152,7 @@ class SetReader:
             # Another name in each period, so that the wait for quiet has no deadline.
             return Contents(listing, _state(MOVING, source, listing.changed_at // quiet_ms), quiet_at=quiet_at)
         parts: dict[str, State] = {}
+        others: dict[str, State] = {}
         newest = source.created_at or 0
         # The order of the reads is not that of the manifest. Otherwise a set whose last parts are missing would be
         # read completely at each wake.
@@ -150,13 +161,18 @@ class SetReader:
             rows = self._rows(group)
             for key in group:
                 row = rows.get(key)
-                if row is not None and (version := self._committed(key, row)) is not None:
+                version = None if row is None else self._committed(key, row)
+                if row is None or version is None:
+                    continue
+                if listing.versions.get(key) in (None, version_of(version)):
                     parts[key] = version
                     newest = max(newest, row.updated_at)
+                else:
+                    others[key] = version
             if not whole and len(parts) < len(order) and any(key not in parts for key in group):
                 break
         if len(parts) < len(order):
-            return Contents(listing, _state("incomplete", source, source.identity), parts)
+            return Contents(listing, _state("incomplete", source, source.identity), parts, others)
         versions = [(key, parts[key].identity) for key in listing.keys]
         complete = _state("complete", source, [source.identity, versions], created_at=newest)
         return Contents(listing, complete, parts)
@@ -204,10 +220,10 @@ class SetReader:
                 raise
             return Listing(source, refusal=refusal)
         try:
-            keys = parts_of(content, key, self._form, bucket=self.name, wants=self._settings.wants)
+            parts = parts_of(content, key, self._form, bucket=self.name, wants=self._settings.wants)
         except Unprocessable as problem:
             return Listing(source, problem=str(problem))
-        return Listing(source, keys)
+        return Listing(source, tuple(parts), {key: version for key, version in parts.items() if version is not None})
 
     def _folder(self, key: str, source: State | None) -> Listing:
         """The objects of a folder, without its marker. Without a marker, they are the whole set."""
@@ -225,6 +241,11 @@ class SetReader:
         if len(found) > MAX_PARTS:
             return Listing(source, problem=f"the folder has more than {MAX_PARTS:,} objects")
         return Listing(source, tuple(name for name, _ in found), changed_at=changed_at)
+
+
+def version_of(state: State) -> str:
+    """The version, as a manifest names it: `null` without versioning."""
+    return state.version_id or "null"
 
 
 def _state(word: str, source: State, facts: object, *, created_at: int | None = None) -> State:
