@@ -2643,4 +2643,18 @@ MUTANTS = (
         "self._readings = [stream.reading][:0]",
         "tests/unit/test_set_reading.py",
     ),
+    Mutant(
+        "failures of a shard spend no attempt while the breaker is open",
+        "Failures.fail",
+        "begun and self._breaker.is_open and not message.in_shard",
+        "begun and self._breaker.is_open",
+        "tests/unit/test_message_streams.py -k many_keys",
+    ),
+    Mutant(
+        "each delivery of a record of a shard is a first attempt",
+        "MessageHandler._wait_before",
+        "message.receives == 1 and not (message.in_shard and self._downstream.breaker.has_failed(change.key))",
+        "message.receives == 1",
+        "tests/unit/test_message_streams.py -k outage",
+    ),
 )

@@ -1,6 +1,7 @@
 """Streams and FIFO queues: the order of a key is kept, and a bad message holds up nothing but its key."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -26,7 +27,7 @@ from tests.unit.messages_support import (
     sqs,
 )
 from tests.unit.stream_mapping import FunctionError, Record, StreamMapping, number_of
-from tests.unit.support import START
+from tests.unit.support import HOUR, MINUTE, START
 
 FIFO_DLQ = "memory://dead-letters.fifo"
 
@@ -137,6 +138,46 @@ class ShortQueues(Intake):
         if len(request["MessageBody"]) > self.limit:
             raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": "too long"}}, "SendMessage")
         super().send_message(**request)
+
+
+@pytest.mark.failure_mode("F250")
+@pytest.mark.parametrize(
+    ("before", "bad", "batch_size"), [(0, 5, 5), (0, 5, 10), (0, 12, 12), (10, 10, 10), (5, 12, 10)]
+)
+def test_bad_records_of_many_keys_leave_their_shard_after_their_attempts(
+    before: int, bad: int, batch_size: int
+) -> None:
+    """They open the circuit breaker, and no good record can come to close it: the shard delivers none."""
+
+    def process(message: KeyedMessage) -> None:
+        if message.key.startswith("bad"):
+            raise RuntimeError
+
+    intake = Intake(MessageSource.KINESIS, process)
+    keys = [f"before-{n}" for n in range(before)] + [f"bad-{n}" for n in range(bad)] + [f"after-{n}" for n in range(10)]
+    StreamMapping(lambda batch: intake.handle(list(batch)), batch_size).run(numbered(*((key, key) for key in keys)))
+    calls = Counter(intake.called)
+    assert calls == {key: SETTINGS.max_attempts if key.startswith("bad") else 1 for key in keys}
+    assert {letter.attributes["attempts"] for letter in intake.sqs.dead_letters} == {SETTINGS.max_attempts}
+    assert len(intake.sqs.dead_letters) == bad
+    assert intake.clock() - START < HOUR
+
+
+@pytest.mark.failure_mode("F250")
+def test_an_outage_costs_a_stream_few_records() -> None:
+    """The circuit breaker spreads the attempts: one probe for each pause."""
+    intake = Intake(MessageSource.KINESIS)
+    end = intake.clock() + HOUR
+
+    def process(_: KeyedMessage) -> None:
+        if intake.clock() < end:
+            raise RuntimeError
+
+    intake.process = process
+    keys = [f"key-{number}" for number in range(40)]
+    StreamMapping(lambda batch: intake.handle(list(batch))).run(numbered(*((key, key) for key in keys)))
+    assert 1 <= len(intake.sqs.dead_letters) <= HOUR / (SETTINGS.max_attempts - 1) / MINUTE
+    assert all(intake.status(key, key) in ("PROCESSED", "REJECTED") for key in keys)
 
 
 @pytest.mark.failure_mode("F167")

@@ -102,6 +102,11 @@ class CircuitBreaker:
         """The time from which the next key may pass that was tried before, in epoch milliseconds."""
         return self._until
 
+    def has_failed(self, key: str) -> bool:
+        """True if the key failed since the last success, or is bad."""
+        with self._lock:
+            return key in self._failed or key in self._bad
+
     def wait_ms(self, key: str, now: int, *, first: bool) -> int:
         """The time after which the message of this key should be delivered again. 0: the key may be claimed now.
 

@@ -73,8 +73,9 @@ class Failures:
             s3_error: S3's code, if S3 refused the read of the object.
 
         """
-        # While the downstream is out, a failure does not show that the file is bad.
-        out = begun and self._breaker.is_open
+        # While the downstream is out, a failure does not show that the file is bad. In a shard no good record can show
+        # the opposite: the bad ones hold it back.
+        out = begun and self._breaker.is_open and not message.in_shard
         healthy = False if begun else None
         if counted and not out:
             if claim.row.attempts >= self._settings.max_attempts:

@@ -157,7 +157,9 @@ class MessageHandler:
         if not self._downstream.breaker.is_open or self._failures.is_given_up(message):
             # SQS would drop a message soon that is given up, so this attempt decides.
             return None
-        wait_ms = self._downstream.wait_ms(change.key, first=message.receives == 1)
+        # Each delivery of a record of a shard looks like the first one.
+        first = message.receives == 1 and not (message.in_shard and self._downstream.breaker.has_failed(change.key))
+        wait_ms = self._downstream.wait_ms(change.key, first=first)
         return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None
 
     def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | None:

@@ -64,6 +64,8 @@ class Message:
         self.id = str(record.get("messageId") or "")
         self.receives = receives or 1
         """The number of times that SQS has delivered the message, with this one."""
+        self.in_shard = False
+        """True if Lambda read it from a shard. All later records of the shard wait until it is finished."""
 
     @property
     def receipt(self) -> str:

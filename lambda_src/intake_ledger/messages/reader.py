@@ -43,7 +43,9 @@ class MessageReader:
         number = details.get("sequenceNumber") or details.get("SequenceNumber")
         seconds = details.get("approximateArrivalTimestamp") or details.get("ApproximateCreationDateTime")
         sent = {"SentTimestamp": str(round(seconds * 1000))} if isinstance(seconds, int | float) else {}
-        return self._message({"messageId": number, "body": body, "attributes": sent})
+        message = self._message({"messageId": number, "body": body, "attributes": sent})
+        message.in_shard = True
+        return message
 
     def _message(self, record: Mapping[str, Any]) -> Message:
         message = Message(record, partial(self._parse))
