@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, cast
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.executions import Executions
+from intake_ledger.events import parse_message
 from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Policy, Row, Status, row_key
+from intake_ledger.protocol import Change, Policy, Row, Status, row_key
 from intake_ledger_testing.events import s3_notification, sqs_event
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
@@ -347,6 +348,8 @@ class MemoryQueues:
         self._w.queue.append(body)
 
     def dead_letter(self, body: str, attributes: Any) -> None:
+        if any(not isinstance(part, Change) or part.execution for part in parse_message(body)):
+            self._w.bad = "a copy is no message of the object, so its redrive would be lost"
         self._w.rejected.append(str(attributes["version_id"]))
         self._w.rejected = sorted(set(self._w.rejected))
 

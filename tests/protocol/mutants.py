@@ -2657,4 +2657,11 @@ MUTANTS = (
         "message.receives == 1",
         "tests/unit/test_message_streams.py -k outage",
     ),
+    Mutant(
+        "the copy of a rejected execution is its event",
+        "parse_execution_event",
+        "own_message(Origin.EXECUTION, bucket, key, state)",
+        "json.dumps(event)",
+        "tests/unit/test_executions.py",
+    ),
 )

@@ -262,6 +262,35 @@ class TestTwoMessages:
         assert pipeline.row().status is Status.PROCESSED
 
 
+class TestDeadLetters:
+    @pytest.mark.failure_mode("F251")
+    @pytest.mark.parametrize("lost", [False, True])
+    @pytest.mark.parametrize("second", ["SUCCEEDED", "FAILED"])
+    def test_the_copy_of_a_rejection_that_an_event_recorded_is_about_the_object(
+        self, second: str, *, lost: bool
+    ) -> None:
+        """Redriven, it starts an execution, stays until its end, and tries a failed one again."""
+        pipeline = ExecutionPipeline()
+        version = pipeline.put()
+        pipeline.turn()
+        pipeline.end(pipeline.running()[0], "FAILED", error="Unprocessable", cause="no voice")
+        while pipeline.turn():
+            pass
+        [letter] = pipeline.sqs.dead_letters
+        [change] = cast("list[Change]", parse_message(letter.body))
+        assert (change.key, change.identity, change.execution) == ("a.csv", f"v#{version}", None)
+        pipeline.run(lambda _: None)
+        assert pipeline.sqs.messages == []
+
+        pipeline.lost_events = lost
+        pipeline.sqs.send(letter.body, letter.attributes)
+        ends = iter([second])
+        pipeline.run(lambda execution: pipeline.end(execution, next(ends, "SUCCEEDED"), output={"commit": "x"}))
+        assert pipeline.row().status is Status.PROCESSED
+        assert len(pipeline.machine.executions) == (2 if second == "SUCCEEDED" else 3)
+        assert pipeline.sqs.messages == []
+
+
 class TestEvents:
     @pytest.mark.parametrize(
         "changes",

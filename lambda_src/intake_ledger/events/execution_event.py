@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from intake_ledger.events.fields import Field, MalformedError, bucket_name, object_key, read_fields
+from intake_ledger.events.own_messages import own_message
 from intake_ledger.events.s3_event import Ignored
 from intake_ledger.protocol import Change, EndedExecution, Origin, State, StateKind
 
@@ -28,8 +29,11 @@ _INPUT = (
 _NAME = re.compile(r"[0-9a-f]{40}-[1-9]\d*")
 
 
-def parse_execution_event(event: dict[str, Any], body: str) -> Change | Ignored:
-    """Parse an event of Step Functions. `body` becomes the body of the change.
+def parse_execution_event(event: dict[str, Any]) -> Change | Ignored:
+    """Parse an event of Step Functions.
+
+    The body of the change is a message of the object. The event only wakes and is acknowledged at once, so its copy in
+    the dead-letter queue could not carry a retry.
 
     Raises:
         MalformedError: It has not the form of such an event.
@@ -57,7 +61,7 @@ def parse_execution_event(event: dict[str, Any], body: str) -> Change | Ignored:
         key,
         Origin.EXECUTION,
         event_name=f"IntakeLedger:Execution:{status}",
-        body=body,
+        body=own_message(Origin.EXECUTION, bucket, key, state),
         state=state,
         execution=EndedExecution(name, fence, redriven=redrives != 0),
     )

@@ -1,6 +1,7 @@
 """Make and parse the pipeline's own messages.
 
-The audit, `intake-ledger reprocess` and late workers send them. Pipelines send them to the sets of their objects.
+The audit, `intake-ledger reprocess` and late workers send them. Pipelines send them to the sets of their objects. The
+copy of an object whose execution has ended is one, too.
 """
 
 import json
@@ -12,6 +13,7 @@ from intake_ledger.protocol import Change, Origin, State, StateKind, is_ulid
 OWN_MESSAGE = "intakeLedger"
 """The only top-level name in the pipeline's own messages."""
 
+_KINDS = (Origin.AUDIT, Origin.REPROCESS, Origin.LATE, Origin.PART, Origin.EXECUTION)
 _KIND = (Field("kind"),)
 _OBJECT = (
     Field("bucket"),
@@ -61,8 +63,8 @@ def parse_own_message(content: object, body: str) -> Change:
 
     """
     [kind] = read_fields(content, _KIND)
-    if kind not in (Origin.AUDIT, Origin.REPROCESS, Origin.LATE, Origin.PART):
-        raise MalformedError(f"kind of our own message is {kind!r}, expected 'audit', 'reprocess', 'late' or 'part'")
+    if kind not in _KINDS:
+        raise MalformedError(f"kind of our own message is {kind!r}, expected one of {', '.join(_KINDS)}")
     bucket, key, named, version_id = read_fields(content, _OBJECT)
     reprocess_id = None
     if kind == Origin.REPROCESS:

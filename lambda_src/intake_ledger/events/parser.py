@@ -170,7 +170,7 @@ def _parse(content: dict[str, Any], body: str) -> list[Parsed]:
     if content.get("source") == "aws.s3":
         return [parse_event(content, body)]
     if content.get("source") == "aws.states":
-        return [_parse_execution(content, body)]
+        return [_parse_execution(content)]
     records = content.get("Records")
     if not isinstance(records, list):
         raise MalformedError("neither an S3 notification nor an EventBridge S3 event: no Records, no source aws.s3")
@@ -179,10 +179,10 @@ def _parse(content: dict[str, Any], body: str) -> list[Parsed]:
     return _parse_records(records, body) if records else [Ignored("an S3 notification without records")]
 
 
-def _parse_execution(content: dict[str, Any], body: str) -> Parsed:
+def _parse_execution(content: dict[str, Any]) -> Parsed:
     from intake_ledger.events.execution_event import parse_execution_event  # noqa: PLC0415 - few pipelines need it
 
-    return parse_execution_event(content, body)
+    return parse_execution_event(content)
 
 
 def _parse_records(records: Sequence[object], body: str) -> list[Parsed]:
