@@ -161,8 +161,9 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         of_options = option_problems(
             self, processor, plan, filters=keys, audit=audit, network=network, encryption_key=encryption_key
         )
+        argument = processor.argument_problems("ObjectChange")
         of_bucket = bucket_props_problems(bucket_props, bucket, removal_policy)
-        if problems := [*of_resources, *of_bucket, *of_options, *report_problems(audit, bucket, keys)]:
+        if problems := [*of_resources, *of_bucket, *of_options, *report_problems(audit, bucket, keys), *argument]:
             refuse(self.node.path, problems)
 
         self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")

@@ -1,5 +1,6 @@
 """The choice of alarms and their thresholds, and options of the consumer's function and its event source."""
 
+import math
 import re
 
 import pytest
@@ -14,7 +15,7 @@ from cdk_intake_ledger import (
     MonitoringOptions,
     SetForm,
 )
-from tests.synth.build import new_stack, only, processor, refused, resources, rules_in, statements, template_of
+from tests.synth.build import later, new_stack, only, processor, refused, resources, rules_in, statements, template_of
 from tests.synth.message_stack import messages
 
 
@@ -84,10 +85,19 @@ def test_each_construct_with_alarms_refuses_names_that_it_does_not_have(kind: st
             FileSets(stack, "Others", pipeline=parts, form=form, monitoring=monitoring, processor=processor())
 
 
-def test_a_threshold_of_zero_is_refused() -> None:
-    """It would always be reached."""
-    with refused("alarm-threshold", "the threshold of Retries is 0"):
-        pipeline_with(new_stack(), MonitoringOptions(thresholds={"Retries": 0}))
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
+def test_a_threshold_that_says_nothing_is_refused(value: float) -> None:
+    """It would always be reached, or never. CDK's process would die of NaN."""
+    with refused("alarm-threshold", f"the threshold of Retries is {value:g}"):
+        pipeline_with(new_stack(), MonitoringOptions(thresholds={"Retries": value}))
+
+
+def test_a_threshold_may_be_a_token() -> None:
+    stack = new_stack()
+    pipeline_with(stack, MonitoringOptions(thresholds={"Retries": later()}))
+    assert {"Ref": "Later"} in [
+        alarm["Properties"]["Threshold"] for alarm in resources(template_of(stack), "AWS::CloudWatch::Alarm").values()
+    ]
 
 
 @pytest.mark.failure_mode("F204")

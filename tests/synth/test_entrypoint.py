@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.bundling.entrypoint import entrypoint_problems
-from tests.synth.build import rules_in
+from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, Processor, SetForm
+from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
+from tests.synth.build import new_stack, refused, rules_in
 
 
 @pytest.fixture
@@ -121,6 +122,61 @@ def test_reading_the_source_does_not_run_it(source: Path) -> None:
 
 
 @pytest.mark.failure_mode("F101")
+@pytest.mark.failure_mode("F228")
+def test_an_imported_class_is_no_function(tmp_path: Path) -> None:
+    """The import is followed within the folder."""
+    (tmp_path / "parts.py").write_text("class Invoices:\n    pass\n\n\ndef process(change):\n    pass\n")
+    (tmp_path / "main.py").write_text("from parts import Invoices as handle, process\nfrom json import loads\n")
+    (problem,) = entrypoint_problems(tmp_path, "main:handle")
+    assert rules_in(problem) == ["function-kind"]
+    assert not [*entrypoint_problems(tmp_path, "main:process"), *entrypoint_problems(tmp_path, "main:loads")]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def process(change: ObjectChange): ...", "ObjectChange"),
+        ("def process(change: 'intake_ledger.FileSet'): ...", "FileSet"),
+        ("def process(change: intake_ledger.KeyedMessage, /, more=1): ...", "KeyedMessage"),
+        ("def process(change: ObjectChange | FileSet): ...", None),
+        ("def process(change): ...", None),
+        ("def process(*changes: ObjectChange): ...", None),
+        ("@decorated\ndef process(change: ObjectChange): ...", None),
+        ("from elsewhere import process", None),
+        ("def process(", None),
+    ],
+)
+def test_the_type_of_the_argument_is_read(tmp_path: Path, source: str, expected: str | None) -> None:
+    (tmp_path / "main.py").write_text(source)
+    assert argument_type(tmp_path, "main:process") == expected
+
+
+@pytest.mark.failure_mode("F228")
+def test_a_processor_of_another_kind_of_work_is_refused(tmp_path: Path) -> None:
+    """It would fail at each call, and each file or message would be a dead letter."""
+    for name in ("ObjectChange", "KeyedMessage", "FileSet"):
+        (tmp_path / f"of_{name.lower()}.py").write_text(f"def process(work: {name}): ...")
+
+    def code(name: str) -> Processor:
+        return Processor.from_asset(tmp_path, entrypoint=f"of_{name.lower()}:process")
+
+    stack = new_stack()
+    for number, wrong in enumerate(("KeyedMessage", "FileSet")):
+        with refused("function-argument-type", f"takes a {wrong}: this construct calls it with a ObjectChange"):
+            IntakePipeline(stack, f"Pipeline{number}", processor=code(wrong))
+    for number, wrong in enumerate(("ObjectChange", "FileSet")):
+        with refused("function-argument-type", f"takes a {wrong}"):
+            MessageIntake(
+                stack, f"Messages{number}", source=MessageSource.sqs(), key="a", identity="b", processor=code(wrong)
+            )
+    pipeline = IntakePipeline(stack, "Parts", processor=code("ObjectChange"))
+    for number, wrong in enumerate(("ObjectChange", "KeyedMessage")):
+        with refused("function-argument-type", f"takes a {wrong}"):
+            FileSets(
+                stack, f"Sets{number}", pipeline=pipeline, form=SetForm.marker("a/*/_SUCCESS"), processor=code(wrong)
+            )
+
+
 @pytest.mark.parametrize(
     "returned",
     [

@@ -148,6 +148,11 @@ def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) ->
             "environment-name",
             "has 'POWERTOOLS_SERVICE_NAME'",
         ),
+        (lambda: processor(environment={"": "x"}), "environment-name", "Lambda takes a letter and then"),
+        (lambda: processor(environment={"a-b": "x"}), "environment-name", "has 'a-b'"),
+        (lambda: processor(environment={"X": "x"}), "environment-name", "has 'X'"),
+        (lambda: processor(environment={"AWS_REGION": "x"}), "environment-name", "Lambda sets this variable"),
+        (lambda: processor(environment={"RULES": "x" * 4_092}), "environment-size", "has 4,097 bytes"),
         (
             lambda: processor(runtime=lambda_.Runtime.PYTHON_3_11),
             "runtime-version",

@@ -29,6 +29,9 @@ NO_COMMITS = frozenset({
 """Names of types that a processor cannot return."""
 
 
+_MOST_IMPORTS = 5
+"""Imports that are followed from the module of the entry point to the function."""
+
 LITERALS = (ast.Constant, ast.JoinedStr, ast.Dict, ast.List, ast.Set, ast.Tuple)
 """Values that are not callable."""
 
@@ -63,7 +66,36 @@ def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[Problem]:
         where = f", line {line}" if line else ""
         yield MODULE_SYNTAX.problem(source=source, where=where, error=getattr(error, "msg", error))
         return
-    yield from _function_problems(tree, source, function)
+    yield from _function_problems(directory, tree, source, function)
+
+
+def argument_type(directory: Path, entrypoint: str) -> str | None:
+    """The name of the type in the annotation of the processor's argument, such as `ObjectChange`.
+
+    Args:
+        directory: the folder with the processor's modules.
+        entrypoint: `module:function`.
+
+    Returns:
+        the name. None if there is no annotation, it has several types, or the function is not in the folder.
+
+    """
+    if form_problem(entrypoint):
+        return None
+    module, name = entrypoint.split(":")
+    source = _source_of(directory, module)
+    try:
+        tree = ast.parse(source.read_bytes()) if source is not None else None
+    except (SyntaxError, ValueError):
+        tree = None
+    found = _imported(directory, _definitions(tree).get(name), name) if tree is not None else None
+    if not isinstance(found, ast.FunctionDef) or found.decorator_list:
+        return None
+    first = next(iter((*found.args.posonlyargs, *found.args.args)), None)
+    annotation = first.annotation if first is not None else None
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value.rpartition(".")[2]
+    return _name_of(annotation) or None if annotation is not None else None
 
 
 def _source_of(directory: Path, module: str) -> Path | None:
@@ -79,18 +111,36 @@ def _modules_in(directory: Path) -> list[str]:
     return sorted(modules - {"__init__"})
 
 
-def _function_problems(tree: ast.Module, source: Path, name: str) -> Iterator[Problem]:
-    definitions: dict[str, ast.stmt] = {}
-    for statement in _top_level(tree):
-        for bound in _names_bound_by(statement):
-            definitions[bound] = statement
+def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """The statements of a module that bind its names. The last one counts."""
+    return {bound: statement for statement in _top_level(tree) for bound in _names_bound_by(statement)}
+
+
+def _imported(directory: Path, statement: ast.stmt | None, name: str) -> ast.stmt | None:
+    """The definition behind an import from another module of the folder. Other statements stay as they are."""
+    for _ in range(_MOST_IMPORTS):
+        if not isinstance(statement, ast.ImportFrom) or statement.level or statement.module is None:
+            break
+        source = _source_of(directory, statement.module)
+        if source is None:
+            break
+        [name] = [alias.name for alias in statement.names if (alias.asname or alias.name) == name] or [name]
+        try:
+            statement = _definitions(ast.parse(source.read_bytes())).get(name)
+        except (SyntaxError, ValueError):
+            return None
+    return statement
+
+
+def _function_problems(directory: Path, tree: ast.Module, source: Path, name: str) -> Iterator[Problem]:
+    definitions = _definitions(tree)
     if name not in definitions:
         if "*" in definitions:
             return  # `from elsewhere import *` may define it
         functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
         yield FUNCTION_MISSING.problem(function=name, source=source, found=_choices(functions))
         return
-    match definitions[name]:
+    match _imported(directory, definitions[name], name):
         case ast.AsyncFunctionDef():
             yield FUNCTION_KIND.problem(function=name, source=source, kind="async")
         case ast.ClassDef():

@@ -12,7 +12,7 @@ from aws_cdk import IgnoreMode
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.bundling.elf import wrong_objects
-from cdk_intake_ledger.bundling.entrypoint import entrypoint_problems
+from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
 from cdk_intake_ledger.bundling.imports import missing_imports, modules_in
 from cdk_intake_ledger.validation.processor_rules import (
     CODE_SIZE,
@@ -88,6 +88,11 @@ class ProcessorFolder:
         if not problems:
             problems += self._import_problems(wheels)
         return tuple(problems)
+
+    @property
+    def argument_type(self) -> str | None:
+        """The type in the annotation of the processor's argument; None if synthesis does not know it."""
+        return argument_type(self._directory, self._entrypoint)
 
     @property
     def code(self) -> lambda_.Code:

@@ -17,10 +17,15 @@ from cdk_intake_ledger.functions.processor_problems import (
     version_problems,
 )
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
+from cdk_intake_ledger.validation.processor_rules import FUNCTION_ARGUMENT_TYPE
 from cdk_intake_ledger.validation.registry import Problem
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.bundling import ProcessorFolder
+
+
+ARGUMENT_TYPES = ("ObjectChange", "KeyedMessage", "FileSet")
+"""The types of the argument of a processor, by the kind of its work."""
 
 
 @check_arguments
@@ -127,6 +132,18 @@ class ProcessorBase:
     def code(self) -> lambda_.Code | lambda_.DockerImageCode:
         """New code for each pipeline. CDK binds an asset to the first stack that uses it."""
         return self._make_code()
+
+    def argument_problems(self, wanted: str) -> tuple[Problem, ...]:
+        """A function that is written for another kind of work. It would fail at each call.
+
+        Args:
+            wanted: the name of the type that this kind of work passes.
+
+        """
+        found = self._folder.argument_type if self._folder else None
+        if found == wanted or found not in ARGUMENT_TYPES:
+            return ()
+        return (FUNCTION_ARGUMENT_TYPE.problem(entrypoint=self.entrypoint, found=found, wanted=wanted),)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -1,14 +1,15 @@
 """Reasons why a processor's settings cannot work on Lambda."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_STORAGE
+from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_ENVIRONMENT, MAX_STORAGE
 from cdk_intake_ledger.validation.processor_rules import (
     ENVIRONMENT_NAME,
+    ENVIRONMENT_SIZE,
     EPHEMERAL_STORAGE,
     LAYER_COUNT,
     MANAGED_RUNTIME,
@@ -29,9 +30,26 @@ RESERVED_VARIABLES = ("INTAKE_", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_
 """Beginnings of the names of environment variables that the pipeline sets."""
 
 
-def environment_problems(names: Iterable[str]) -> list[Problem]:
-    """Environment variables that the pipeline sets itself."""
-    return [ENVIRONMENT_NAME.problem(name=name) for name in names if name.startswith(RESERVED_VARIABLES)]
+_LAMBDAS_OWN = ("AWS_LAMBDA_", "AWS_EXECUTION_ENV", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY",
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR")  # fmt: skip
+"""Beginnings of names that Lambda reserves (Lambda developer guide, "Defined runtime environment variables")."""
+_VARIABLE = re.compile("[a-zA-Z][a-zA-Z0-9_]+")
+"""Lambda API reference, `Environment`."""
+
+
+def environment_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Environment variables that Lambda refuses, or that the pipeline sets itself."""
+    for name in environment:
+        if name.startswith(RESERVED_VARIABLES):
+            yield ENVIRONMENT_NAME.problem(name=name, why="the pipeline sets this variable")
+        elif name.startswith(_LAMBDAS_OWN):
+            yield ENVIRONMENT_NAME.problem(name=name, why="Lambda sets this variable, and refuses another value")
+        elif not _VARIABLE.fullmatch(name):
+            why = "Lambda takes a letter and then one or more letters, digits and underscores"
+            yield ENVIRONMENT_NAME.problem(name=name, why=why)
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())
+    if size > MAX_ENVIRONMENT:
+        yield ENVIRONMENT_SIZE.problem(size=size)
 
 
 def storage_problems(size: int) -> list[Problem]:

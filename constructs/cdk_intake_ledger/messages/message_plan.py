@@ -105,6 +105,7 @@ def message_problems(
         *_wait_problems(plan, source),
         *(_retention_problems(plan, ledger, stream_retention(source)) if ledger else ()),
         *processor.problems,
+        *processor.argument_problems("KeyedMessage"),
         *([MESSAGE_PROCESSOR.problem()] if not processor.entrypoint else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),

@@ -1,8 +1,10 @@
 """The alarms that the options choose, and their thresholds."""
 
+import math
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from aws_cdk import Token
 from constructs import Construct
 
 from cdk_intake_ledger.options import MonitoringOptions
@@ -50,7 +52,9 @@ class AlarmChoice:
             default: the threshold without an option.
 
         """
-        return self._options.thresholds.get(name, default)
+        value = self._options.thresholds.get(name, default)
+        # `check` refuses other numbers. They would end the CDK's process.
+        return value if math.isfinite(value) else default
 
     def check(self, monitoring: Construct) -> None:
         """Refuse names that no alarm has, and thresholds without effect or not above zero. Call it after all alarms.
@@ -73,7 +77,7 @@ class AlarmChoice:
                 if name not in self._names:
                     yield ALARM_NAME.problem(option=option, name=name, right=self._right(name))
         for name, value in options.thresholds.items():
-            if value <= 0:
+            if not math.isfinite(value) or (value <= 0 and not Token.is_unresolved(value)):
                 yield ALARM_THRESHOLD.problem(name=name, value=value)
             if name in self._names and (left_out := self._left_out_by(name)):
                 option, choose = left_out

@@ -57,6 +57,7 @@ def set_problems(
         yield SET_AFTER_WORKERS.problem(path=path)
     if processor.function is not None or processor.executions is not None:
         yield SET_PROCESSOR.problem()
+    yield from processor.argument_problems("FileSet")
     found = list(form.problems(tuple(resources.filters)))
     yield from found
     for content in () if found else parts.sets:

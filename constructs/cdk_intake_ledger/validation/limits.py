@@ -35,6 +35,10 @@ LONGEST_WATCH_DAYS = 7
 DEFAULT_STORAGE, MAX_STORAGE = 512, 10_240
 """MiB of `/tmp`: Lambda's default and maximum."""
 
+MAX_ENVIRONMENT = 4_096
+"""Bytes of all environment variables of a function
+(https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
+
 MEMORY = (128, 10_240)
 """MiB of a Lambda function."""
 

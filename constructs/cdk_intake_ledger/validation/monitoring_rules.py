@@ -15,8 +15,8 @@ ALARM_THRESHOLD = SUBJECT.error(
     "alarm-threshold",
     inputs=("thresholds",),
     what="the threshold of {name} is {value:g}",
-    why="metrics without events have no values, so each value would be too high",
-    fix="Set a threshold above 0",
+    why="an alarm compares its metric with a finite number, and metrics without events have no values",
+    fix="Set a finite threshold above 0",
 )
 ALARM_NOT_CHOSEN = SUBJECT.error(
     "alarm-not-chosen",

@@ -1,6 +1,6 @@
 """Rules about the processor: its entry point, its source, its folder and its function."""
 
-from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_STORAGE
+from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_ENVIRONMENT, MAX_STORAGE
 from cdk_intake_ledger.validation.registry import Subject
 from intake_ledger.protocol import VERSION_BYTES
 
@@ -62,6 +62,13 @@ FUNCTION_ARGUMENTS = SUBJECT.error(
     why="the consumer passes the change and nothing else",
     fix="Let the function take one argument",
 )
+FUNCTION_ARGUMENT_TYPE = SUBJECT.error(
+    "function-argument-type",
+    inputs=("entrypoint",),
+    what="the processor {entrypoint!r} takes a {found}",
+    why="this construct calls it with a {wanted}, so each call would fail",
+    fix="Name the function for a {wanted}, or use the construct whose processor takes a {found}",
+)
 FUNCTION_IS_GENERATOR = SUBJECT.error(
     "function-is-generator",
     inputs=("entrypoint",),
@@ -94,8 +101,15 @@ ENVIRONMENT_NAME = SUBJECT.error(
     "environment-name",
     inputs=("environment",),
     what="processor environment has {name!r}",
-    why="the pipeline sets this variable",
+    why="{why}",
     fix="Use another name",
+)
+ENVIRONMENT_SIZE = SUBJECT.error(
+    "environment-size",
+    inputs=("environment",),
+    what="processor environment has {size:,} bytes of names and values",
+    why=f"Lambda allows {MAX_ENVIRONMENT:,} for all variables of a function, with those of the construct",
+    fix="Keep long values in a file of the processor, or in Parameter Store, and pass their name",
 )
 PROCESSOR_VERSION = SUBJECT.error(
     "processor-version",

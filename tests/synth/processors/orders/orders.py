@@ -1,7 +1,7 @@
-"""The smallest processor there is: what it does is no matter to synthesis."""
+"""The smallest processor, for each kind of work."""
 
-from intake_ledger import ObjectChange
+from typing import Any
 
 
-def process(change: ObjectChange) -> str:
-    return change.key
+def process(work: Any) -> str:
+    return str(work.key)
