@@ -694,7 +694,8 @@ class Explorer:
         copy = k.message._replace(rejected_fence=fence, label=f"copy of {k.message.label.removeprefix('copy of ')}")
         # Two are enough to see whether one is ever missing.
         dlq = tuple(sorted({*w.dlq, copy}))[-2:]
-        sent = w._replace(dlq=dlq)
+        # The copy of a rejection whose object was removed goes back unchanged, and the row says why.
+        sent = w._replace(dlq=dlq, owed=w.owed and fence != k.message.rejected_fence)
         yield f"w{slot} sends {copy.label} to the dead-letter queue", self._answered(sent, slot, k, Frozen("ok"))
         if w.crashes:
             yield f"w{slot} sends {copy.label} to the dead-letter queue, and dies", self._die(sent, slot, k)
@@ -747,6 +748,8 @@ class Explorer:
             w = _put(w, slot, k._replace(overwritten=True))
         if answer.kind != "ok" or items == w.items or _reports(request):
             return w._replace(bad=self._expiring(items))
+        if bad := self._unnamed_end(w, request, items):
+            return w._replace(bad=bad)
         w = self._check_claim(w, request, items)
         if _claims(request) and (bad := self._too_early(w, k, request, items)):
             return w._replace(bad=bad)
@@ -825,6 +828,26 @@ class Explorer:
             w = w._replace(bad="a write is repaired under an idempotency key that was used before")
         return w._replace(healing=True)
 
+    def _unnamed_end(self, w: World, request: Request, items: Items) -> str:
+        """Why this write settles a row without a commit and does not say so, if it does not."""
+        before = {key: {name: value for name, _, value in item} for key, item in w.items}
+        for key, item in items:
+            row, was = _content(item), before.get(key, {})
+            if row.get("status") != "PROCESSED" or row == was:
+                continue
+            name, told = row.get("settled_as"), self.config.deletes or row.get("kind") == "object"
+            if row.get("committed_state") != _row_identity(row) and name != "removed_unprocessed":
+                return f"{_row_identity(row)} was never committed, and its row is settled as {name}"
+            if told:
+                continue
+            if name is None:
+                return "a removal is settled, and its row does not say so"
+            open_ = was.get("kind") == "object" and was.get("status") != "PROCESSED"
+            lost = [one for one in ("attempts", "reason", "rejected_fence") if was.get(one) != row.get(one)]
+            if open_ and (name != "removed_unprocessed" or (lost and "reason" in was)):
+                return f"{_row_identity(was)} is {was['status']}, its removal is settled as {name}, and {lost} is lost"
+        return ""
+
     def _too_early(self, w: World, k: Worker, request: Request, items: Items) -> str:
         """Why this claim comes before its time, if it does. A person need not wait."""
         if k.message.reprocess or k.message.rejected_fence is not None:
@@ -869,6 +892,8 @@ class Explorer:
         rejected = {_row_identity(row) for row in rows if row.get("status") == "REJECTED"}
         if rejected and not w.dlq and w.redrives == self.scenario.redrives:
             return f"{sorted(rejected)} REJECTED, and no copy in the dead-letter queue"
+        if any("unprocessed_state" in row and "rejected_fence" in row for row in rows) and not w.dlq:
+            return "a rejected object was removed, and its copy has vanished from the dead-letter queue"
         if self.config.every_version:
             wanted = [one for one in self.script.alive[w.done] if self.config.deletes or one.kind is StateKind.OBJECT]
             expected = [one.identity for one in wanted]

@@ -13,6 +13,7 @@ UNVERSIONED = Config(versioned=False)
 EXPIRING = Config(deletes=False, memory=Memory.EXPIRING)
 KEPT = Config(memory=Memory.KEPT)
 BUDGET = Config(max_attempts=2)
+REFUSING = Config(max_attempts=2, deletes=False)
 GROUP = Config(group=True)
 TRANSACT = Config(effect=Effect.TRANSACT)
 SOMETIMES = Config(effect=Effect.SOMETIMES)
@@ -49,6 +50,12 @@ SHORT: dict[str, Scenario] = {
     "unversioned": Scenario("A B A", UNVERSIONED),
     "unversioned, deleted": Scenario("A D A", UNVERSIONED),
     "markers, deletes off": Scenario("p m d2 m", NO_DELETES),
+    "removed unprocessed": Scenario("p m", REFUSING, rejects=1, redrives=1, audits=1),
+    "removed unprocessed, unversioned": Scenario("A D", REFUSING._replace(versioned=False), rejects=1, redrives=1),
+    "removed unprocessed, undelete": Scenario("p m d2", REFUSING, rejects=1),
+    "removed unprocessed, every version": Scenario(
+        "p d1", REFUSING._replace(every_version=True), rejects=1, redrives=1
+    ),
     "budget": Scenario("p", BUDGET, crashes=3, redrives=1),
     "budget, duplicates": Scenario("p", BUDGET, crashes=2, deliveries=2),
     "budget, an audit": Scenario("p", BUDGET, crashes=1, rejects=1, audits=1),
@@ -102,6 +109,12 @@ SHORT: dict[str, Scenario] = {
 }
 
 FULL: dict[str, Scenario] = SHORT | {
+    "removed unprocessed, deaths": Scenario("p m", REFUSING, rejects=1, redrives=1, crashes=1),
+    "removed unprocessed, duplicates": Scenario("p m", REFUSING, deliveries=2, rejects=1, waits=1),
+    "removed unprocessed, a new upload": Scenario("p m p", REFUSING, rejects=1, redrives=1),
+    "removed unprocessed, rows that expire": Scenario(
+        "p m", REFUSING._replace(memory=Memory.EXPIRING), rejects=1, redrives=1, ticks=2
+    ),
     "late write, slow claims": Scenario("p p", pauses=1, slow=1, no_audit=True),
     "late write, deletes off, undelete": Scenario("p m d2", NO_DELETES, pauses=1),
     "late write, unversioned": Scenario("A B A", UNVERSIONED, pauses=1),

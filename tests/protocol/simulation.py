@@ -498,6 +498,9 @@ class _Counting(StrictTelemetry):
     def late_write(self, claim: Claim) -> None:
         self._tally.outcomes["LateWrites"] += 1
 
+    def removed_unprocessed(self, change: Change, row: Row | None) -> None:
+        self._tally.outcomes["RemovedUnprocessed"] += 1
+
     def exhausted(self, change: Change, row: Row) -> None:
         self._tally.outcomes[OutcomeKind.REJECTED] += 1
 

@@ -28,6 +28,10 @@ class StrictTelemetry(Telemetry):
         _refuse("waited_too_long")
 
     @override
+    def removed_unprocessed(self, change: Change, row: Row | None) -> None:
+        _refuse("removed_unprocessed")
+
+    @override
     def exhausted(self, change: Change, row: Row) -> None:
         _refuse("exhausted")
 

@@ -56,6 +56,7 @@ class Intake:
     verdicts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     late_writes: int = 0
+    removed_unprocessed: int = 0
     fifo_sends: list[dict[str, Any]] = field(default_factory=list)
     dlq_url: str = DEAD_LETTER_URL
     _owners: "count[int]" = field(default_factory=lambda: count(1))

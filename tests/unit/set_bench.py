@@ -83,6 +83,7 @@ class Pipeline:
     verdicts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     late_writes: int = 0
+    removed_unprocessed: int = 0
 
 
 class SetBench:

@@ -36,6 +36,7 @@ from intake_ledger.protocol import (
     Reasons,
     Row,
     Ruling,
+    Settlement,
     State,
     Status,
     Verdict,
@@ -132,6 +133,7 @@ class FakeTelemetry:
     verdicts: list[Verdict] = field(default_factory=list)
     outcomes: list[OutcomeKind] = field(default_factory=list)
     late_writes: list[str] = field(default_factory=list)
+    removed: list[Row | None] = field(default_factory=list)
     unparsed: list[str] = field(default_factory=list)
     filtered: list[str] = field(default_factory=list)
     ignored_: list[str] = field(default_factory=list)
@@ -149,6 +151,9 @@ class FakeTelemetry:
 
     def late_write(self, claim: Claim) -> None:
         self.late_writes.append(claim.state.identity)
+
+    def removed_unprocessed(self, change: Change, row: Row | None) -> None:
+        self.removed.append(row)
 
     def exhausted(self, change: Change, row: Row) -> None:
         self.outcomes.append(OutcomeKind.REJECTED)
@@ -1315,7 +1320,7 @@ class TestVanishedEveryVersion:
 
     @pytest.mark.failure_mode("F77")
     def test_a_rejected_version_that_is_gone_keeps_its_reason(self, every: Bench) -> None:
-        """Also when its copy is moved back."""
+        """Also when its copy is moved back. The copy stays, because it cannot run."""
         every.acts = [raising(Unprocessable("not a CSV"))]
         state, body = put(every)
         every.handle(message(body))
@@ -1324,7 +1329,10 @@ class TestVanishedEveryVersion:
         [(copy, attributes)] = every.queues.copies
         assert every.handle(message(copy, "r", rejected_fence=attributes["rejected_fence"])) == []
         assert len(every.seen) == 1
-        assert every.row(state) == replace(before, fence=every.row(state).fence)
+        row = every.row(state)
+        assert (row.settled, row.settled_as) == (True, Settlement.REMOVED_UNPROCESSED)
+        assert (row.reason, row.attempts, row.rejected_fence) == (before.reason, 1, before.rejected_fence)
+        assert [sent["rejected_fence"] for _, sent in every.queues.copies] == [before.rejected_fence] * 2
 
     @pytest.mark.failure_mode("F53")
     def test_a_version_that_vanishes_inside_the_processor_is_settled(self, every: Bench) -> None:
@@ -1348,8 +1356,12 @@ class TestVanishedEveryVersion:
         every.world.s3.delete_version(KEY, state)
         assert every.handle(message(body)) == []
         row = every.row(state)
-        assert (row.settled, row.committed_state, row.needs_review, row.retry_at) == (True, None, None, None)
-        assert "no longer holds" in str(row.reason)
+        assert (row.settled, row.committed_state, row.retry_at) == (True, None, None)
+        assert row.settled_as == Settlement.REMOVED_UNPROCESSED
+        if earlier == "die":
+            assert "no longer holds" in str(row.reason)
+        else:
+            assert row.reason == "downstream is out", "the first reason stays"
         assert every.seen == []
 
     @pytest.mark.failure_mode("F81")

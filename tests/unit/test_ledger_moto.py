@@ -673,7 +673,7 @@ class TestAbandon:
         state = every.s3.put(KEY, "1")
         done = every.process(created(state), "invoice-17")
         claim = every.accept(reprocess(ULID_1, state=state))
-        every.ledger.abandon(claim, make_reason("gone"))
+        every.ledger.abandon(claim, make_reason("gone"), begun=True)
         row = every.known(done.change)
         assert (row.status, row.reason, row.commit_id) == (Status.PROCESSED, "gone", "invoice-17")
         assert (row.committed_fence, row.fence) == (done.row.fence, claim.row.fence)
@@ -685,7 +685,7 @@ class TestAbandon:
         """Without versions, an ETag may come back."""
         every = make_world(Ordering.EVERY_VERSION, versioned=False)
         change = created(every.s3.put(KEY, "A"))
-        every.ledger.abandon(every.accept(change), make_reason("gone"))
+        every.ledger.abandon(every.accept(change), make_reason("gone"), begun=True)
         assert every.accept(change).row.attempts == 1
 
     @pytest.mark.failure_mode("F03")
@@ -695,7 +695,7 @@ class TestAbandon:
         zombie = every.die(created(every.s3.put(KEY, "1")))
         successor = every.accept(zombie.change)
         with pytest.raises(Fenced):
-            every.ledger.abandon(zombie, make_reason("gone"))
+            every.ledger.abandon(zombie, make_reason("gone"), begun=True)
         assert every.known(zombie.change) == successor.row
 
     @pytest.mark.failure_mode("F82")
@@ -704,7 +704,7 @@ class TestAbandon:
         every = make_world(Ordering.EVERY_VERSION)
         claim = every.accept(created(every.s3.put(KEY, "1")))
         every.wire.lose = 1
-        every.ledger.abandon(claim, make_reason("gone"))
+        every.ledger.abandon(claim, make_reason("gone"), begun=True)
         assert every.known(claim.change).settled
 
 
@@ -1079,6 +1079,7 @@ class TestDeletesOff:
         """A create that comes later has to look."""
         one = deaf.s3.put(KEY, "1")
         assert deaf.verdict(marked(deaf.s3.mark_deleted(KEY))) is Verdict.SETTLED
+        assert deaf.verdict(created(one)) is Verdict.SETTLED, "the row notes that it was not processed"
         assert deaf.verdict(created(one)) is Verdict.STALE
 
     @pytest.mark.failure_mode("F89")

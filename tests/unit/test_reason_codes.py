@@ -56,8 +56,8 @@ class TestCodes:
         assert set(ReasonCode) == {
             "attempts_exhausted", "consumer_error", "late_write", "lease_lost", "max_receives", "max_wait", "no_space",
             "not_yet", "object_gone", "processor_error", "processor_throttled", "processor_timeout", "read_error",
-            "reprocess_id_ahead", "s3_refused", "transaction_refused", "unparseable_message", "unprocessable",
-            "version_missing", "wrong_bucket", "wrong_return",
+            "removed_unprocessed", "reprocess_id_ahead", "s3_refused", "transaction_refused", "unparseable_message",
+            "unprocessable", "version_missing", "wrong_bucket", "wrong_return",
         }  # fmt: skip
 
     def test_the_operating_page_lists_each_code_with_its_meaning(self) -> None:

@@ -38,7 +38,12 @@ def test_the_numbers_of_parts_add_up() -> None:
         part = RowNumbers()
         part.count("PROCESSING", claimed_at=claimed_at, lease_until=15, now=15)
         parts.append(row_numbers(json.loads(json.dumps(part.as_json()))))
-    assert total([*parts, RowNumbers()]).as_json() == {"byStatus": {"PROCESSING": 3}, "lapsed": 3, "oldestClaimAt": 10}
+    assert total([*parts, RowNumbers()]).as_json() == {
+        "byStatus": {"PROCESSING": 3},
+        "lapsed": 3,
+        "removedUnprocessed": 0,
+        "oldestClaimAt": 10,
+    }
 
 
 @pytest.mark.parametrize(("claimed_at", "age"), [(START - HOUR, [float(HOUR)]), (None, None)])

@@ -23,6 +23,7 @@ from intake_ledger.protocol import (
     Status,
     Verdict,
     judge_state,
+    removed_partition,
     row_attributes,
     row_changes,
     row_from_attributes,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RETENTION_SECONDS = 35 * 86_400
+KEPT = Retention(RETENTION_SECONDS)
+REMOVED = removed_partition(PIPELINE)
 ONE = State(StateKind.OBJECT, "v" * 32, "e" * 32, 5_497_558_138_879, START)
 TWO = replace(ONE, version_id="w" * 32)
 ULID_1, ULID_2 = "01KA0000000000000000000001", "01KA0000000000000000000002"
@@ -55,6 +58,16 @@ ULID_1, ULID_2 = "01KA0000000000000000000001", "01KA0000000000000000000002"
 
 def claimed(seen: Row | None, change: Change, state: State = ONE, *, now: int = START, owner: str = "0" * 16) -> Row:
     return row_changes.claimed(seen, change, state, owner=owner, now=now, lease_until=now + LEASE)
+
+
+def abandoned(row: Row, reason: Reason, *, now: int, retention: Retention) -> Row:
+    return row_changes.abandoned(row, reason, seen=row, now=now, retention=retention, partition=REMOVED)
+
+
+def removal_recorded(
+    seen: Row | None, change: Change, state: State, *, now: int = START, retention: Retention = KEPT
+) -> Row:
+    return row_changes.removal_recorded(seen, change, state, now=now, retention=retention, partition=REMOVED)
 
 
 def committed(row: Row, commit: str | None = None, *, now: int = START) -> Row:
@@ -187,8 +200,8 @@ class TestTransitions:
             committed(again),
             rejected(again),
             row_changes.exhausted(out, review_partition=PIPELINE, now=START),
-            row_changes.removal_recorded(out, marked(marker), marker, now=START, retention=Retention(1)),
-            row_changes.abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
+            removal_recorded(out, marked(marker), marker, now=START, retention=Retention(1)),
+            abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
             claimed(out, created(TWO), TWO),
         ):
             assert row.retry_at is None
@@ -199,18 +212,18 @@ class TestTransitions:
         """The version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
         done = committed(claimed(None, created(ONE)), "invoice-17")
         claim = claimed(done, reprocess(ULID_1), now=START + 1)
-        row = row_changes.abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
+        row = abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.reason, row.fence) == (Status.PROCESSED, "gone", claim.fence)
         names = ("committed_state", "committed_fence", "commit_id")
         assert [getattr(row, name) for name in names] == [getattr(done, name) for name in names]
-        assert (row.lease_until, row.lease_owner, row.needs_review) == (None, None, None)
+        assert (row.lease_until, row.lease_owner, row.needs_review) == (None, None, REMOVED)
         assert row.expires_at == (START + 2) // 1000 + RETENTION_SECONDS + 86_400
         assert row.served_reprocess_id == ULID_1, "the request was served, as far as anybody can"
 
     @pytest.mark.failure_mode("F53")
     def test_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
         """So that the same bytes may come again in a bucket without versions."""
-        row = row_changes.abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
+        row = abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
         assert row.settled
         assert not row.has_committed(ONE.identity)
 
@@ -303,7 +316,7 @@ class TestTransitions:
     def test_a_settled_removal_is_claimed_and_committed_in_one(self) -> None:
         """With the next fence, no attempt and an expiry."""
         done = committed(claimed(None, created(ONE)), "first")
-        row = row_changes.removal_recorded(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
+        row = removal_recorded(done, marked(TWO), ABSENT, now=START, retention=Retention(RETENTION_SECONDS))
         assert (row.status, row.fence, row.attempts, row.committed_state) == (
             Status.PROCESSED,
             done.fence + 1,
@@ -351,9 +364,7 @@ class TestTransitions:
                 "commit": committed,
                 "fail": failed,
                 "reject": rejected,
-                "settle": lambda r: row_changes.removal_recorded(
-                    r, deleted(ONE), ABSENT, now=START, retention=Retention(1)
-                ),
+                "settle": lambda r: removal_recorded(r, deleted(ONE), ABSENT, now=START, retention=Retention(1)),
                 "exhaust": lambda r: row_changes.exhausted(r, review_partition=PIPELINE, now=START),
             }
             row = moves[step](row)
@@ -454,7 +465,7 @@ class TestFormat:
         assert first.processor_version == "0123456789ab"
         again = claimed(first, created(TWO))
         assert again.processor_version == "0123456789ab"
-        gone = row_changes.abandoned(again, make_reason("gone"), now=START, retention=Retention(1))
+        gone = abandoned(again, make_reason("gone"), now=START, retention=Retention(1))
         assert (gone.processor_version, committed(again).processor_version) == ("0123456789ab", None)
 
     def test_the_names_are_the_documented_ones(self) -> None:
@@ -478,7 +489,7 @@ class TestSize:
         for text in (
             failed(claim, long).reason,
             rejected(claim, long).reason,
-            row_changes.abandoned(claim, make_reason(long), now=START, retention=Retention(1)).reason,
+            abandoned(claim, make_reason(long), now=START, retention=Retention(1)).reason,
             committed(claim, long).commit_id,
         ):
             assert text is not None
@@ -529,7 +540,7 @@ class TestSize:
         done_again = committed(again, uuid)
         reprocessed = committed(claimed(done_again, replace(change, state=TWO, reprocess_id=ULID_2), TWO), uuid)
         marker = State(StateKind.MARKER, "m" * 32)
-        settled = row_changes.removal_recorded(
+        settled = removal_recorded(
             reprocessed, marked(marker), marker, now=START, retention=Retention(RETENTION_SECONDS)
         )
         released = row_changes.released(second, done)
@@ -548,7 +559,7 @@ class TestSize:
             failure,
             row_changes.rejected(claim, reason, review_partition="P" * 64, now=START),
             row_changes.exhausted(failure, review_partition="P" * 64, now=START),
-            row_changes.abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
+            abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
         ):
             assert item_size(key, row) <= 2048
 

@@ -9,7 +9,9 @@ from botocore.exceptions import ClientError
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     Status,
+    dismissed_partition,
     from_dynamodb,
+    removed_partition,
     review_partitions,
     row_from_attributes,
     waiting_partition,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 PAGES = 5
 """The largest number of pages that a count reads. A page has 1 MB, which is about 2,000 rows."""
-_ATTRIBUTES = ("needs_review", "status", "format", "updated_at", "waiting_since")
+_ATTRIBUTES = ("needs_review", "status", "format", "updated_at", "waiting_since", "settled_as")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Counts:
     """Rows with a status that this release does not know."""
     dismissed: Count = field(default_factory=lambda: Count(0))
     """Rejected rows that a person has dismissed. `rejected` leaves them out."""
+    removed: Count = field(default_factory=lambda: Count(0))
+    """Rows of objects that were removed before they were processed. Nothing is to be done about them."""
 
 
 @dataclass(slots=True)
@@ -80,7 +84,7 @@ class _Tallies:
 
 
 def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_rows: int | None = None) -> Counts:
-    """Count rows in at most `PAGES` + 1 requests.
+    """Count rows in at most `PAGES` + 2 requests. With many removed objects, one more for each partition of the index.
 
     Args:
         client: of DynamoDB.
@@ -92,8 +96,15 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
 
     """
     tallies = _Tallies()
-    waiting_why = _read(_waiting_pages(client, deployed), 1, tallies, deployed)
+    waiting_why = _read(_partition_pages(client, deployed, waiting_partition(deployed.name)), 1, tallies, deployed)
+    removed_why = _read(_partition_pages(client, deployed, removed_partition(deployed.name)), 1, tallies, deployed)
     why = _read(_review_pages(client, deployed), PAGES, tallies, deployed)
+    if why and tallies.by_kind.get("removed"):
+        # Removed objects must not hide the failures of the others.
+        kept = {kind: tally for kind, tally in tallies.by_kind.items() if kind in ("waiting", "removed")}
+        tallies, names = _Tallies(kept), [*review_partitions(deployed.name), dismissed_partition(deployed.name)]
+        reasons = [_read(_partition_pages(client, deployed, name), 1, tallies, deployed) for name in names]
+        why = next(filter(None, reasons), "")
     if why and index_rows is not None:
         why += f"; the index has about {index_rows:,} rows, by DynamoDB's count of the last six hours"
     return Counts(
@@ -102,6 +113,7 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
         waiting=tallies.count("waiting", waiting_why),
         later_format=tallies.count(Status.LATER_FORMAT, why),
         dismissed=tallies.count("dismissed", why),
+        removed=tallies.count("removed", removed_why),
     )
 
 
@@ -132,6 +144,8 @@ def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> 
         tallies.add(row.status, row.updated_at)
     elif content["needs_review"].endswith("#dismissed"):
         tallies.add("dismissed", row.updated_at)
+    elif content["needs_review"].endswith("#removed"):
+        tallies.add("removed", row.updated_at)
     elif content["needs_review"].endswith("#waiting"):
         tallies.add("waiting", row.waiting_since or row.updated_at)
 
@@ -139,20 +153,21 @@ def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> 
 def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
     """Scan the index. A query for each of its partitions would take at least as many requests as partitions."""
     request = _request(deployed) | {
-        "FilterExpression": "begins_with(#needs_review, :own) AND #needs_review <> :waiting",
+        "FilterExpression": "begins_with(#needs_review, :own) AND NOT #needs_review IN (:waiting, :removed)",
         "ExpressionAttributeValues": {
             ":own": {"S": f"{deployed.name}#"},
             ":waiting": {"S": waiting_partition(deployed.name)},
+            ":removed": {"S": removed_partition(deployed.name)},
         },
     }
     yield from client.get_paginator("scan").paginate(**request)
 
 
-def _waiting_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
-    """Query the waiting rows, those with the oldest change first."""
+def _partition_pages(client: "DynamoDBClient", deployed: "DeployedPipeline", name: str) -> Iterator[Any]:
+    """Query the rows of one partition of the index, those with the oldest change first."""
     request = _request(deployed) | {
-        "KeyConditionExpression": "#needs_review = :waiting",
-        "ExpressionAttributeValues": {":waiting": {"S": waiting_partition(deployed.name)}},
+        "KeyConditionExpression": "#needs_review = :partition",
+        "ExpressionAttributeValues": {":partition": {"S": name}},
     }
     yield from client.get_paginator("query").paginate(**request)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
-from intake_ledger.protocol import Row, State, StateKind, Status
+from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
@@ -51,6 +51,11 @@ def describe_state(shown: State, now: int) -> str:
             return "no object"
 
 
+def shown_status(row: Row) -> str:
+    """The status of a row for people and programs: its end, if the object was removed unprocessed."""
+    return "REMOVED" if row.removed_unprocessed else row.status.value
+
+
 def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple[str, str]]:
     """Describe a row as pairs of a label and its text. The first pair is the status.
 
@@ -77,6 +82,11 @@ def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple
     elif row.status is Status.REJECTED:
         next_step = "dismissed, see: operations" if row.dismissed else "redrive or reprocess it"
         status = f"REJECTED after {_times(row.attempts, 'attempt')}: {next_step}"
+    elif row.removed_unprocessed:
+        what = row.unprocessed_state or "the object"
+        status = f"REMOVED: {what} was removed before it was processed, after {_times(row.attempts, 'attempt')}"
+    elif row.settled_as == Settlement.REMOVED_UNSEEN:
+        status = "PROCESSED: the removal of an object without a row, which was removed early or whose row had expired"
     else:
         status = (
             f"PROCESSED after {_times(row.attempts, 'attempt')}"

@@ -14,12 +14,13 @@ from intake_ledger.protocol import (
     Status,
     dismissed_partition,
     from_dynamodb,
+    removed_partition,
     review_partitions,
     waiting_partition,
 )
 from intake_ledger_cli import reading
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.formatting import timestamp
+from intake_ledger_cli.formatting import shown_status, timestamp
 from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.reading import ObjectRow
 
@@ -43,6 +44,8 @@ class Selection:
     status: Status | None = None
     waiting: bool = False
     dismissed: bool = False
+    removed: bool = False
+    """Rows of objects that were removed before they were processed."""
     stuck: bool = False
     """PROCESSING rows whose lease has ended: their worker died."""
     prefix: str = ""
@@ -106,12 +109,14 @@ def _partitions(deployed: "DeployedPipeline", selection: Selection) -> list[str]
     """Return the partitions of the index that have the rows."""
     if selection.dismissed:
         return [dismissed_partition(deployed.name)]
+    if selection.removed:
+        return [removed_partition(deployed.name)]
     return [waiting_partition(deployed.name)] if selection.waiting else review_partitions(deployed.name)
 
 
 def count_reasons(rows: Iterator[ObjectRow]) -> Counter[tuple[str, str]]:
     """Count rows by status and reason code."""
-    return Counter((entry.row.status.value, entry.row.reason_code or _NO_REASON) for entry in rows)
+    return Counter((shown_status(entry.row), entry.row.reason_code or _NO_REASON) for entry in rows)
 
 
 def csv_lines(rows: Iterator[ObjectRow], limit: int, *, identities: bool = False) -> Iterator[str]:
@@ -120,7 +125,7 @@ def csv_lines(rows: Iterator[ObjectRow], limit: int, *, identities: bool = False
     for entry in islice(rows, limit):
         row = entry.row
         since = timestamp(row.waiting_since or row.updated_at)
-        shown = (since, row.status.value, row.attempts, row.reason_code or "", row.reason or "", entry.key)
+        shown = (since, shown_status(row), row.attempts, row.reason_code or "", row.reason or "", entry.key)
         yield _csv_line((*shown, *((row.version_id or "",) if identities else ())))
 
 

@@ -95,6 +95,9 @@ def list_command(
     only: Annotated[str, typer.Option("--status", help="FAILED or REJECTED. Without it, both.")] = "",
     waiting: Annotated[bool, typer.Option("--waiting", help="List objects whose processor raised NotYet.")] = False,
     dismissed: Annotated[bool, typer.Option("--dismissed", help="List rejected objects that were dismissed.")] = False,
+    removed: Annotated[
+        bool, typer.Option("--removed", help="List objects that were removed before they were processed.")
+    ] = False,
     stuck: Annotated[
         bool,
         typer.Option(
@@ -118,17 +121,20 @@ def list_command(
     exit_code: ExitCode = False,
 ) -> None:
     """List objects that failed or were rejected, with reasons, oldest first."""
-    if sum((bool(only), waiting, dismissed, stuck)) > 1:
-        raise UsageError("use only one of --status, --waiting, --dismissed and --stuck")
+    if sum((bool(only), waiting, dismissed, removed, stuck)) > 1:
+        raise UsageError("use only one of --status, --waiting, --dismissed, --removed and --stuck")
     if as_csv and (by_reason or call.as_json):
         raise UsageError("--csv prints rows: omit --by-reason and --json")
-    if running and (only or waiting or stuck or prefix or older_than or by_reason or as_csv or after):
+    if running and (
+        only or waiting or dismissed or removed or stuck or prefix or older_than or by_reason or as_csv or after
+    ):
         raise UsageError("--running lists executions: use it with --limit and --json only")
     now = now_ms()
     selection = listing.Selection(
         status=review_status(only),
         waiting=waiting,
         dismissed=dismissed,
+        removed=removed,
         stuck=stuck,
         prefix=prefix,
         before=None if older_than is None else now - listing.parse_age(older_than),

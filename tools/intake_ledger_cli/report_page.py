@@ -80,6 +80,8 @@ def _tiles(found: PipelineStatus) -> Iterator[tuple[str, str, str]]:
     )
     for count, what, style in kinds:
         yield _number(count), what, style if count.number else ""
+    if counts.removed.number:
+        yield _number(counts.removed), "removed before they were processed", "dim"
 
 
 def _number(count: Count) -> str:

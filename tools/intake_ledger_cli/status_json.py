@@ -40,11 +40,14 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
         else [asdict(one) for one in found.alarms],
     }
     if isinstance(counts, AccessDenied):
-        return document | dict.fromkeys(("failed", "rejected", "dismissed", "waiting", "laterFormat"), _denied(counts))
+        return document | dict.fromkeys(
+            ("failed", "rejected", "dismissed", "removed", "waiting", "laterFormat"), _denied(counts)
+        )
     return document | {
         "failed": count_json(counts.failed),
         "rejected": count_json(counts.rejected),
         "dismissed": count_json(counts.dismissed),
+        "removed": count_json(counts.removed),
         "waiting": count_json(counts.waiting),
         "laterFormat": count_json(counts.later_format),
         "oldest": {

@@ -42,6 +42,9 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         add_line(lines, "Rejected", count_text(counts.rejected, BAD, "need a person, see: list --status REJECTED", now))
         if counts.dismissed.number:
             add_line(lines, "Dismissed", count_text(counts.dismissed, DIM, "see: list --dismissed", now))
+        if counts.removed.number:
+            what = "removed before they were processed, see: list --removed"
+            add_line(lines, "Removed", count_text(counts.removed, DIM, what, now))
         add_line(lines, "Waiting", count_text(counts.waiting, WARNING, _waiting_for(deployed), now))
         if counts.later_format.number or counts.later_format.why:
             what = "rows that this release does not process"

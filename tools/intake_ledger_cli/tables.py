@@ -47,7 +47,9 @@ def list_table(
             due += _rejected(row.waiting_since + max_wait_seconds * 1000, now)
         table.add_row(
             formatting.duration(now - (row.waiting_since or row.updated_at if is_waiting else row.updated_at)),
-            Text("WAITING" if is_waiting else "DISMISSED" if row.dismissed else row.status.value, style=style),
+            Text(
+                "WAITING" if is_waiting else "DISMISSED" if row.dismissed else formatting.shown_status(row), style=style
+            ),
             str(row.attempts),
             escape(entry.key),
             *([escape(row.version_id or "")] if identities else []),
@@ -138,6 +140,8 @@ def report_table(found: dict[str, Any], in_full: str | None, now: int) -> Render
     for name, number in counts.items():
         add_line(lines, name.capitalize(), Text(f"{number:,}", style=WARNING if number else GOOD))
     add_line(lines, "Messages", Text(f"{found['resubmitted']:,} sent"))
+    if removed := found.get("rows", {}).get("removedUnprocessed"):
+        add_line(lines, "Removed", Text(f"{removed:,} objects before they were processed, see: list --removed"))
     if found["laterFormat"]:
         add_line(
             lines,

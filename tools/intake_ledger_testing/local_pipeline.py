@@ -97,6 +97,8 @@ class LocalPipeline(LocalRuntime):
         """The outcomes of accepted claims: `Committed`, `Failed`, `Rejected`, `Fenced`, `VersionGone`, `Waiting`."""
         self.late_writes = 0
         """The number of overtaken workers that reported a possible write after their successor's."""
+        self.removed_unprocessed = 0
+        """The number of objects that were removed before they were processed."""
 
     def put(self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None) -> str | None:
         """Upload an object, and return its version ID if the bucket keeps versions.

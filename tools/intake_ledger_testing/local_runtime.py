@@ -52,6 +52,7 @@ class LocalRuntime:
     verdicts: Counter[str]
     outcomes: Counter[str]
     late_writes: int
+    removed_unprocessed: int
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ class Counters(Protocol):
     verdicts: Counter[str]
     outcomes: Counter[str]
     late_writes: int
+    removed_unprocessed: int
 
 
 class OutcomeCounter(Telemetry):
@@ -45,6 +46,10 @@ class OutcomeCounter(Telemetry):
 
     @override
     def waited_too_long(self) -> None: ...
+
+    @override
+    def removed_unprocessed(self, change: Change, row: Row | None) -> None:
+        self._pipeline.removed_unprocessed += 1
 
     @override
     def exhausted(self, change: Change, row: Row) -> None:

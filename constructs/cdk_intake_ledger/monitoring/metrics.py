@@ -116,6 +116,10 @@ class IntakeMetrics:
         """Rejected changes, with a reason in the ledger and a copy in the dead-letter queue."""
         return self.metric("Rejected", **options)
 
+    def metric_removed_unprocessed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Objects that were removed before they were processed, without `deletes`."""
+        return self.metric("RemovedUnprocessed", **options)
+
     def metric_fenced(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Outcomes of workers that were refused because another attempt had claimed the row."""
         return self.metric("Fenced", **options)

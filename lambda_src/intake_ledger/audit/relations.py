@@ -87,7 +87,13 @@ def held(
         for key, row in keys:
             if settings.wants(key):
                 wanted.append(held_entry(key, row, settings))
-                numbers.count(row.status, claimed_at=row.updated_at, lease_until=row.lease_until, now=now)
+                numbers.count(
+                    row.status,
+                    claimed_at=row.updated_at,
+                    lease_until=row.lease_until,
+                    now=now,
+                    settled_as=row.settled_as,
+                )
         later_format = sum(not row.readable for row in page.rows)
         yield Entries(wanted, _text(page.after), len(page.rows), later_format, numbers)
 

@@ -155,6 +155,8 @@ class Report:
             parts.append(f"{rejected:,} rejected")
         if dismissed := self.lines[Line.DISMISSED]:
             parts.append(f"{dismissed:,} dismissed")
+        if removed := self.rows.removed_unprocessed:
+            parts.append(f"{removed:,} removed before they were processed")
         parts += filter(None, (self._of("waiting", WAITING), self._of("not judged", NOT_JUDGED)))
         if len(self.passes) > 1:
             took = self.passes[-1].ended_at - self.passes[0].begun_at

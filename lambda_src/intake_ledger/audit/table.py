@@ -20,7 +20,17 @@ from intake_ledger.protocol import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_OF_LATEST = ("pk", "sk", "format", "status", "committed_state", "late_writes", "updated_at", "lease_until")
+_OF_LATEST = (
+    "pk",
+    "sk",
+    "format",
+    "status",
+    "committed_state",
+    "late_writes",
+    "updated_at",
+    "lease_until",
+    "settled_as",
+)
 _OF_EVERY = (*_OF_LATEST, "kind", "version_id", "etag", "size")
 
 _THIS_FORMAT = {"N": str(FORMAT)}
@@ -47,6 +57,7 @@ class Held:
     EVERY_VERSION, an attempt may be half done."""
     status: str = Status.LATER_FORMAT
     lease_until: int | None = None
+    settled_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,7 @@ def _held(item: dict[str, Any], *, every: bool) -> Held:
         may_be_gone=not every and committed != "absent",
         status=status,
         lease_until=int(lease) if lease.isdecimal() else None,
+        settled_as=item["settled_as"].get("S") if "settled_as" in item else None,
     )
     half_done = every and status in (Status.PROCESSING, Status.FAILED)
     row = row_from_attributes(from_dynamodb(item)) if half_done else None

@@ -30,10 +30,12 @@ from intake_ledger.protocol import (
     Reason,
     ReasonCode,
     Ruling,
+    Status,
     TransactionRefused,
     Unprocessable,
     WrongReturnError,
     code_of,
+    keeps_copy,
 )
 
 Guard = Callable[[Claim, float], AbstractContextManager[None]]
@@ -186,16 +188,26 @@ class Attempts:
         reason = Reason(ReasonCode.OBJECT_GONE, f"S3 no longer holds {claim.state.identity}")
         if self._settings.ordering is Ordering.EVERY_VERSION:
             # The message is only about this version.
-            if begun or (claim.seen is not None and claim.seen.unfinished):
-                self._ledger.abandon(claim, reason)
-            else:
-                self._ledger.release(claim)
-            return Outcome(OutcomeKind.GONE, reason)
+            return self._version_gone(claim, reason, begun=begun)
         if begun:
             self._ledger.fail(claim, reason)
         else:
             self._ledger.release(claim)
         return Outcome(OutcomeKind.GONE, reason, judge_again=True)
+
+    def _version_gone(self, claim: Claim, reason: Reason, *, begun: bool) -> Outcome:
+        seen, change = claim.seen, claim.change
+        open_ = seen is not None and (seen.unfinished or seen.status is Status.REJECTED)
+        if begun or open_:
+            self._ledger.abandon(claim, reason, begun=begun)
+        else:
+            self._ledger.release(claim)
+        young = self._clock() - self._settings.retention_seconds * 1000
+        if begun or open_ or (seen is None and change.reports_upload_since(young)):
+            self._telemetry.removed_unprocessed(change, claim.row if begun else seen)
+        if keeps_copy(change, seen, unprocessed=open_):
+            self._failures.keep_copy(change, seen)
+        return Outcome(OutcomeKind.GONE, reason)
 
     def _overran(self, claim: Claim, message: Message) -> Outcome:
         limit = self._settings.processing_timeout_seconds

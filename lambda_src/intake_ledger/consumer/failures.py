@@ -10,7 +10,17 @@ from intake_ledger.events import Message, Unparseable
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import text_of
 from intake_ledger.processor import Commit
-from intake_ledger.protocol import MAX_RETRY_IN, Change, NotYet, OutcomeKind, Reason, ReasonCode, Row
+from intake_ledger.protocol import (
+    MAX_RETRY_IN,
+    REMOVED_UNPROCESSED,
+    Change,
+    NotYet,
+    OutcomeKind,
+    Reason,
+    ReasonCode,
+    Row,
+    Status,
+)
 
 _GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount
@@ -124,6 +134,14 @@ class Failures:
         after = self._ledger.exhausted_row(change, seen)
         self._dead_letter(change, after, Reason(ReasonCode.ATTEMPTS_EXHAUSTED, after.reason or ""))
         return after if self._ledger.exhaust(change, seen, after) else None
+
+    def keep_copy(self, change: Change, row: Row | None) -> None:
+        """Send the copy of a rejection back to the dead-letter queue: its object was removed, so it cannot run."""
+        known = f": {row.reason}" if row is not None and row.reason else ""
+        reason = Reason(ReasonCode.REMOVED_UNPROCESSED, f"{REMOVED_UNPROCESSED.text}, so it cannot run{known}")
+        version = change.state.version_id if change.state else None
+        row = replace(row or Row(Status.REJECTED, 0), fence=change.rejected_fence or 0, version_id=version)
+        self._dead_letter(change, row, reason)
 
     def refuse(self, refused: Unparseable) -> Reason:
         """Send records that the consumer cannot handle to the dead-letter queue. Returns the reason."""

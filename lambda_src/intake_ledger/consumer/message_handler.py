@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
     Ruling,
     Status,
     Verdict,
+    keeps_copy,
     made_at,
 )
 
@@ -173,6 +174,10 @@ class MessageHandler:
             return self._until_free(ruling.row)
         if ruling.verdict is Verdict.LATER_FORMAT:
             return later_format_seconds(message.receives)
+        if ruling.unprocessed:
+            self._telemetry.removed_unprocessed(change, ruling.row)
+        if keeps_copy(change, ruling.row, unprocessed=ruling.unprocessed):
+            self._failures.keep_copy(change, ruling.row)
         if ruling.verdict is Verdict.EXHAUSTED and ruling.row is not None:
             after = self._failures.exhaust(change, ruling.row)
             if after is None:

@@ -34,6 +34,7 @@ from intake_ledger.protocol import (
     Verdict,
     judge_row,
     judge_state,
+    removed_partition,
     row_changes,
     row_from_attributes,
     row_key,
@@ -242,8 +243,17 @@ class ClaimWriter:
         """The row to write, and the answer if it is written: a claim, or a removal that the processor is not told."""
         now, policy, change = self._clock(), self._options.policy, request.change
         if state.removed and not policy.deletes:
-            row = row_changes.removal_recorded(seen, change, state, now=now, retention=self._retention)
-            return row, Ruling(Verdict.SETTLED, why, seen)
+            row = row_changes.removal_recorded(
+                seen,
+                change,
+                state,
+                now=now,
+                retention=self._retention,
+                partition=removed_partition(self._options.pipeline),
+                of_version=self._options.ordering is Ordering.EVERY_VERSION,
+            )
+            new = row.removed_unprocessed and not (seen is not None and seen.removed_unprocessed)
+            return row, Ruling(Verdict.SETTLED, why, seen, unprocessed=new)
         until = now + request.lease_ms
         row = row_changes.claimed(seen, change, state, owner=request.owner, now=now, lease_until=until)
         return row, Claim(request.key, change, state, row, seen, why)

@@ -22,6 +22,7 @@ from intake_ledger.protocol import (
     RowKey,
     Ruling,
     breaker_key,
+    removed_partition,
     review_partition,
     row_changes,
     success_key,
@@ -157,9 +158,25 @@ class Ledger:
             return False
         return True
 
-    def abandon(self, claim: Claim, reason: Reason) -> None:
-        """Settle the row without a commit: the claimed version no longer exists, and no other state matters."""
-        self._end(claim, row_changes.abandoned(claim.row, reason, now=self._clock(), retention=self._retention))
+    def abandon(self, claim: Claim, reason: Reason, *, begun: bool) -> None:
+        """Settle the row without a commit: the claimed version no longer exists, and no other state matters.
+
+        Args:
+            claim: the claim on the version.
+            reason: stays if the version has no earlier one.
+            begun: whether the processor had started. If not, the attempt is not counted.
+
+        """
+        partition = removed_partition(self._options.pipeline)
+        after = row_changes.abandoned(
+            claim.row,
+            reason,
+            seen=claim.row if begun else claim.seen,
+            now=self._clock(),
+            retention=self._retention,
+            partition=partition,
+        )
+        self._end(claim, after)
 
     def fail(
         self,

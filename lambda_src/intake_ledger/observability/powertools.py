@@ -97,6 +97,12 @@ class PowertoolsTelemetry(Telemetry):
         self._count("WaitedTooLong")
 
     @override
+    def removed_unprocessed(self, change: Change, row: Row | None) -> None:
+        self._count("RemovedUnprocessed")
+        fields = {"reason": row.reason, "reason_code": row.reason_code} if row else {}
+        self._logger.warning("removed unprocessed", extra=_change_fields(change) | fields | _row_fields(row))
+
+    @override
     def exhausted(self, change: Change, row: Row) -> None:
         self._count(OutcomeKind.REJECTED.value)
         fields = {"reason": row.reason, "reason_code": row.reason_code}

@@ -22,6 +22,15 @@ class Telemetry(Protocol):
     def waited_too_long(self) -> None:
         """Count a change that was rejected because something was missing for all of `max_wait`."""
 
+    def removed_unprocessed(self, change: Change, row: Row | None) -> None:
+        """Report that an object was removed before it was processed.
+
+        Args:
+            change: the change whose message shows it.
+            row: the row before the removal, with the reason of its last failure. None: there was none.
+
+        """
+
     def exhausted(self, change: Change, row: Row) -> None:
         """Report that a change was rejected whose attempts all ended without an outcome."""
 

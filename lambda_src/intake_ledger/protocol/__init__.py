@@ -30,8 +30,8 @@ from intake_ledger.protocol.errors import (
 from intake_ledger.protocol.lease import LEASE_ENDED, lease_is_live, lease_length
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_etag, identity_of, real_version
 from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of, matches_reason
-from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Status, is_settled
-from intake_ledger.protocol.row_changes import Retention, truncate
+from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Settlement, Status, is_settled
+from intake_ledger.protocol.row_changes import REMOVED_UNPROCESSED, Retention, truncate
 from intake_ledger.protocol.row_items import (
     REVIEW_INDEX,
     Ordering,
@@ -41,6 +41,7 @@ from intake_ledger.protocol.row_items import (
     from_dynamodb,
     is_readable,
     pause_key,
+    removed_partition,
     review_partition,
     review_partitions,
     row_attributes,
@@ -62,7 +63,7 @@ from intake_ledger.protocol.settings import (
     short_version,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
-from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state
+from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state, keeps_copy
 
 if TYPE_CHECKING:
     from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, Reports, audit_settings
@@ -90,6 +91,7 @@ __all__ = [
     "MAX_RETRY_IN",
     "PIPELINE_TAG",
     "RANDOM_BITS",
+    "REMOVED_UNPROCESSED",
     "RESTORED",
     "REVIEW_INDEX",
     "STORED_STATUSES",
@@ -127,6 +129,7 @@ __all__ = [
     "Ruling",
     "Settings",
     "SettingsError",
+    "Settlement",
     "State",
     "StateKind",
     "Status",
@@ -148,12 +151,14 @@ __all__ = [
     "is_ulid",
     "judge_row",
     "judge_state",
+    "keeps_copy",
     "lease_is_live",
     "lease_length",
     "made_at",
     "matches_reason",
     "pause_key",
     "real_version",
+    "removed_partition",
     "review_partition",
     "review_partitions",
     "row_attributes",

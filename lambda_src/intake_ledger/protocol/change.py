@@ -71,6 +71,19 @@ class Change:
         """True if S3 reports this, directly or through EventBridge. The pipeline sends the other messages."""
         return self.origin in (Origin.S3, Origin.EVENTBRIDGE)
 
+    def reports_upload_since(self, time: int) -> bool:
+        """True if S3 reports that the object was uploaded at this time or later, in epoch milliseconds."""
+        uploaded = self.is_event and not self.restored and self.state is not None and not self.state.removed
+        return uploaded and self.event_time is not None and self.event_time >= time
+
+    def shows_unprocessed(self, time: int) -> bool:
+        """True if this shows that the object was not processed, for a key without a row.
+
+        The row of an object that was processed after its event, or after its rejection, would still be there. `time` is
+        the present time without the retention, in epoch milliseconds.
+        """
+        return self.rejected_fence is not None or self.reports_upload_since(time)
+
     @property
     def restored(self) -> bool:
         """True if this reports that an archived object can be read again."""

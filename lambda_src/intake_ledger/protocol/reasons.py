@@ -63,6 +63,8 @@ class ReasonCode(StrEnum):
     """The lease ended, and another attempt claimed the row."""
     OBJECT_GONE = "object_gone"
     """S3 no longer holds the claimed version."""
+    REMOVED_UNPROCESSED = "removed_unprocessed"
+    """The object was removed before it was processed."""
     READ_ERROR = "read_error"
     """The content that arrived from S3 is incomplete or altered."""
     S3_REFUSED = "s3_refused"

@@ -29,6 +29,19 @@ class Status(StrEnum):
     """A later release wrote the row. This release can neither judge nor replace it. No row is stored with this."""
 
 
+class Settlement(StrEnum):
+    """The ways in which a row becomes PROCESSED without a commit. Each has its name in the row."""
+
+    REMOVAL = "removal"
+    """The object was removed after its last state was processed. The processor is not told."""
+    REMOVED_UNSEEN = "removed_unseen"
+    """S3 shows a delete marker, and the key had no row: the object was removed before its first delivery, or after its
+    row had expired."""
+    REMOVED_UNPROCESSED = "removed_unprocessed"
+    """The object was removed before it was processed, or before a request to process it again was served. The row keeps
+    the reason and the attempts."""
+
+
 DISMISSED = "#dismissed"
 """The end of the partition key of dismissed rows in the index `needs_review`."""
 STORED_STATUSES = tuple(status for status in Status if status is not Status.LATER_FORMAT)
@@ -66,6 +79,10 @@ class Row:
     """The downstream's name for the effect, as the processor returned it."""
     processor_version: str | None = None
     """The version of the processor's code that made the last commit. None: it is not known. No decision uses it."""
+    settled_as: str | None = None
+    """The `Settlement` of a row that is PROCESSED without a commit. A later release may have written another name."""
+    unprocessed_state: str | None = None
+    """On rows that are settled as REMOVED_UNPROCESSED: the identity of the state that was not processed."""
     reason: str | None = None
     reason_code: str | None = None
     """The `ReasonCode` of `reason`. A later release may have written another code."""
@@ -89,8 +106,9 @@ class Row:
     """Only settled rows expire, so that no reason and no half-done work is forgotten. No decision uses it. See
     `Retention`."""
     needs_review: str | None = None
-    """On FAILED and REJECTED rows only: the partition key of the sparse index, as `review_partition` gives it. A person
-    may move a REJECTED row to the partition of dismissed rows. No verdict depends on it."""
+    """The partition key of the sparse index, as `review_partition` gives it for FAILED and REJECTED rows. A person may
+    move a REJECTED row to the partition of dismissed rows. Rows of objects that were removed unprocessed have a
+    partition of their own. No verdict depends on it."""
     format: int = FORMAT
     """The version of this list of attributes."""
 
@@ -112,6 +130,11 @@ class Row:
     def dismissed(self) -> bool:
         """True if a person has dismissed the rejection. The next claim ends this."""
         return self.status is Status.REJECTED and (self.needs_review or "").endswith(DISMISSED)
+
+    @property
+    def removed_unprocessed(self) -> bool:
+        """True if the object was removed before it was processed. The next claim ends this."""
+        return self.status is Status.PROCESSED and self.settled_as == Settlement.REMOVED_UNPROCESSED
 
     def has_committed(self, identity: str | None) -> bool:
         """True if the state was committed, and no other attempt may have written downstream since."""

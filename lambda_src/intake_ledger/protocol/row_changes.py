@@ -6,6 +6,8 @@
                        │   │  └ failed ► FAILED ───────────────┤  │
                        └───┴── claimed ◄───────────────────────┴──┘
 
+A row may also become PROCESSED without a commit. Then `settled_as` has the name: see `Settlement`.
+
 `now`, `lease_until` and `retry_at` are epoch milliseconds. `review_partition` is the row's partition key in the index
 `needs_review`.
 """
@@ -16,7 +18,7 @@ from typing import NamedTuple
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.object_state import State, StateKind, identity_of
 from intake_ledger.protocol.reasons import Reason, ReasonCode
-from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.row import Row, Settlement, Status
 
 MAX_REASON_BYTES = 256
 """With a longer reason, every later write of the row would cost more than one write unit of 1 KB."""
@@ -83,6 +85,8 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         updated_at=now,
         expires_at=None,
         needs_review=None,
+        settled_as=None,
+        unprocessed_state=None,
     )
 
 
@@ -142,24 +146,86 @@ def committed(
     )
 
 
-def abandoned(row: Row, reason: Reason, *, now: int, retention: Retention) -> Row:
-    """The claimed row when its version no longer exists: settled. The committed state stays the same."""
-    return replace(
+def abandoned(row: Row, reason: Reason, *, seen: Row | None, now: int, retention: Retention, partition: str) -> Row:
+    """The claimed row when its version no longer exists: settled. The committed state stays the same.
+
+    `seen` has the last attempt that began. `partition` is that of rows of objects that were removed unprocessed, in the
+    index `needs_review`.
+    """
+    after = replace(
         committed(row, row.commit_id, now=now, retention=retention),
         expires_at=retention.expires_at(StateKind.DELETED, now),
         committed_state=row.committed_state,
         committed_fence=row.committed_fence,
         transactional=row.transactional,
         processor_version=row.processor_version,
-        reason=truncate(reason.text, MAX_REASON_BYTES),
-        reason_code=reason.code.value,
     )
+    return _removed_unprocessed(after, seen, row.identity, reason, partition)
 
 
-def removal_recorded(seen: Row | None, change: Change, state: State, *, now: int, retention: Retention) -> Row:
-    """The row after a removal that the processor is not told: claimed and committed in one step."""
+def removal_recorded(
+    seen: Row | None,
+    change: Change,
+    state: State,
+    *,
+    now: int,
+    retention: Retention,
+    partition: str,
+    of_version: bool = False,
+) -> Row:
+    """The row after a removal that the processor is not told: claimed and committed in one step.
+
+    `partition` is that of rows of objects that were removed unprocessed, in the index `needs_review`. `of_version` is
+    true in EVERY_VERSION, in which the row of a removal is not the row of the object.
+    """
     row = claimed(seen, change, state, owner="", now=now, lease_until=now)
-    return replace(committed(row, None, now=now, retention=retention), attempts=0)
+    after = replace(committed(row, None, now=now, retention=retention), attempts=0, settled_as=Settlement.REMOVAL)
+    if of_version:
+        return after
+    if (lost := unprocessed_state(seen, change, now=now, retention=retention)) is not None:
+        after = replace(after, rejected_fence=change.rejected_fence)
+        return _removed_unprocessed(after, seen, lost, REMOVED_UNPROCESSED, partition)
+    if seen is None or seen.settled_as == Settlement.REMOVED_UNSEEN:
+        return replace(after, settled_as=Settlement.REMOVED_UNSEEN)
+    return after
+
+
+REMOVED_UNPROCESSED = Reason(ReasonCode.REMOVED_UNPROCESSED, "removed before it was processed")
+"""The reason of a row that has no other one."""
+
+
+def unprocessed_state(seen: Row | None, change: Change, *, now: int, retention: Retention) -> str | None:
+    """The identity of the state that was not processed when its object was removed. None: no such state is known.
+
+    A row of the object says so. Without one, the event of an upload does: after a commit that is not older than the
+    event, the key would still have its row.
+    """
+    if seen is None or (seen.status is Status.PROCESSED and seen.settled_as == Settlement.REMOVED_UNSEEN):
+        shown = change.shows_unprocessed(now - retention.seconds * 1000)
+        return (change.identity or "") if shown else None
+    if seen.removed_unprocessed:
+        return seen.unprocessed_state
+    return seen.identity if seen.kind is StateKind.OBJECT and seen.status is not Status.PROCESSED else None
+
+
+def _removed_unprocessed(after: Row, seen: Row | None, identity: str, reason: Reason, partition: str) -> Row:
+    """The settled row with the reason and the attempts of the state that was not processed.
+
+    `reason` is for a state that has none. The fence stays, so that the copy in the dead-letter queue is recognized.
+    """
+    text, code = (seen.reason, seen.reason_code) if seen and seen.reason else (reason.text, reason.code.value)
+    return replace(
+        after,
+        attempts=seen.attempts if seen else 0,
+        redrive_count=seen.redrive_count if seen else 0,
+        rejected_fence=(seen.rejected_fence if seen else None) or after.rejected_fence,
+        s3_error=seen.s3_error if seen else None,
+        reason=truncate(text, MAX_REASON_BYTES),
+        reason_code=code,
+        settled_as=Settlement.REMOVED_UNPROCESSED,
+        unprocessed_state=identity,
+        needs_review=partition,
+    )
 
 
 def failed(

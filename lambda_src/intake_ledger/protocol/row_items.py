@@ -12,7 +12,7 @@ from intake_ledger.protocol.row import DISMISSED, FORMAT, STORED_STATUSES, Row, 
 
 _SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
 REVIEW_INDEX = "needs_review"
-"""The sparse index of rows that failed, wait, are rejected or dismissed. It sorts by `updated_at`."""
+"""The sparse index of rows that failed, wait, are rejected, dismissed or removed unprocessed, by `updated_at`."""
 REVIEW_PARTITIONS = 20
 """Partition keys of one pipeline in the index `needs_review`. DynamoDB takes 1,000 write units a second for each, and a
 failure costs two: one for the row that enters the index, one when it leaves."""
@@ -92,6 +92,11 @@ def waiting_partition(pipeline: str) -> str:
 def dismissed_partition(pipeline: str) -> str:
     """The partition key of the pipeline's dismissed rows in the index `needs_review`. They need no review."""
     return f"{pipeline}{DISMISSED}"
+
+
+def removed_partition(pipeline: str) -> str:
+    """The partition key of rows of objects that were removed unprocessed, in the index `needs_review`."""
+    return f"{pipeline}#removed"
 
 
 def row_attributes(row: Row) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import FORMAT, Row, Status
+from intake_ledger.protocol.row import FORMAT, Row, Settlement, Status
 
 ARCHIVED = "InvalidObjectState"
 """S3's error code for an archived object that was not restored."""
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     EXHAUSTED = "EXHAUSTED"
     """Its last permitted attempt ended without an outcome. Reject it now."""
     SETTLED = "SETTLED"
-    """A removal was recorded. The processor is not told of removals."""
+    """A removal was recorded. The processor is not told of removals. The row says if the object was processed."""
     LATER_FORMAT = "LATER_FORMAT"
     """A later release wrote the row. Try again when it is deployed, and do not acknowledge the message."""
 
@@ -61,6 +61,8 @@ class Ruling:
     """The reason, for logs."""
     row: Row | None = None
     """The row that was judged. None: there was none."""
+    unprocessed: bool = False
+    """True if this is the first sight of the removal of an object that was not processed."""
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"
@@ -118,6 +120,9 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
     if row is None:
         return _judge_without_row(change, state, now, policy, complete_since)
     if row.has_committed(state.identity):
+        unseen = row.settled_as == Settlement.REMOVED_UNSEEN and not policy.deletes
+        if unseen and change.shows_unprocessed(now - policy.retention_ms):
+            return _accept_or_settle(state, policy, "its object was removed before it was processed")
         if change.reprocess_id is not None and change.reprocess_id > (row.served_reprocess_id or ""):
             return _accept_or_settle(state, policy, "reprocessing was asked for")
         verdict = Verdict.DUPLICATE if change.identity == state.identity else Verdict.STALE
@@ -142,10 +147,27 @@ def _judge_without_row(change: Change, state: State, now: int, policy: Policy, c
     if state.kind is StateKind.ABSENT:
         if policy.deletes and complete_since != 0 and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
-        return Ruling(Verdict.STALE, "there is neither an object nor a row")
+        # After a commit that is not older than its event, the object would still have its row.
+        uploaded = change.reports_upload_since(now - policy.retention_ms)
+        unprocessed = uploaded or (change.rejected_fence is not None and not policy.deletes)
+        return Ruling(Verdict.STALE, "there is neither an object nor a row", unprocessed=unprocessed)
     if not change.asked_for and _may_have_expired(change, state, now, policy, complete_since):
         return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired")
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
+
+
+def keeps_copy(change: Change, row: Row | None, *, unprocessed: bool = False) -> bool:
+    """True if the change is the copy of a rejected state whose object was removed. It cannot run, and must not vanish.
+
+    Args:
+        change: the change of the message.
+        row: the row that was judged. None: there is none.
+        unprocessed: True if this message recorded the removal. The row that was judged does not show it then.
+
+    """
+    if unprocessed or row is None or not row.removed_unprocessed:
+        return unprocessed and change.rejected_fence is not None
+    return change.rejected_fence is not None and change.rejected_fence == row.rejected_fence
 
 
 def _accept_or_settle(state: State, policy: Policy, why: str) -> Ruling:

@@ -1,0 +1,79 @@
+"""Objects that were removed before they were processed, in the commands and reports."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.row_numbers import RowNumbers, total
+from intake_ledger.protocol import Row, Settlement, StateKind, Status, removed_partition
+from intake_ledger_cli.tables import report_table
+from tests.unit.cli_support import make_site
+from tests.unit.support import START
+from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("dynamodb")
+KEY, REASON = "in/a b.csv", "bad header"
+
+
+@pytest.fixture
+def person(sit: Callable[..., Person]) -> Person:  # noqa: F811 - the fixture
+    person = sit(make_site())
+    row = Row(
+        Status.PROCESSED, 7, "m1", kind=StateKind.MARKER, attempts=4, committed_state="v#m1", reason=REASON,
+        reason_code="unprocessable", settled_as=Settlement.REMOVED_UNPROCESSED, unprocessed_state="v#v1",
+        needs_review=removed_partition(person.site.deployed.name), updated_at=START,
+    )  # fmt: skip
+    person.site.row(KEY, row)
+    person.site.reject("in/other", "no invoice")
+    return person
+
+
+@pytest.mark.failure_mode("F240")
+def test_they_are_listed_and_are_no_open_failures(person: Person) -> None:
+    [row] = person.reads("list", "--removed")["rows"]
+    assert (row["key"], row["reason"], row["attempts"]) == (KEY, REASON, 4)
+    assert (row["settled_as"], row["unprocessed_state"]) == ("removed_unprocessed", "v#v1")
+    assert "REMOVED" in person.types("list", "--removed")
+    assert "REMOVED" in person.types("list", "--removed", "--csv")
+    assert "REMOVED" in person.types("list", "--removed", "--by-reason")
+    assert [row["key"] for row in person.reads("list")["rows"]] == ["in/other"]
+
+
+@pytest.mark.failure_mode("F240")
+def test_status_counts_them_by_themselves(person: Person) -> None:
+    found = person.reads("status")
+    assert (found["removed"], found["rejected"], found["failed"]) == (1, 1, 0)
+    assert "removed before they were processed, see: list --removed" in person.types("status")
+
+
+@pytest.mark.failure_mode("F240")
+def test_inspect_says_what_happened(person: Person) -> None:
+    text = person.types("inspect", KEY, "--no-logs")
+    assert "REMOVED: v#v1 was removed before it was processed, after 4 attempts" in text
+    assert REASON in text
+
+
+@pytest.mark.failure_mode("F240")
+def test_the_page_shows_them(person: Person, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    person.types("report", "--html", str(path))
+    assert "removed before they were processed" in path.read_text()
+
+
+@pytest.mark.failure_mode("F240")
+def test_the_report_of_an_audit_counts_them() -> None:
+    numbers = RowNumbers()
+    for name in (Settlement.REMOVED_UNPROCESSED, Settlement.REMOVAL, None):
+        numbers.count(Status.PROCESSED, claimed_at=START, lease_until=None, now=START, settled_as=name)
+    report = Report("run", START)
+    report.rows = total([numbers, RowNumbers()])
+    found = report.as_json(START)
+    assert found["rows"]["removedUnprocessed"] == 1
+    assert "1 removed before they were processed" in found["summary"]
+    terminal = Console(width=200)
+    with terminal.capture() as capture:
+        terminal.print(report_table(found, None, START))
+    assert "1 objects before they were processed, see: list --removed" in capture.get()
