@@ -1494,8 +1494,8 @@ MUTANTS = (
     Mutant(
         "a throttled function spends an attempt",
         "Attempts._raised",
-        "not isinstance(error, NotBegun)",
-        "True",
+        "not isinstance(error, NotBegun | OutputReserved)",
+        "not isinstance(error, OutputReserved)",
         "tests/unit/test_remote.py -k f24",
     ),
     Mutant(
@@ -1664,14 +1664,14 @@ MUTANTS = (
     ),
     Mutant(
         "an output of a later claim is overwritten",
-        "ConditionalPut._is_written",
+        "ConditionalPut._is_done",
         "present.mark is None",
         "present.mark is None or present.mark.fence != mark.fence",
         "outputs, a slow worker",
     ),
     Mutant(
         "a write of the same claim is taken for a later claim's",
-        "ConditionalPut._is_written",
+        "ConditionalPut._is_done",
         "present.mark.fence > mark.fence",
         "present.mark.fence >= mark.fence",
         "outputs, lost answers",
@@ -1686,7 +1686,7 @@ MUTANTS = (
     Mutant(
         "a removed output is deleted, without a tombstone",
         "Output.remove",
-        "self._put.swap(mark, partial(self._put_object, content, request))",
+        "self._put.swap(mark, partial(self._put_object, content, request), removes=not self._is_version)",
         "self._client.delete_object(**self._where)",
         "outputs, a late worker dies after a removal",
     ),
@@ -2705,5 +2705,33 @@ MUTANTS = (
         "now - retention.seconds * 1000",
         "0",
         "tests/unit/test_removed_unprocessed.py",
+    ),
+    Mutant(
+        "an older claim replaces the tombstone of another object",
+        "ConditionalPut._is_absent",
+        "found.fence >= mark.fence or (not removes and present.removed_by >= mark.fence)",
+        "not removes and present.removed_by >= mark.fence",
+        "tests/protocol/test_output_rounds.py -k two_objects",
+    ),
+    Mutant(
+        "a late worker replaces a tombstone that is younger than its object's removal",
+        "ConditionalPut._is_absent",
+        "found.fence >= mark.fence or (not removes and present.removed_by >= mark.fence)",
+        "found.fence >= mark.fence",
+        "tests/protocol/test_output_rounds.py -k two_objects",
+    ),
+    Mutant(
+        "the tombstone of another object is never replaced",
+        "ConditionalPut._is_absent",
+        "present.removed_by is None",
+        "True",
+        "tests/protocol/test_output_rounds.py -k two_objects",
+    ),
+    Mutant(
+        "the wait for a tombstone counts an attempt",
+        "Attempts._raised",
+        "not isinstance(error, NotBegun | OutputReserved)",
+        "not isinstance(error, NotBegun)",
+        "tests/unit/test_outputs.py -k counts_no_attempt",
     ),
 )

@@ -13,8 +13,9 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger import Output, OutputError, Overtaken
+from intake_ledger.outputs import PART_BYTES, source_of
 from intake_ledger.outputs import output as implementation
-from intake_ledger.outputs import source_of
+from intake_ledger.outputs.conditional_put import REMOVED
 
 BUCKET = "outputs"
 PART = 64
@@ -45,6 +46,8 @@ class Job:
     action: Action
     value: bytes
     look_first: bool = True
+    source: str = "in/a"
+    """The key of the object that the output is derived from."""
 
     @property
     def expected(self) -> bytes | None:
@@ -61,6 +64,7 @@ class Writer:
     """One attempt. `run` is called again for each step."""
 
     run: Callable[[Any], None]
+    fence: int = 0
     answers: list[Any] = field(default_factory=list)
     """S3's answers, and its errors."""
     ended: bool = False
@@ -119,7 +123,7 @@ class Unsealed(Output):
 
 def writer(way: Way, key: str, job: Job) -> Writer:
     """The writer of a job."""
-    return Writer(lambda s3: _plain(s3, key, job) if way is Way.PLAIN else _fenced(s3, way, key, job))
+    return Writer(lambda s3: _plain(s3, key, job) if way is Way.PLAIN else _fenced(s3, way, key, job), job.fence)
 
 
 def _fenced(s3: Any, way: Way, key: str, job: Job) -> None:
@@ -128,9 +132,9 @@ def _fenced(s3: Any, way: Way, key: str, job: Job) -> None:
         BUCKET,
         key,
         fence=job.fence,
-        source=source_of("in/a", None),
+        source=source_of(job.source, None),
         look_first=job.look_first,
-        **({"part_bytes": PART} if job.action is Action.UPLOAD else {}),
+        part_bytes=PART if job.action is Action.UPLOAD else PART_BYTES,
     )
     if job.action is Action.REMOVE:
         output.remove()
@@ -168,7 +172,7 @@ def visible(s3: Any, key: str) -> bytes | None:
         if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
             raise
         return None
-    if implementation.REMOVED in answer["Metadata"]:
+    if REMOVED in answer["Metadata"]:
         return None
     content = cast("bytes", answer["Body"].read())
     if content.startswith(b"\x1f\x8b"):

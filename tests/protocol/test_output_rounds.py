@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.protocol.output_orders import search_all
+from tests.protocol.output_orders import search_all, search_two_objects
 from tests.protocol.output_rounds import play
 from tests.protocol.output_writers import Action, Way
 
@@ -32,6 +32,15 @@ def test_every_order_of_requests_is_right(writers: int, actions: list[Action], l
     found = search_all(Way.OUTPUT, writers=writers, actions=actions, losses=losses)
     assert found.wrong is None
     assert found.states > 5_000
+
+
+@pytest.mark.failure_mode("F288")
+@pytest.mark.parametrize("writers", [2, 3])
+def test_every_order_of_requests_for_two_objects_is_right(writers: int) -> None:
+    """Their outputs have the same key, such as a.jpg and a.jpeg."""
+    found = search_two_objects(writers=writers)
+    assert found.wrong is None
+    assert found.states > 300 * writers
 
 
 @pytest.mark.parametrize("way", [Way.PLAIN, Way.ETAG])

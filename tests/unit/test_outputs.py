@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -19,6 +19,7 @@ from intake_ledger import Commit, ObjectChange, Output, OutputConflict, OutputEr
 from intake_ledger.consumer.deadline import Overrun, deadline
 from intake_ledger.outputs import source_of
 from intake_ledger.outputs.output import AttemptOutputs
+from intake_ledger.protocol import OutputReserved
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import s3_error
 from tests.unit.test_seal import bgzf
@@ -153,6 +154,78 @@ def test_an_output_of_another_object_is_refused_whatever_its_fence(s3: MemoryOut
         with pytest.raises(OutputConflict, match=r"belongs to another object: derive its key .*s3://results/out/a"):
             output(s3, fence, source="in/b").put(text(fence))
     assert s3.read("results", "out/a") == text()
+
+
+class TestTwoObjectsWithOneOutput:
+    """A file a.jpg is removed and a.jpeg is uploaded, and both have the output out/a."""
+
+    @pytest.fixture
+    def s3(self) -> MemoryOutputs:
+        """Removals are written half a second after the claim with `FENCE`."""
+        return MemoryOutputs(lambda: FENCE + 500)
+
+    @pytest.mark.failure_mode("F288")
+    def test_a_later_claim_replaces_the_tombstone(self, s3: MemoryOutputs) -> None:
+        output(s3).remove()
+        output(s3, FENCE + 2_000, source="in/b").put(text(FENCE + 2_000))
+        assert s3.read("results", "out/a") == text(FENCE + 2_000)
+        for fence in (FENCE - 1, FENCE + 3_000):
+            with pytest.raises(OutputConflict):
+                output(s3, fence).put(text(fence))
+
+    @pytest.mark.failure_mode("F288")
+    def test_a_late_worker_of_the_removed_object_stays_out(self, s3: MemoryOutputs) -> None:
+        """Its object's tombstone is gone, and the present one has a higher fence."""
+        output(s3).remove()
+        output(s3, FENCE + 2_000, source="in/b").put(text(FENCE + 2_000))
+        output(s3, FENCE + 4_000, source="in/b").remove()
+        with pytest.raises(OutputReserved):
+            output(s3, FENCE - 1).put(text(FENCE - 1))
+        assert s3.read("results", "out/a") is None
+
+    @pytest.mark.failure_mode("F288")
+    @pytest.mark.parametrize("fence", [FENCE - 1_000, FENCE - 1, FENCE, FENCE + 499, FENCE + 999])
+    def test_a_claim_from_before_the_tombstone_waits(self, s3: MemoryOutputs, fence: int) -> None:
+        """S3's time of the tombstone has whole seconds."""
+        output(s3).remove()
+        with pytest.raises(
+            OutputReserved, match=r"removed after this claim began: the next attempt .*s3://results/out/a"
+        ):
+            output(s3, fence, source="in/b").put(text(fence))
+        assert s3.read("results", "out/a") is None
+
+    @pytest.mark.failure_mode("F288")
+    def test_a_removal_leaves_the_output_of_another_object(self, s3: MemoryOutputs) -> None:
+        output(s3, source="in/b").put(text())
+        s3.requests.clear()
+        for fence in (FENCE - 1, FENCE + 1):
+            output(s3, fence, look_first=True).remove()
+        assert s3.requests == ["HeadObject"] * 2
+        assert s3.read("results", "out/a") == text()
+
+    @pytest.mark.failure_mode("F288")
+    def test_a_late_worker_of_an_object_without_a_tombstone_stays_out(self, s3: MemoryOutputs) -> None:
+        """Its object's removal found the other object. Then that object's removal ends, whose claim is the oldest."""
+        output(s3, source="in/b").put(text())
+        output(s3, FENCE + 300).remove()
+        output(s3, FENCE + 100, source="in/b", look_first=True).remove()
+        with pytest.raises(OutputReserved):
+            output(s3, FENCE + 200).put(text(FENCE + 200))
+        assert s3.read("results", "out/a") is None
+
+    def test_a_removal_replaces_an_older_tombstone_of_another_object(self, s3: MemoryOutputs) -> None:
+        output(s3, source="in/b").remove()
+        output(s3, FENCE + 1).remove()
+        with pytest.raises(OutputReserved):
+            output(s3, source="in/b").remove()
+        assert s3.objects["results", "out/a"].metadata["intake-fence"] == f"{FENCE + 1}.1"
+
+    def test_a_version_does_not_leave_the_output_of_another_version(self, s3: MemoryOutputs) -> None:
+        """With EVERY_VERSION the name of the output lacks the version, and the removal would do nothing."""
+        output(s3, source="in/b").put(text())
+        outputs = AttemptOutputs(cast("Any", s3), fence=FENCE + 1, source="v2", look_first=True, is_version=True)
+        with pytest.raises(OutputConflict):
+            outputs.output("results", "out/a").remove()
 
 
 def test_an_object_that_was_no_output_is_replaced(s3: MemoryOutputs) -> None:
@@ -468,6 +541,91 @@ class TestInAPipeline:
         pipeline.put("a", "2")
         pipeline.run()
         assert pipeline._outputs.requests == ["PutObject", "HeadObject", "PutObject"]
+
+    @staticmethod
+    def without_suffix(change: ObjectChange) -> None:
+        copy = change.output("results", f"copy/{change.key.partition('.')[0]}")
+        if change.kind == "created":
+            copy.put(b"%d:%b" % (change.fence, change.read(1000)))
+        else:
+            copy.remove()
+
+    @pytest.mark.failure_mode("F288")
+    @pytest.mark.parametrize("fault", [None, *(one for one in Fault if one is not Fault.CONNECTION_CUT)])
+    @pytest.mark.parametrize("is_copied_first", [False, True])
+    def test_a_renamed_object_gets_the_output(self, fault: Fault | None, *, is_copied_first: bool) -> None:
+        """`aws s3 mv` copies first. Both messages come in any order, some twice, and some calls fail."""
+        for seed in range(20):
+            pipeline = LocalPipeline(self.without_suffix, deletes=True)
+            pipeline.put("a.jpg", "1")
+            pipeline.run()
+            if is_copied_first:
+                pipeline.put("a.jpeg", "2")
+                pipeline.delete("a.jpg")
+            else:
+                pipeline.delete("a.jpg")
+                pipeline.put("a.jpeg", "2")
+            pipeline.next(fault)
+            pipeline.run(seed=seed)
+            assert (pipeline.output("results", "copy/a") or b"").endswith(b":2")
+            assert not pipeline.dead_letters
+
+    @pytest.mark.failure_mode("F288")
+    def test_the_wait_for_a_tombstone_counts_no_attempt(self) -> None:
+        removed: list[int] = []
+
+        def process(change: ObjectChange) -> None:
+            """The output of another object is removed after this claim has begun."""
+            if not removed:
+                removed.append(change.fence)
+                output(pipeline._outputs, change.fence, key="copy/a").remove()
+            self.without_suffix(change)
+
+        pipeline = LocalPipeline(process, max_attempts=1)
+        pipeline.put("a.jpeg", "2")
+        pipeline.run()
+        row = pipeline.row("a.jpeg")
+        assert row is not None
+        assert (row.status, row.attempts) == ("PROCESSED", 1)
+        assert pipeline.outcomes["Failed"] == 1
+        assert (pipeline.output("results", "copy/a") or b"").endswith(b":2")
+
+    @staticmethod
+    def orphans(process: Callable[[ObjectChange], None], seed: int) -> set[str]:
+        """The outputs of a round that the last version of the object does not name.
+
+        Each version names some pages. Messages come in any order, some twice, and some calls fail.
+        """
+        dice = random.Random(seed)
+        pipeline = LocalPipeline(process, deletes=True)
+        for _ in range(3):
+            pages = dice.sample("abcd", dice.randint(1, 4))
+            pipeline.put("book", "".join(pages))
+            pipeline.run(seed=seed)
+        assert not pipeline.dead_letters
+        shown = {page for page in "abcd" if pipeline.output("results", f"book/{page}") is not None}
+        assert shown >= set(pages)
+        return shown - set(pages)
+
+    @pytest.mark.failure_mode("F289")
+    def test_outputs_that_a_newer_state_does_not_write_stay(self) -> None:
+        """Unless the processor removes each name that it could have written before."""
+
+        def only_writes(change: ObjectChange) -> None:
+            for page in change.read(10).decode():
+                change.output("results", f"book/{page}").put(b"%d" % change.fence)
+
+        def writes_or_removes(change: ObjectChange) -> None:
+            pages = change.read(10).decode()
+            for page in "abcd":
+                one = change.output("results", f"book/{page}")
+                if page in pages:
+                    one.put(b"%d" % change.fence)
+                else:
+                    one.remove()
+
+        assert sum(bool(self.orphans(only_writes, seed)) for seed in range(100)) > 50
+        assert [seed for seed in range(100) if self.orphans(writes_or_removes, seed)] == []
 
     def test_the_object_itself_is_no_output(self) -> None:
         def process(change: ObjectChange) -> None:

@@ -69,7 +69,7 @@ class LocalRuntime:
         self._function_seconds = min(2 * settings.processing_timeout_seconds + 10, 900)
         self._visibility_seconds = self._function_seconds + settings.clock_skew_seconds + _RETURN_MARGIN_SECONDS
         self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
-        self._outputs = MemoryOutputs()
+        self._outputs = MemoryOutputs(self._clock)
         self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors)
         self._raise_errors = raise_errors

@@ -2,7 +2,10 @@
 
 import hashlib
 import io
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from intake_ledger_testing.memory_s3 import s3_error
@@ -20,6 +23,8 @@ class StoredOutput:
     content_type: str = "binary/octet-stream"
     tagging: str = ""
     """In the form of a request, for example `name=value`."""
+    written_at: int = 0
+    """In milliseconds."""
 
     @property
     def removed(self) -> bool:
@@ -37,7 +42,15 @@ class _Upload:
 class MemoryOutputs:
     """Buckets without versions. Each bucket exists, and S3's refusals of conditional writes are the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        """Make buckets without objects.
+
+        Args:
+            clock: the present time in milliseconds; the system's clock when omitted.
+
+        """
+        self.clock = clock
+        """The present time in milliseconds."""
         self.objects: dict[tuple[str, str], StoredOutput] = {}
         """The objects by bucket and key."""
         self.uploads: dict[str, _Upload] = {}
@@ -60,6 +73,7 @@ class MemoryOutputs:
             "ETag": found.etag,
             "ContentLength": len(found.content),
             "ContentType": found.content_type,
+            "LastModified": datetime.fromtimestamp(found.written_at // 1000, UTC),
             "Metadata": dict(found.metadata),
         }
 
@@ -142,6 +156,7 @@ class MemoryOutputs:
             stored_metadata("PutObject", request.get("Metadata", {})),
             request.get("ContentType", "binary/octet-stream"),
             request.get("Tagging", ""),
+            self.clock(),
         )
         return {"ETag": etag}
 

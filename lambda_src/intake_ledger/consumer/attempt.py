@@ -26,6 +26,7 @@ from intake_ledger.protocol import (
     Ordering,
     Origin,
     OutcomeKind,
+    OutputReserved,
     Overwritten,
     Reason,
     ReasonCode,
@@ -155,8 +156,9 @@ class Attempts:
             claim,
             message,
             self._reason(error, ReasonCode.S3_REFUSED if s3_error else None),
-            counted=not isinstance(error, NotBegun),
-            begun=begun,
+            counted=not isinstance(error, NotBegun | OutputReserved),
+            # Another object has the output for a moment. That says nothing about the downstream.
+            begun=begun and not isinstance(error, OutputReserved),
             s3_error=s3_error,
         )
 

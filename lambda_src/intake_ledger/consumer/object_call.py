@@ -124,5 +124,6 @@ class ClaimOutputs:
                 source=source_of(self.claim.change.key, version),
                 # An earlier claim left a row, and perhaps the output.
                 look_first=self.claim.seen is not None,
+                is_version=version is not None,
             )
         return self._outputs.output(bucket, key)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import OutputConflict, OutputError, Overtaken
+from intake_ledger.protocol import OutputConflict, OutputError, OutputReserved, Overtaken
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-FENCE, SOURCE = "intake-fence", "intake-source"
-"""The names of metadata."""
+FENCE, SOURCE, REMOVED = "intake-fence", "intake-source", "intake-removed"
+"""The names of metadata. A tombstone has the last one."""
 MAX_TRIES = 10
 _MARK = re.compile(r"(\d+)\.(\d+)")
 _CONFLICTS = frozenset({404, 409, 412})
@@ -63,6 +63,8 @@ class Present:
     mark: WriteMark | None = None
     """None: it was not written as an output, for example before the pipeline existed."""
     source: str | None = None
+    removed_by: int | None = None
+    """The time by which S3 had a tombstone, in milliseconds. None: it is no tombstone."""
 
     @classmethod
     def of(cls, head: Mapping[str, Any]) -> Self:
@@ -78,7 +80,9 @@ class Present:
                 "wrote it, or remove the object",
                 detail=repr(text),
             )
-        return cls(head["ETag"], WriteMark(int(match[1]), int(match[2])), metadata.get(SOURCE))
+        # Last-Modified has whole seconds.
+        removed_by = int(head["LastModified"].timestamp() + 1) * 1000 if REMOVED in metadata else None
+        return cls(head["ETag"], WriteMark(int(match[1]), int(match[2])), metadata.get(SOURCE), removed_by)
 
     @property
     def condition(self) -> dict[str, str]:
@@ -115,24 +119,33 @@ class ConditionalPut:
         """The metadata of a write."""
         return {FENCE: str(mark), SOURCE: self._source}
 
-    def swap(self, mark: WriteMark, write: Callable[[dict[str, str]], str | None], *, repeatable: bool = True) -> None:
+    def swap(
+        self,
+        mark: WriteMark,
+        write: Callable[[dict[str, str]], str | None],
+        *,
+        repeatable: bool = True,
+        removes: bool = False,
+    ) -> None:
         """Write under a condition until S3 accepts it.
 
         Args:
             mark: of this write.
             write: sends the request with the condition, and returns the new ETag.
             repeatable: False if the same request cannot be sent again after a 409 answer.
+            removes: True for a tombstone that is not needed if the output shows another object.
 
         Raises:
             Overtaken: A later claim has written the output.
-            OutputConflict: The output was written for another object.
+            OutputConflict: The output was written for another object, and shows it.
+            OutputReserved: Another object has left a tombstone since the claim.
             OutputError: S3 refuses, or other writers changed the object at each try.
             ClientError: S3 answers with any other error.
 
         """
         for tries in range(1, MAX_TRIES + 1):
             present = self._present or self._look()
-            if self._is_written(present, mark):
+            if self._is_done(present, mark, removes=removes):
                 return
             self._present = None
             try:
@@ -142,7 +155,7 @@ class ConditionalPut:
                     raise self._explained(error) from error
                 if not repeatable and _is_final(error):
                     # It may be this write: its first answer was lost, and botocore sent it again.
-                    if self._is_written(self._look(), mark):
+                    if self._is_done(self._look(), mark, removes=removes):
                         return
                     raise OutputError(
                         f"S3 answered {_code(error)} when it completed the output, whose parts have to be uploaded "
@@ -159,15 +172,12 @@ class ConditionalPut:
             detail=self._name,
         )
 
-    def _is_written(self, present: Present, mark: WriteMark) -> bool:
+    def _is_done(self, present: Present, mark: WriteMark, *, removes: bool) -> bool:
         """True if this write has happened, and only its answer was lost. Raises if it must not happen."""
         if present.mark is None:
             return False
         if present.source not in (None, self._source):
-            raise OutputConflict(
-                "the output belongs to another object: derive its key from the key of one object",
-                detail=f"{self._name} has the metadata {SOURCE}={present.source}, and this object is {self._source}",
-            )
+            return self._is_absent(present, present.mark, mark, removes=removes)
         if present.mark.fence > mark.fence:
             raise Overtaken(
                 f"a worker with fence {present.mark.fence} has written the output. This one has fence {mark.fence}: "
@@ -175,6 +185,27 @@ class ConditionalPut:
                 detail=self._name,
             )
         return present.mark >= mark
+
+    def _is_absent(self, present: Present, found: WriteMark, mark: WriteMark, *, removes: bool) -> bool:
+        """True if the output shows another object, and this write is a removal. Raises if this write must not happen.
+
+        A claim that is later than the tombstone of another object replaces it. Then no late worker of this object
+        writes: its fence is lower than that of its object's tombstone, which the other one replaced, or its claim came
+        before the removal that found the other object.
+        """
+        detail = f"{self._name} has the metadata {SOURCE}={present.source}, and this object is {self._source}"
+        if present.removed_by is None:
+            if removes:
+                return True
+            raise OutputConflict(
+                "the output belongs to another object: derive its key from the key of one object", detail=detail
+            )
+        if found.fence >= mark.fence or (not removes and present.removed_by >= mark.fence):
+            raise OutputReserved(
+                "the output of another object was removed after this claim began: the next attempt writes it",
+                detail=detail,
+            )
+        return False
 
     def _look(self) -> Present:
         try:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from intake_ledger.outputs.conditional_put import FENCE, ConditionalPut, WriteMark
+from intake_ledger.outputs.conditional_put import FENCE, REMOVED, ConditionalPut, WriteMark
 from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 from intake_ledger.outputs.upload import PART_BYTES, split, upload
 from intake_ledger.protocol import OutputError
@@ -14,8 +14,6 @@ from intake_ledger.protocol import OutputError
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-REMOVED = "intake-removed"
-"""The name of the metadata of a tombstone."""
 TOMBSTONE_TYPE = "application/vnd.intake-removed+json"
 TOMBSTONE_TAG = "intake-tombstone=1"
 _MAX_KEY_BYTES = 1024
@@ -39,6 +37,7 @@ class Output:
         fence: int,
         source: str,
         look_first: bool,
+        is_version: bool = False,
         part_bytes: int = PART_BYTES,
     ) -> None:
         """Make an output. Processors use `ObjectChange.output` instead.
@@ -50,6 +49,7 @@ class Output:
             fence: of the claim.
             source: the object that it is derived from, as `source_of` gives it.
             look_first: True if an earlier attempt may have written the output.
+            is_version: True if it is derived from a version, with EVERY_VERSION. Then another version must not have it.
             part_bytes: the size of a part; 8 MiB when omitted. Smaller content is one put.
 
         """
@@ -62,6 +62,7 @@ class Output:
         self._fence = fence
         self._writes = 0
         self._part_bytes = part_bytes
+        self._is_version = is_version
         self._put = ConditionalPut(client, bucket, key, source, look_first=look_first)
 
     def put(self, body: Content, *, content_type: str | None = None) -> None:
@@ -115,7 +116,7 @@ class Output:
             "Tagging": TOMBSTONE_TAG,
         }
         content = json.dumps({REMOVED: True, FENCE: str(mark)}).encode()
-        self._put.swap(mark, partial(self._put_object, content, request))
+        self._put.swap(mark, partial(self._put_object, content, request), removes=not self._is_version)
 
     def _next_mark(self) -> WriteMark:
         self._writes += 1
@@ -145,9 +146,11 @@ class Output:
 class AttemptOutputs:
     """The outputs of one attempt: one `Output` for each bucket and key, because it counts the writes."""
 
-    def __init__(self, client: "S3Client", *, fence: int, source: str, look_first: bool) -> None:
+    def __init__(
+        self, client: "S3Client", *, fence: int, source: str, look_first: bool, is_version: bool = False
+    ) -> None:
         self._make: Callable[[str, str], Output] = partial(
-            Output, client, fence=fence, source=source, look_first=look_first
+            Output, client, fence=fence, source=source, look_first=look_first, is_version=is_version
         )
         self._outputs: dict[tuple[str, str], Output] = {}
 

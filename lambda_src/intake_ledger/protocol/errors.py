@@ -12,7 +12,8 @@ Exception
 │   ├── TransactionRefused   a commit was refused because of the processor's own writes in it
 │   ├── Overtaken            `Output.put()` and `lock_object()` raise it: a worker with a later claim has written
 │   ├── OutputError          `Output.put()` raises it: the output cannot be written
-│   │   └── OutputConflict       the output belongs to another object
+│   │   ├── OutputConflict       the output belongs to another object
+│   │   └── OutputReserved       another object has just removed the output
 │   ├── NotBegun             Lambda throttled the processor's function before it started
 │   ├── WrongReturnError     a processor returned a value that is not a commit
 │   └── RemoteError          a processor's Lambda function failed
@@ -139,6 +140,13 @@ class OutputError(LibraryError):
 
 class OutputConflict(OutputError):  # noqa: N818 - named as the others
     """The output was written for another object. Derive the output's key from the key of one object."""
+
+
+class OutputReserved(OutputError):  # noqa: N818 - named as the others
+    """Another object has removed the output, with a higher fence than this claim has.
+
+    Let it propagate: the next attempt has a later claim and writes the output. This counts no attempt.
+    """
 
 
 class NotBegun(LibraryError):  # noqa: N818 - named as the others
