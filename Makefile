@@ -22,7 +22,7 @@ UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit packaging protocol bench prove late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration packaging protocol bench prove late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -90,7 +90,7 @@ test: $(READY) ## everything that CI runs
 environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
 # The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
-parts: deployed examples synth unit packaging protocol
+parts: deployed examples synth integration unit packaging protocol
 # All random examples. Without it, tests take a quarter of them.
 parts: export THOROUGH := 1
 # Other jobs use the second core.
@@ -119,8 +119,11 @@ synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templ
 combinations: $(READY) $(LOWEST)/.ready ## a pipeline in more than a hundred apps, on the oldest and the newest CDK (some minutes)
 	@python -m tests.synth.combinations
 
-unit: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## unit tests
+unit: $(READY) ## unit tests
 	@pytest tests/unit $(UNIT_WORKERS)
+
+integration: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## tests with databases, a browser, threads and processes
+	@pytest tests/integration
 
 packaging: $(READY) $(CHECKOV)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents
 	@pytest tests/packaging
@@ -138,7 +141,7 @@ outputs: $(READY) ## 500 rounds of late workers that write S3 outputs on a local
 	@python -m tests.protocol.output_rounds
 
 sql-rounds: $(READY) ## 150 rounds of workers that are killed or late at each statement of a SQL transaction (a minute or two)
-	@python -c "from tests.unit.sql_rounds import main; raise SystemExit(main())"
+	@python -c "from tests.integration.sql_rounds import main; raise SystemExit(main())"
 
 breaker: $(READY) ## bad files and outages in virtual time, all worlds (about half an hour)
 	@python -m tests.protocol.breaker_runs
@@ -163,7 +166,7 @@ worker-run: $(READY) ## 400 objects handled by workers outside of Lambda that ar
 	@python -m tests.local.worker_run
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
-	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/unit/test_audit_join.py
+	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/integration/test_audit_join.py
 
 bench: $(READY) ## what a change costs, in full (about half an hour), in build/bench.json; BENCH="cpu cold" for some of it
 	@python -m benchmarks $(BENCH)
@@ -172,10 +175,10 @@ wheel: $(READY) ## the wheel and the source distribution, in dist/
 	@rm -rf dist && python -m build --no-isolation
 
 # The next target that needs the checkout creates its environment again.
-test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of the wheel in dist/: unit, synth, packaging
+test-wheel: $(READY) $(OLD_URLLIB3)/.ready ## tests of the wheel in dist/: unit, integration, synth, packaging
 	@rm $(READY)
 	@python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
-	@pytest tests/unit tests/synth tests/packaging --ignore=tests/synth/test_checkov.py \
+	@pytest tests/unit tests/integration tests/synth tests/packaging --ignore=tests/synth/test_checkov.py \
 		--ignore=tests/synth/test_compatibility.py --ignore=tests/packaging/test_site.py --ignore=tests/packaging/test_sbom.py
 
 format: $(READY) ## ruff's formatter and its safe fixes

@@ -6,10 +6,12 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from examples.postgres import Postgres
-from examples.postgres import postgres as run_postgres
+
+if TYPE_CHECKING:
+    from examples.postgres import Postgres
 
 ROOT = Path(__file__).parents[1]
 LOWEST = ROOT / "build" / "lowest" / "bin" / "python"
@@ -55,8 +57,11 @@ def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+def postgres() -> "Iterator[Postgres]":
     """A PostgreSQL server for all tests. Each test makes a database in it."""
+    # Most folders need no driver.
+    from examples.postgres import postgres as run_postgres  # noqa: PLC0415
+
     with run_postgres() as server:
         yield server
 

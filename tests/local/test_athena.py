@@ -16,9 +16,9 @@ from intake_ledger.audit.join.duckdb import Join, Slice, write
 from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.protocol import Ordering, State, StateKind
+from tests.integration.test_audit_join import ODD
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE
-from tests.unit.test_audit_join import ODD
 
 DATABASE, FILES, RUN = "audited", "athena-files", "run-1"
 WORK_GROUP = "primary"

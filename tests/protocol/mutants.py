@@ -424,7 +424,7 @@ MUTANTS = (
         "Look._message",
         "self.backfill and due.row is None and old",
         "False",
-        "tests/unit/test_audit_in_parts.py -k f41",
+        "tests/integration/test_audit_in_parts.py -k f41",
     ),
     Mutant(
         "a backfill asks for young objects as a person does",
@@ -445,28 +445,28 @@ MUTANTS = (
         "AuditRuns.backfill",
         'not settings.backfills or "backfilled_at" in self._content',
         "not settings.backfills",
-        "tests/unit/test_audit_in_parts.py tests/unit/test_audit_function.py -k f41",
+        "tests/integration/test_audit_in_parts.py tests/unit/test_audit_function.py -k f41",
     ),
     Mutant(
         "a backfill that was cut short goes on after the interval",
         "AuditRuns.finish",
         "report.held or report.stopped is Stopped.MORE or 0 < repeats <= MOST_REPEATS",
         "report.held or 0 < repeats <= MOST_REPEATS",
-        "tests/unit/test_audit_in_parts.py -k cut_short",
+        "tests/integration/test_audit_in_parts.py -k cut_short",
     ),
     Mutant(
         "a look sends as fast as it can",
         "AuditInParts.look",
         "limit.wait(report.resubmitted - sent)",
         "",
-        "tests/unit/test_audit_in_parts.py -k share_of_the_rate",
+        "tests/integration/test_audit_in_parts.py -k share_of_the_rate",
     ),
     Mutant(
         "a backfill puts all of a bucket before new uploads",
         "AuditInParts.look",
         "judged.waiting > rate * BURST_SECONDS",
         "judged.waiting < 0",
-        "tests/unit/test_audit_in_parts.py -k queue_is_long",
+        "tests/integration/test_audit_in_parts.py -k queue_is_long",
     ),
     Mutant(
         "a run repeats itself at each tick for a message that SQS never takes",
@@ -521,7 +521,7 @@ MUTANTS = (
         "Look._resubmit",
         "budget.give_back(len(batch) - len(taken))",
         "",
-        "tests/unit/test_audit_in_parts.py -k f119",
+        "tests/integration/test_audit_in_parts.py -k f119",
     ),
     Mutant(
         "an audit leaves refused messages to a run after the interval",
@@ -570,7 +570,7 @@ MUTANTS = (
         "report_of",
         'held=content["held"]',
         "",
-        "tests/unit/test_audit_function.py tests/unit/test_audit_in_parts.py -k held_back",
+        "tests/unit/test_audit_function.py tests/integration/test_audit_in_parts.py -k held_back",
     ),
     Mutant(
         "what a policy denies is taken for allowed",
@@ -629,7 +629,7 @@ MUTANTS = (
         self._scratch.put(name, done | {"at": done["at"] + len(batch)})
         look.at(batch, judged.window, report)
         """,
-        "tests/unit/test_audit_join.py -k killed_anywhere",
+        "tests/integration/test_audit_join.py -k killed_anywhere",
     ),
     Mutant(
         "a summing up that is called again tells nobody of the losses",
@@ -642,14 +642,14 @@ MUTANTS = (
         with suppress(ValueError):
             self._runs.finish(report, every_seconds=plan["everySeconds"], backfill=plan["backfill"])
         """,
-        "tests/unit/test_audit_in_parts.py -k summing_up",
+        "tests/integration/test_audit_in_parts.py -k summing_up",
     ),
     Mutant(
         "an audit goes by the last inventory there ever was",
         "AuditInParts.plan",
         "overdue(manifest, now)",
         "[]",
-        "tests/unit/test_audit_in_parts.py -k come_no_more",
+        "tests/integration/test_audit_in_parts.py -k come_no_more",
     ),
     Mutant(
         "what an inventory of yesterday shows counts without a look",
@@ -660,119 +660,119 @@ MUTANTS = (
             return candidate
         state = self.bucket.look(candidate.key)
         """,
-        "tests/unit/test_audit_in_parts.py -k since_the_report",
+        "tests/integration/test_audit_in_parts.py -k since_the_report",
     ),
     Mutant(
         "each part of an audit has a budget of its own",
         "SharedBudget.take",
         "self.most - wanted",
         "self.most",
-        "tests/unit/test_audit_in_parts.py -k budget",
+        "tests/integration/test_audit_in_parts.py -k budget",
     ),
     Mutant(
         "S3 is asked about every key that a part of an audit has failed to list",
         "Chains.__init__",
         "not self._gaps",
         "True",
-        "tests/unit/test_audit_in_parts.py -k fails_for_good",
+        "tests/integration/test_audit_in_parts.py -k fails_for_good",
     ),
     Mutant(
         "everything is taken for lost where a part of the rows was not read",
         "Chains.__init__",
         "not any(relation_of(part) == HELD for part in self._gaps)",
         "True",
-        "tests/unit/test_audit_in_parts.py -k fails_for_good",
+        "tests/integration/test_audit_in_parts.py -k fails_for_good",
     ),
     Mutant(
         "a slice of a listing counts wherever it begins",
         "Join.chain",
         "following is None or following.start != after",
         "following is None",
-        "tests/unit/test_audit_in_parts.py -k do_not_meet",
+        "tests/integration/test_audit_in_parts.py -k do_not_meet",
     ),
     Mutant(
         "a part of a listing ends with its first file",
         "Join.chain",
         "not chain or after",
         "not chain",
-        "tests/unit/test_audit_in_parts.py -k gap_between_slices",
+        "tests/integration/test_audit_in_parts.py -k gap_between_slices",
     ),
     Mutant(
         "Athena reads files that no chain has",
         "AthenaJoin._ask",
         '(f"{self._scratch.uri(name)}\\n" for name in names)',
         '(f"{self._scratch.uri(name)}\\n" for name in etags if name.startswith(relation))',
-        "tests/unit/test_audit_athena.py -k complete_parts_alone",
+        "tests/integration/test_audit_athena.py -k complete_parts_alone",
     ),
     Mutant(
         "a file that is written while Athena reads it counts",
         "AthenaJoin._changed",
         "any(now.get(name) != etag for name, etag in etags.items())",
         "False",
-        "tests/unit/test_audit_athena.py -k written_while",
+        "tests/integration/test_audit_athena.py -k written_while",
     ),
     Mutant(
         "a query of Athena without a result is an empty one",
         "AthenaJoin._step",
         "[execution for execution in executions.values() if execution.failure]",
         "[]",
-        "tests/unit/test_audit_athena.py -k without_a_result",
+        "tests/integration/test_audit_athena.py -k without_a_result",
     ),
     Mutant(
         "a file of an audit is as large as its part",
         "AuditInParts._write.content",
         "written >= SLICE_ROWS or text >= SLICE_TEXT or remaining_ms() < STOP_BEFORE_MS",
         "remaining_ms() < STOP_BEFORE_MS",
-        "tests/unit/test_audit_in_parts.py -k f118",
+        "tests/integration/test_audit_in_parts.py -k f118",
     ),
     Mutant(
         "a look that died begins again",
         "AuditInParts.look",
         'self._scratch.get(name) or {"report": begun.as_json(now), "at": 0}',
         '{"report": begun.as_json(now), "at": 0}',
-        "tests/unit/test_audit_in_parts.py -k look_that_died",
+        "tests/integration/test_audit_in_parts.py -k look_that_died",
     ),
     Mutant(
         "the query takes each state for committed that has a row",
         "SQL",
         "WHEN held.committed = listed.state THEN 'agrees'",
         "WHEN held.key IS NOT NULL THEN 'agrees'",
-        "tests/unit/test_audit_join.py -k nominates",
+        "tests/integration/test_audit_join.py -k nominates",
     ),
     Mutant(
         "the query forgets uploads as early as removals",
         "SQL",
         "WHEN listed.kind = 'object' THEN judged.known_since ELSE judged.removals_since END",
         "WHEN listed.kind = 'object' THEN judged.removals_since ELSE judged.removals_since END",
-        "tests/unit/test_audit_join.py -k nominates",
+        "tests/integration/test_audit_join.py -k nominates",
     ),
     Mutant(
         "the query leaves out keys that are gone",
         "SQL",
         "AND judged.all_listed",
         "AND NOT judged.all_listed",
-        "tests/unit/test_audit_join.py -k nominates",
+        "tests/integration/test_audit_join.py -k nominates",
     ),
     Mutant(
         "the query judges each version by the row of another",
         "SQL",
         "AND listed.place = held.place",
         "",
-        "tests/unit/test_audit_join.py -k every_version_of",
+        "tests/integration/test_audit_join.py -k every_version_of",
     ),
     Mutant(
         "a data file of an inventory is read whatever its checksum says",
         "Inventory._copied",
         "digest.hexdigest() != file.md5.lower()",
         "False",
-        "tests/unit/test_audit_inventory.py -k f121",
+        "tests/integration/test_audit_inventory.py -k f121",
     ),
     Mutant(
         "an inventory's manifest is read whatever its checksum says",
         "Inventory.newest",
         "_md5(content) != checksum.decode().strip().lower()",
         "False",
-        "tests/unit/test_audit_inventory.py -k f121",
+        "tests/integration/test_audit_inventory.py -k f121",
     ),
     Mutant(
         "an inventory without a schema is guessed at",
@@ -785,7 +785,7 @@ MUTANTS = (
         if False:
             ...
         """,
-        "tests/unit/test_audit_inventory.py -k f121",
+        "tests/integration/test_audit_inventory.py -k f121",
     ),
     Mutant(
         "an audit's mark is taken for a row",
@@ -968,7 +968,7 @@ MUTANTS = (
         "group_by_key",
         "parents[max(first, second)] = min(first, second)",
         "pass",
-        "tests/unit/test_threads.py -k f22",
+        "tests/integration/test_threads.py -k f22",
     ),
     Mutant(
         "more than ten receipt handles are deleted at once",
@@ -1044,21 +1044,21 @@ MUTANTS = (
         "ParallelGroups._leave",
         "self._end_process()",
         "",
-        "tests/unit/test_threads.py -k f20",
+        "tests/integration/test_threads.py -k f20",
     ),
     Mutant(
         "what was done is not deleted before the process ends",
         "ParallelGroups._leave",
         "self._queues.delete(done, in_time=batch.returns.take_request)",
         "pass",
-        "tests/unit/test_threads.py -k f20",
+        "tests/integration/test_threads.py -k f20",
     ),
     Mutant(
         "what was in work is deleted when the process ends",
         "ParallelGroups._leave",
         "[message.receipt for message in batch.messages if batch.retry_after[message] is None]",
         "[message.receipt for message in batch.messages]",
-        "tests/unit/test_threads.py -k f20",
+        "tests/integration/test_threads.py -k f20",
     ),
     Mutant(
         "what no thread had begun is forgotten where what overran came to its end",
@@ -1073,21 +1073,21 @@ MUTANTS = (
             self._finish_rest(overrun, batch)
             self._leave(overrun, batch)
         """,
-        "tests/unit/test_threads.py -k keeps_the_process",
+        "tests/integration/test_threads.py -k keeps_the_process",
     ),
     Mutant(
         "processors begin after one has overrun",
         "ProcessorThreads.run",
         "future.cancel()",
         "not future.running() and not future.done()",
-        "tests/unit/test_threads.py -k left_out",
+        "tests/integration/test_threads.py -k left_out",
     ),
     Mutant(
         "an overrun costs the neighbour in work its attempt",
         "ProcessorThreads.run",
         "len(running) == len(overrun)",
         "overrun or not running",
-        "tests/unit/test_threads.py -k awaited",
+        "tests/integration/test_threads.py -k awaited",
     ),
     Mutant(
         "what is held is never committed",
@@ -1430,7 +1430,7 @@ MUTANTS = (
         vars(raw).update(failure=None, complete=True)
         return raw
         """,
-        "tests/unit/test_old_urllib3.py",
+        "tests/integration/test_old_urllib3.py",
     ),
     Mutant(
         "the end of the connection is the end of the object",
@@ -1712,7 +1712,7 @@ MUTANTS = (
         f" ON CONFLICT (pipeline, bucket, key, version) DO UPDATE SET {updated}"
         " RETURNING fence"
         """,
-        "tests/unit/test_effects.py -k lock_object",
+        "tests/integration/test_effects.py -k lock_object",
     ),
     Mutant(
         "the same attempt cannot lock its row again",
@@ -1729,14 +1729,14 @@ MUTANTS = (
         f" ON CONFLICT (pipeline, bucket, key, version) DO UPDATE SET {updated}"
         " WHERE seen.fence < excluded.fence RETURNING fence"
         """,
-        "tests/unit/test_sql_outputs.py",
+        "tests/integration/test_sql_outputs.py",
     ),
     Mutant(
         "an overtaken transaction is not refused",
         "lock_object",
         "not locked",
         "locked is None",
-        "tests/unit/test_effects.py -k lock_object",
+        "tests/integration/test_effects.py -k lock_object",
     ),
     Mutant(
         "the fence is used again at a takeover",
@@ -2499,7 +2499,7 @@ MUTANTS = (
         yield from source.rest()
         yield _GZIP + bytes(7) + _empty_blocks(mark) + b"\x03\x00" + bytes(8)
         """,
-        "tests/unit/test_seal_readers.py -k as_before",
+        "tests/integration/test_seal_readers.py -k as_before",
     ),
     Mutant(
         "BGZF is sealed",
@@ -2519,7 +2519,7 @@ MUTANTS = (
         if segment[1] == 0xE2 and segment.endswith(b"MPF\0"):
             pass
         """,
-        "tests/unit/test_seal_readers.py -k multi_picture",
+        "tests/integration/test_seal_readers.py -k multi_picture",
     ),
     Mutant(
         "the fence is not found across chunks",
@@ -2620,7 +2620,7 @@ MUTANTS = (
         "lock_object",
         '{"version": "", "version_id": change.version, "removed": False}',
         '{"version": change.version, "version_id": change.version, "removed": False}',
-        "tests/unit/test_sql_outputs.py -k f273",
+        "tests/integration/test_sql_outputs.py -k f273",
     ),
     Mutant(
         "sets: a part that was read keeps its connection",

@@ -17,7 +17,9 @@ from cdk_intake_ledger import (
     MessageSource,
     NetworkOptions,
     Ordering,
+    Processor,
 )
+from cdk_intake_ledger.testing import LocalPipeline
 from tests.synth.build import new_app, new_stack, processor, rules_in, warned
 
 IRELAND = Environment(account="123456789012", region="eu-west-1")
@@ -131,3 +133,17 @@ def test_a_vpc_with_a_nat_gateway_needs_no_endpoints() -> None:
 
     Template.from_stack(stack)
     assert not warned(stack, "network-without-endpoints")
+
+
+@pytest.mark.failure_mode("F214")
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (processor, r"processor is the Processor of '.*:.*': .* Pass it: from "),
+        (lambda: Processor, "processor is the class Processor: pass a function"),
+    ],
+)
+def test_the_constructs_processor_is_no_function_to_test(given: Any, why: str) -> None:
+    """tests/unit/test_local_pipeline.py has the other mistakes."""
+    with pytest.raises(TypeError, match=why):
+        LocalPipeline(given())

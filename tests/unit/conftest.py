@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 import botocore.session
@@ -22,10 +22,9 @@ from tests.settings import examples
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_TABLES, _DATABASES = count(1), count(1)
+_TABLES = count(1)
 
 # An example may take long on a busy machine. That does not mean that the code is wrong.
 settings.register_profile("patient", deadline=None, max_examples=examples(100))
@@ -62,52 +61,6 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
         patch.setattr(moto.core.responses, "method_names_from_class", cache(method_names_from_class))
         yield boto3.client("dynamodb")
         patch.undo()
-
-
-class SharedDuckDB:
-    """A connection to an empty database inside the shared DuckDB instance."""
-
-    def __init__(self, instance: "DuckDBPyConnection", name: str) -> None:
-        self._name, self._duck = name, instance.cursor()
-        self._duck.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._duck, name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._duck.execute(f"USE memory; DETACH {self._name}")
-        self._duck.close()
-
-
-@pytest.fixture(scope="session")
-def duckdb_instance() -> Iterator["DuckDBPyConnection"]:
-    # If a module of pytest's plugins held it, DuckDB would complain at the end of the process.
-    import duckdb  # noqa: PLC0415
-
-    config: dict[str, Any] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "threads": 1,
-    }
-    with duckdb.connect(config=config) as instance:
-        yield instance
-
-
-@pytest.fixture(autouse=True)
-def one_duckdb(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use one DuckDB instance for the audit's tests: to start one takes 25 ms of CPU.
-
-    `test_audit_join.py` also starts DuckDB as a Lambda function does, and chooses by itself.
-    """
-    if "test_audit_" in request.path.name and request.path.name != "test_audit_join.py":
-        instance: DuckDBPyConnection = request.getfixturevalue("duckdb_instance")
-        monkeypatch.setattr("duckdb.connect", lambda **_: SharedDuckDB(instance, f"database_{next(_DATABASES)}"))
 
 
 @pytest.fixture

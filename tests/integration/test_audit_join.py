@@ -39,13 +39,21 @@ from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.audit.tools import Judgement, Tools
 from intake_ledger.protocol import FORMAT, STORED_STATUSES, Ordering, Row, State, StateKind, Status
+from tests.integration.test_audit_inventory import (
+    CSV_SCHEMA,
+    ORC_SCHEMA,
+    PARQUET_SCHEMA,
+    as_csv,
+    as_orc,
+    as_parquet,
+    manifest,
+)
 from tests.settings import THOROUGH, examples
 from tests.unit.audit_invocations import Gate, Gated, Killed
 from tests.unit.audit_oracle import OracleWorld, build, random_world
 from tests.unit.audit_scratch import FolderScratch
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
-from tests.unit.test_audit_inventory import CSV_SCHEMA, ORC_SCHEMA, PARQUET_SCHEMA, as_csv, as_orc, as_parquet, manifest
 from tests.unit.test_audit_oracle import WORLDS, found, window
 
 JOINED_WORLDS = WORLDS if WORLDS > 1_000 else examples(90)

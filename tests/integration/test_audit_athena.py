@@ -21,14 +21,14 @@ from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, candidate
 from intake_ledger.audit.report import Report
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import State, StateKind
-from tests.unit import test_audit_join as joined
+from tests.integration import test_audit_join as joined
+from tests.integration.fake_athena import DATABASE, WORK_GROUP, FakeAthena
+from tests.integration.test_audit_in_parts import PartsWorld, names
+from tests.integration.test_audit_join import ODD, is_telling
 from tests.unit.audit_invocations import Gate, Gated
 from tests.unit.audit_oracle import build, random_world
 from tests.unit.audit_scratch import FolderScratch
-from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.support import START, execute_without_partiql
-from tests.unit.test_audit_in_parts import PartsWorld, names
-from tests.unit.test_audit_join import ODD, is_telling
 from tests.unit.test_audit_oracle import WORLDS, found
 
 if TYPE_CHECKING:

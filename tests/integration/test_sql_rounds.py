@@ -2,8 +2,8 @@
 
 from examples.postgres import Postgres
 
+from tests.integration.sql_rounds import POINTS, run
 from tests.settings import examples
-from tests.unit.sql_rounds import POINTS, run
 
 COUNT = examples(48)
 """Rounds. `make sql-rounds` plays more."""

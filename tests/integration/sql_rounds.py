@@ -25,7 +25,7 @@ ROUNDS = 150
 POINTS = ("connected", "taken", "deleted", "half copied", "copied", "before commit", "committed")
 Fate = Literal["killed", "late", "well"]
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["__main__", "tests.unit.sql_rounds"])
+_CONTEXT.set_forkserver_preload(["__main__", "tests.integration.sql_rounds"])
 _PATIENCE = 60
 """Seconds until a worker that does not answer is a failure."""
 

@@ -355,7 +355,7 @@ from threading import Event
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from tests.unit.test_consumer import FakeQueues, message, put
-from tests.unit.test_threads import Stage
+from tests.integration.test_threads import Stage
 from tests.unit.test_groups import new_world
 
 class Queues(FakeQueues):

@@ -30,11 +30,11 @@ from intake_ledger.protocol import (
     identity_of,
     row_key,
 )
+from tests.integration.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, MemoryFiles, PagedS3
 from tests.unit.cli_support import client
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql
-from tests.unit.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -249,7 +249,7 @@ def test_the_next_run_is_due_after_the_interval(world: PartsWorld) -> None:
 @pytest.mark.failure_mode("F42", "F35")
 def test_a_part_that_is_out_of_time_is_continued(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """From its last page on, in another file. The keys have equal dates."""
-    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
+    monkeypatch.setattr("tests.integration.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     world.put("in/lost.csv")
     planned = world.plan()
@@ -268,7 +268,7 @@ def test_a_slice_ends_before_it_takes_longer_than_the_stop_margin(
 ) -> None:
     """However much time is left, a file has no more than can be written within the margin, and on the disk."""
     monkeypatch.setattr(in_parts, limit, value)
-    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
+    monkeypatch.setattr("tests.integration.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
     assert world.work("write", {**planned, "parts": ["listed-00000"]}) == 3
@@ -296,7 +296,7 @@ def test_a_slice_that_is_repeated_with_another_end_leaves_no_gap(world: PartsWor
 @pytest.mark.failure_mode("F42")
 def test_a_gap_between_slices_is_named(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is taken for complete because its last file is there."""
-    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
+    monkeypatch.setattr("tests.integration.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
     world.work("write", planned, left=lambda: lambda: 0)
@@ -308,7 +308,7 @@ def test_a_gap_between_slices_is_named(world: PartsWorld, monkeypatch: pytest.Mo
 @pytest.mark.failure_mode("F42")
 def test_slices_that_do_not_meet_are_a_gap(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that had timed out wrote the first file again, and it ends before the second one begins."""
-    monkeypatch.setattr("tests.unit.test_audit_in_parts.SHARDS", 1)
+    monkeypatch.setattr("tests.integration.test_audit_in_parts.SHARDS", 1)
     world.processed(*names())
     planned = world.plan()
     world.work("write", planned, left=lambda: lambda: 0)

@@ -40,9 +40,9 @@ from intake_ledger.audit.report import Report
 from intake_ledger.audit.scratch import Scratch
 from intake_ledger.audit.shards import Shard, cut
 from intake_ledger.delivery_check.check import Looked
+from tests.integration.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.audit_invocations import Gate, Gated, RefusingSQS, Store
 from tests.unit.audit_support import AuditWorld
-from tests.unit.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.support import DAY
 
 if TYPE_CHECKING:
