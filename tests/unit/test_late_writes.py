@@ -1,12 +1,14 @@
 """A worker writes after its lease and after its successor. The current state is then processed again."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.audit.table import AuditTable
 from intake_ledger.consumer import ProcessingTime
@@ -383,3 +385,41 @@ class TestConsumer:
             processing_time=ProcessingTime(),
         )
         assert attempts.overran(first, Message(message(notification()))).late_write
+
+
+class TestOlderCode:
+    """A worker with older code pauses, and the present code processes the same state meanwhile."""
+
+    @staticmethod
+    def run(write: Callable[[ObjectChange, bytes], None], ordering: Ordering) -> LocalPipeline:
+        codes = [b"new", b"old"]  # in the order in which they write
+
+        def process(change: ObjectChange) -> None:
+            write(change, codes.pop(0))
+
+        pipeline = LocalPipeline(process, ordering=ordering)
+        pipeline.put("a", "1")
+        pipeline.next(Fault.OVERTAKEN)
+        pipeline.run()
+        assert not codes
+        return pipeline
+
+    @pytest.mark.failure_mode("F290")
+    @pytest.mark.parametrize("ordering", Ordering)
+    def test_a_plain_effect_of_older_code_on_the_same_state_stays(self, ordering: Ordering) -> None:
+        """docs/protocol.md does not promise its repair, which would be a second effect of a committed state."""
+        written: list[bytes] = []
+        pipeline = self.run(lambda _, code: written.append(code), ordering)
+        assert written == [b"new", b"old"]
+        row = pipeline.row("a")
+        assert row is not None
+        assert row.settled
+        assert pipeline.late_writes == 0
+
+    @pytest.mark.failure_mode("F290")
+    @pytest.mark.parametrize("ordering", Ordering)
+    def test_an_output_of_older_code_is_refused(self, ordering: Ordering) -> None:
+        def write(change: ObjectChange, code: bytes) -> None:
+            change.output("results", "a").put(b"%d,%b" % (change.fence, code))
+
+        assert (self.run(write, ordering).output("results", "a") or b"").endswith(b",new")
