@@ -2734,4 +2734,11 @@ MUTANTS = (
         "not isinstance(error, NotBegun)",
         "tests/unit/test_outputs.py -k counts_no_attempt",
     ),
+    Mutant(
+        "a call that wrote an object passes as no work",
+        "_parse_api_call",
+        "name not in _WRITES",
+        "name",
+        "tests/unit/test_cloudtrail_calls.py",
+    ),
 )

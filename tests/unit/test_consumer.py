@@ -42,6 +42,7 @@ from intake_ledger.protocol import (
     Verdict,
     ulid,
 )
+from intake_ledger_testing.events import cloudtrail_event
 from tests.unit.support import (
     BUCKET,
     DAY,
@@ -1711,6 +1712,7 @@ class TestBadMessages:
                 notification(record(key, state, "ObjectRemoved:Delete")),
                 own_message(Origin.AUDIT, BUCKET, key, state),
                 own_message(Origin.REPROCESS, BUCKET, key, state, reprocess_id=ULID),
+                cloudtrail_event(BUCKET, "PutObject", {"key": key}),
             ]
             messages = [message(one, f"m{n}") for n, one in enumerate(bodies)]
             messages.append(message(body, "redriven", rejected_fence=START))

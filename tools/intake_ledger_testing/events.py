@@ -76,6 +76,28 @@ def s3_test_event(bucket: str) -> str:
     return json.dumps(fields | {"RequestId": "5582815E1AEA5ADF", "HostId": "8cLeGAmw098X5cv4Zkwcmo8vvZa3eH3eKxsPzbB9"})
 
 
+def cloudtrail_event(bucket: str, call: str, parameters: Mapping[str, str] | None = None, *, error: str = "") -> str:
+    """Return the event of EventBridge that CloudTrail sends for a call of S3's API.
+
+    Args:
+        bucket: its name.
+        call: such as `PutObject`.
+        parameters: of the request, without the bucket; none when omitted.
+        error: the code with which S3 refused the call; none when omitted.
+
+    """
+    detail: dict[str, object] = {
+        "eventVersion": "1.09",
+        "eventSource": "s3.amazonaws.com",
+        "eventName": call,
+        "requestParameters": {"bucketName": bucket, **(parameters or {})},
+    }
+    if error:
+        detail["errorCode"] = error
+    kind, time = "AWS API Call via CloudTrail", "2026-11-18T11:06:40Z"
+    return json.dumps({"version": "0", "source": "aws.s3", "detail-type": kind, "time": time, "detail": detail})
+
+
 def eventbridge_event(
     bucket: str,
     key: str,

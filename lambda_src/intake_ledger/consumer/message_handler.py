@@ -8,7 +8,7 @@ from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECOND
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Ignored, Message, Parsed, Unparseable, merge_unparseable
+from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import (
     Change,
@@ -42,6 +42,9 @@ def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason 
     if change.bucket != settings.bucket:
         text = f"the event is about bucket {change.bucket!r}, this pipeline's is {settings.bucket!r}"
         return Reason(ReasonCode.WRONG_BUCKET, text)
+    if change.origin is Origin.CLOUDTRAIL:
+        text = f"the event is the call {change.event_name}. {WAY_OUT}"
+        return Reason(ReasonCode.UNPARSEABLE_MESSAGE, text) if settings.wants(change.key) else None
     if change.state is None and not change.is_event and settings.ordering is Ordering.EVERY_VERSION:
         text = "the message names no version, which EVERY_VERSION requires: send it with a version ID"
         return Reason(ReasonCode.VERSION_MISSING, text)

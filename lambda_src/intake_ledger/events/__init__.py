@@ -11,10 +11,11 @@ from intake_ledger.events.parser import (
     parse_message,
     read_batch,
 )
-from intake_ledger.events.s3_event import Ignored
+from intake_ledger.events.s3_event import WAY_OUT, Ignored
 
 __all__ = [
     "OWN_MESSAGE",
+    "WAY_OUT",
     "Ignored",
     "MalformedError",
     "Message",

@@ -37,6 +37,25 @@ _EVENT_DETAIL = (
     Field("detail.object.etag", required=False),
     Field("detail.object.size", int, required=False),
 )
+_API_CALL = "AWS API Call via CloudTrail"
+_WRITES = frozenset(
+    {
+        "PutObject",
+        "PostObject",
+        "CopyObject",
+        "CompleteMultipartUpload",
+        "RenameObject",
+        "DeleteObject",
+        "DeleteObjects",
+    }
+)
+"""Calls after which S3 shows another state of a key."""
+_CALL = (Field("detail.eventName"), Field("detail.errorCode", required=False))
+_CALL_DETAIL = (
+    Field("time", convert=epoch_ms),
+    Field("detail.requestParameters.bucketName", convert=bucket_name),
+    Field("detail.requestParameters.key", convert=object_key),
+)
 
 
 class Ignored(NamedTuple):
@@ -77,9 +96,32 @@ def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
         name = f"{family}:{'DeleteMarkerCreated' if deletion == 'Delete Marker Created' else 'Delete'}"
     elif kind == "Object Restore Completed":
         name = RESTORED
+    elif kind == _API_CALL:
+        return _parse_api_call(event, body)
     else:
         return Ignored(f"{kind} changes no content")
     return _change(Origin.EVENTBRIDGE, name, read_fields(event, _EVENT_DETAIL), body)
+
+
+def _parse_api_call(event: dict[str, Any], body: str) -> Change | Ignored:
+    """Parse the event of a call that CloudTrail has recorded. A call that writes an object must not pass as no work."""
+    name, error = read_fields(event, _CALL)
+    if name not in _WRITES:
+        return Ignored(f"the call {name} changes no content")
+    if error is not None:
+        return Ignored(f"the call {name} failed with {error}")
+    if name == "DeleteObjects":
+        raise MalformedError(f"the call {name} names no keys. {WAY_OUT}")
+    at, bucket, key = read_fields(event, _CALL_DETAIL)
+    return Change(bucket, key, Origin.CLOUDTRAIL, name, body, event_time=at)
+
+
+WAY_OUT = (
+    "CloudTrail reports calls of S3's API, and the pipeline needs the events of S3: turn on EventBridge for the bucket "
+    "and let the rule match the detail types Object Created and Object Deleted, but not AWS API Call via CloudTrail. "
+    "`intake-ledger audit` finds the objects that were not processed"
+)
+"""The fix of a rule that sends calls instead of events."""
 
 
 def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change | Ignored:

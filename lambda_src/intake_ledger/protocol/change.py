@@ -15,6 +15,8 @@ class Origin(StrEnum):
 
     S3 = "s3"
     EVENTBRIDGE = "eventbridge"
+    CLOUDTRAIL = "cloudtrail"
+    """CloudTrail, which reports a call of S3's API and names no state that can be claimed."""
     AUDIT = "audit"
     REPROCESS = "reprocess"
     LATE = "late"

@@ -107,8 +107,8 @@ class Row:
     `Retention`."""
     needs_review: str | None = None
     """The partition key of the sparse index, as `review_partition` gives it for FAILED and REJECTED rows. A person may
-    move a REJECTED row to the partition of dismissed rows. Rows of objects that were removed unprocessed have a
-    partition of their own. No verdict depends on it."""
+    move a REJECTED row to the partition of dismissed rows. Another partition has the
+    rows of objects that were removed unprocessed. No verdict depends on it."""
     format: int = FORMAT
     """The version of this list of attributes."""
 
