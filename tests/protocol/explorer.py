@@ -54,6 +54,8 @@ class Scenario(NamedTuple):
     waits: int = 0
     """Number of times that the processor may raise NotYet."""
     redrives: int = 0
+    refusals: int = 0
+    """Number of times that the dead-letter queue refuses a copy."""
     asks: tuple[int, ...] = ()
     """Reprocess requests, in the order in which they are made."""
     ask_deliveries: int = 1
@@ -176,6 +178,7 @@ class World(NamedTuple):
     waits: int = 0
     rejects: int = 0
     redrives: int = 0
+    refusals: int = 0
     slow: int = 0
     restores: int = 0
     forged: tuple[int, ...] = ()
@@ -689,9 +692,15 @@ class Explorer:
             yield f"{label}, and dies", self._die(woken, slot, k._replace(unwoken=False))
 
     def _copy(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
-        marks = request.arguments["MessageAttributes"]
-        fence = int(marks["rejected_fence"]["StringValue"])
-        copy = k.message._replace(rejected_fence=fence, label=f"copy of {k.message.label.removeprefix('copy of ')}")
+        if w.refusals:
+            refused = w._replace(refusals=w.refusals - 1)
+            label = f"w{slot}: the dead-letter queue refuses its copy"
+            yield label, self._answered(refused, slot, k, Frozen("refused"))
+        marks = request.arguments.get("MessageAttributes", {})
+        fence = int(marks["rejected_fence"]["StringValue"]) if marks else None
+        copies = k.message.copies + (0 if marks else 1)
+        label = f"copy of {k.message.label.removeprefix('copy of ')}"
+        copy = k.message._replace(rejected_fence=fence, copies=copies, label=label)
         # Two are enough to see whether one is ever missing.
         dlq = tuple(sorted({*w.dlq, copy}))[-2:]
         # The copy of a rejection whose object was removed goes back unchanged, and the row says why.
@@ -850,7 +859,7 @@ class Explorer:
 
     def _too_early(self, w: World, k: Worker, request: Request, items: Items) -> str:
         """Why this claim comes before its time, if it does. A person need not wait."""
-        if k.message.reprocess or k.message.rejected_fence is not None:
+        if k.message.reprocess or k.message.copies or k.message.rejected_fence is not None:
             return ""
         claimed = _row_of(items, request)
         now = program.EPOCH_MS + w.tick * program.TICK_MS
@@ -870,7 +879,10 @@ class Explorer:
         return w._replace(committed=epoch, started=max(epoch, w.started), clean=True, bad=bad)
 
     def _check_exhausted(self, w: World, request: Request) -> World:
-        identity = _row_identity(_row_of(w.items, request))
+        row = _row_of(w.items, request)
+        if "pending_reason_code" in row:
+            return w  # its processor was called, and its copy was refused
+        identity = _row_identity(row)
         tried = dict(w.tries).get(identity, 0)
         # A death between claim and start wastes an attempt. It looks the same as a death in the processor.
         wasted = self.scenario.crashes - w.crashes + self.scenario.pauses - w.pauses
@@ -1120,7 +1132,10 @@ _EXACT = frozenset({Effect.FENCED, Effect.TRANSACT})
 """Effects that nothing can leave wrong."""
 _LONG_AGO = -9
 """The tick of what happened before the search begins."""
-_BUDGETS = ("restores", "crashes", "losses", "answers", "pauses", "audits", "rejects", "waits", "redrives", "slow")
+_BUDGETS = (
+    *("restores", "crashes", "losses", "answers", "pauses", "audits"),
+    *("rejects", "waits", "redrives", "refusals", "slow"),
+)
 
 
 def _apply(items: Items, request: Request) -> tuple[Items, Frozen]:
@@ -1180,7 +1195,7 @@ def _with(values: tuple[Any, ...], place: int, value: object) -> tuple[Any, ...]
 
 
 def _sent(queue: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
-    return tuple(sorted((*queue, message), key=lambda one: (one.label, one.rejected_fence or 0, one.body)))
+    return tuple(sorted((*queue, message), key=lambda one: (one.label, one.rejected_fence or 0, one.copies, one.body)))
 
 
 @lru_cache(_RECENT)

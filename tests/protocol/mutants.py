@@ -294,20 +294,20 @@ MUTANTS = (
         "REJECTED before its copy",
         "Failures.reject",
         """
-        self._dead_letter(claim.change, claim.row, reason)
-        self._ledger.reject(claim, reason, s3_error=s3_error)
+        copied = self._copy(claim.change, message, claim.row, reason.text, reason.code)
+        self._ledger.reject(claim, reason, s3_error=s3_error, copied=copied)
         """,
         """
         self._ledger.reject(claim, reason, s3_error=s3_error)
-        self._dead_letter(claim.change, claim.row, reason)
+        copied = self._copy(claim.change, message, claim.row, reason.text, reason.code)
         """,
         "rejection, crash",
     ),
     Mutant(
         "no copy of what is exhausted",
         "Failures.exhaust",
-        'self._dead_letter(change, after, Reason(ReasonCode.ATTEMPTS_EXHAUSTED, after.reason or ""))',
-        "",
+        'self._copy(change, message, after, after.reason or "", after.reason_code or "")',
+        "Copied()",
         "budget",
     ),
     Mutant(
@@ -1500,8 +1500,8 @@ MUTANTS = (
     ),
     Mutant(
         "throttling uses a message's receives up",
-        "Failures.fail",
-        "(now - claim.row.first_claimed_at) / 1000 * _GROWTH",
+        "Failures._growing_wait",
+        "(self._clock() - row.first_claimed_at) / 1000 * _GROWTH",
         "0",
         "tests/unit/test_remote.py -k receives_up",
     ),
@@ -2740,5 +2740,89 @@ MUTANTS = (
         "name not in _WRITES",
         "name",
         "tests/unit/test_cloudtrail_calls.py",
+    ),
+    Mutant(
+        "a bare copy is a late duplicate",
+        "as_copy",
+        "row is None or row.bare_copy_digest is None or change.rejected_fence is not None",
+        "True",
+        "rejection, a bare copy",
+    ),
+    Mutant(
+        "a duplicate of the message opens the rejection of its bare copy",
+        "Row.is_bare_copy",
+        'message_id not in ("", *spent)',
+        "message_id",
+        "budget, a bare copy",
+    ),
+    Mutant(
+        "any message is the bare copy",
+        "Row.is_bare_copy",
+        "self.bare_copy_digest == digest",
+        "self.bare_copy_digest is not None",
+        "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "the row of exhausted attempts does not know that its copy is bare",
+        "Failures.exhaust",
+        "after = after_copy(after, copied)",
+        "after = after_copy(after, copied._replace(bare_digest=None))",
+        "budget, a bare copy",
+    ),
+    Mutant(
+        "a rejected row does not know that its copy is bare",
+        "Failures.reject",
+        "copied=copied",
+        "copied=copied._replace(bare_digest=None)",
+        "rejection, a bare copy",
+    ),
+    Mutant(
+        "the mark of a bare copy outlives its commit",
+        "committed",
+        "spent_messages=None",
+        "",
+        "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "a bare copy opens the row again after its attempt",
+        "claimed",
+        "_spent(base, change.bare_copy_id)",
+        "base.spent_messages",
+        "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "a copy without room for all attributes is bare",
+        "Queues.dead_letter",
+        "(message, needed, {}) if needed else (message, {})",
+        "(message, {})",
+        "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "a refused copy lets its message go",
+        "after_copy",
+        "copied.refusal is not None",
+        "False",
+        "rejection, a refused copy",
+    ),
+    Mutant(
+        "a processor is called again because its copy was refused",
+        "judge_state",
+        "row.pending_reason_code is not None and not change.asked_for",
+        "False",
+        "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "a rejection that waited for its copy loses its reason",
+        "exhausted",
+        'seen.pending_reason or seen.reason or "the worker died or timed out at every attempt"',
+        'seen.reason or "the worker died or timed out at every attempt"',
+        "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "the rest of a body stands for a copy that is too long",
+        "Queues._pointer_of",
+        "return None",
+        "return body[: 200 * 1024]",
+        "tests/unit/test_copies.py",
     ),
 )

@@ -100,7 +100,7 @@ def cost(scenario: Scenario) -> float:
     """A guess at the effort of a search, to begin with the cheap ones: each step and each fault multiplies it."""
     steps = len(scenario.script.split()) * scenario.deliveries + len(scenario.asks) * scenario.ask_deliveries
     faults = scenario.crashes + scenario.pauses + scenario.audits + scenario.slow + scenario.answers + scenario.losses
-    return 3.0 ** (steps + faults + scenario.rejects + scenario.redrives + scenario.ticks)
+    return 3.0 ** (steps + faults + scenario.rejects + scenario.redrives + scenario.refusals + scenario.ticks)
 
 
 def effort(name: str) -> float:

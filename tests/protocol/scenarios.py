@@ -14,6 +14,7 @@ EXPIRING = Config(deletes=False, memory=Memory.EXPIRING)
 KEPT = Config(memory=Memory.KEPT)
 BUDGET = Config(max_attempts=2)
 REFUSING = Config(max_attempts=2, deletes=False)
+BARE = BUDGET._replace(bare=True)
 GROUP = Config(group=True)
 TRANSACT = Config(effect=Effect.TRANSACT)
 SOMETIMES = Config(effect=Effect.SOMETIMES)
@@ -61,6 +62,10 @@ SHORT: dict[str, Scenario] = {
     "budget, an audit": Scenario("p", BUDGET, crashes=1, rejects=1, audits=1),
     "rejection": Scenario("p p", BUDGET, rejects=1, redrives=1),
     "rejection, rollback": Scenario("p p d2", BUDGET, rejects=1),
+    "rejection, a refused copy": Scenario("p p", BUDGET, rejects=1, refusals=2, redrives=1),
+    "budget, a refused copy": Scenario("p", BUDGET, deliveries=2, crashes=2, refusals=1),
+    "rejection, a bare copy": Scenario("p p", BARE, rejects=2, redrives=2),
+    "budget, a bare copy": Scenario("p", BARE, deliveries=2, crashes=2, redrives=1),
     "not yet": Scenario("p p", waits=1, crashes=1),
     "not yet, duplicates": Scenario("p", waits=2, deliveries=2),
     "not yet, rollback": Scenario("p p d2", waits=1),
@@ -228,6 +233,17 @@ FULL: dict[str, Scenario] = SHORT | {
     "budget, rollback": Scenario("p p d2", BUDGET, crashes=2, redrives=1),
     "budget, a slow worker": Scenario("p", BUDGET, crashes=1, pauses=1, redrives=1),
     "rejection, crash": Scenario("p p", BUDGET, rejects=1, crashes=1, redrives=1),
+    "rejection, a bare copy, crash": Scenario("p p", BARE, rejects=1, crashes=1, redrives=1),
+    "rejection, a bare copy, rollback": Scenario("p p d2", BARE, rejects=1, crashes=1, redrives=1),
+    "rejection, a bare copy, every version": Scenario(
+        "p p", BARE._replace(every_version=True), deliveries=2, rejects=1, redrives=1
+    ),
+    "rejection, a bare copy, groups": Scenario("p", BARE._replace(group=True), deliveries=2, rejects=2, redrives=2),
+    "rejection, a refused copy, crash": Scenario("p p", BUDGET, rejects=1, refusals=1, crashes=1),
+    "rejection, a refused copy, every version": Scenario(
+        "p p", BUDGET._replace(every_version=True), rejects=1, refusals=1, redrives=1
+    ),
+    "rejection, a refused copy, removed": Scenario("p m", BUDGET, rejects=1, refusals=1),
     "rejection, rollback, crash": Scenario("p p d2", BUDGET, rejects=1, crashes=1, redrives=1),
     "rejection, a slow worker": Scenario("p", BUDGET, rejects=1, crashes=1, pauses=1, redrives=1),
     "reprocess, an audit between": Scenario("p", crashes=1, asks=(1,), audits=1),

@@ -149,6 +149,7 @@ def test_there_is_an_alarm_for_each_problem_of_an_operator(template: Json) -> No
         "OldestWaitingSet",
         "WaitedTooLong",
         "Rejected",
+        "CopiesRefused",
         "DeadLetters",
         "OldestMessage",
         "Fenced",

@@ -190,6 +190,7 @@ def test_alarms(stack: Stack, template: Json, name: str) -> None:
         "DeadLetters",
         "OldestMessage",
         "Rejected",
+        "CopiesRefused",
         "Fenced",
         "WaitedTooLong",
         "Retries",

@@ -24,6 +24,7 @@ NAMES = [
     "DeadLetters",
     "OldestMessage",
     "Rejected",
+    "CopiesRefused",
     "Fenced",
     "WaitedTooLong",
     "Retries",

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.events import parse_message
 from intake_ledger.protocol import State, StateKind
 from intake_ledger_cli import drain
-from intake_ledger_cli.dead_letters import NO_REASON, MessageFilter
+from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, MessageFilter
 from intake_ledger_cli.redrive import Redrive, RedriveResult
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_site
 from tests.unit.support import KEY, notification, record
@@ -84,6 +84,17 @@ def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
     done = redrive(site)
     assert (done.moved, done.reasons) == (2, {NO_REASON: 2})
     assert sorted(message["body"] for message in site.messages()) == sorted([event("in/a"), "garbage"])
+
+
+@pytest.mark.failure_mode("F260")
+def test_a_copy_without_room_for_its_reason_was_not_given_up_by_sqs(site: Site) -> None:
+    """It has its fence alone, and the row has the reason."""
+    site.dead_letter(event("in/a"), rejected_fence=7)
+    assert redrive(site, wanted=MessageFilter(reason="max_receives")).moved == 0
+    done = redrive(site)
+    assert (done.moved, done.reasons) == (1, {NO_ROOM: 1})
+    [message] = site.messages()
+    assert message["rejected_fence"] == "7"
 
 
 def test_what_another_pipeline_set_aside_is_left_to_it(site: Site) -> None:

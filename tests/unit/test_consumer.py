@@ -27,6 +27,7 @@ from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     Change,
     ConsumerSettings,
+    CopyRefused,
     KeyFilter,
     ObjectGone,
     Ordering,
@@ -2063,7 +2064,7 @@ class TestQueues:
         """The caller must not acknowledge."""
         sqs = self._Sqs()
         sqs.refuse = ["AccessDenied"]
-        with pytest.raises(ClientError, match="AccessDenied"):
+        with pytest.raises(CopyRefused, match="AccessDenied"):
             Queues(lambda: cast("Any", sqs), "q", "d").dead_letter("x", {})
 
 

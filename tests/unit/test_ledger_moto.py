@@ -242,7 +242,8 @@ class TestFence:
         successor = world.accept(change)
         assert successor.row.fence > zombie.row.fence
         if ending != "works":
-            {"fails": world.ledger.fail, "rejects": world.ledger.reject}[ending](successor, make_reason("no"))
+            ends: dict[str, Callable[..., None]] = {"fails": world.ledger.fail, "rejects": world.ledger.reject}
+            ends[ending](successor, make_reason("no"))
         return zombie, world.known(change)
 
     @pytest.mark.failure_mode("F03")

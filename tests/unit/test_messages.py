@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intake_ledger import NotYet, Unprocessable
-from intake_ledger.messages import KeyedMessage, MessageSource, message_settings
+from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageSource, message_settings
 from intake_ledger.messages.reader import MessageReader
 from intake_ledger.messages.settings import MessageSettings
 from intake_ledger.protocol import Change, ObjectGone, SettingsError
@@ -113,14 +113,14 @@ def test_a_failure_after_the_lock_frees_it(error: BaseException) -> None:
 
 
 @pytest.mark.failure_mode("F146")
-def test_a_failure_that_cannot_be_written_frees_the_lock_too() -> None:
-    """SQS refuses the copy for the dead-letter queue, so the attempt ends without an outcome."""
+def test_a_failure_that_cannot_be_written_frees_the_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DynamoDB refuses the write, so the attempt ends without an outcome."""
     intake = Intake(process=lambda message: raise_(Unprocessable("no")) if message.identity == "e-1" else None)
-    send, intake.sqs.send_message = intake.sqs.send_message, lambda **_: raise_(refused("SendMessage"))  # type: ignore[method-assign]
+    monkeypatch.setattr(KeyedLedger, "reject", lambda *_, **__: raise_(refused("UpdateItem")))
     assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
     assert intake.status("o-1", "e-1") == "PROCESSING"
     assert not intake.is_locked("o-1")
-    intake.sqs.send_message = send  # type: ignore[method-assign]
+    monkeypatch.undo()
     assert intake.handle([sqs("o-1", "e-2")], intake.worker()) == []
 
 

@@ -9,7 +9,8 @@ from intake_ledger.events import parse_message
 from intake_ledger.protocol import Change, ReasonCode, matches_reason
 
 NO_REASON = "given up by SQS: received too often"
-"""The reason of a message without attributes, which SQS itself moved."""
+"""The reason of a message without attributes, which SQS itself moved. Few bodies leave no room for attributes."""
+NO_ROOM = "the body leaves no room for the reason: the row has it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,12 @@ class DeadLetterMessage:
     @property
     def reason(self) -> str:
         """The reason of the rejection."""
-        return self._text("reason") or NO_REASON
+        return self._text("reason") or (NO_ROOM if self.rejected_fence else NO_REASON)
 
     @property
     def reason_code(self) -> str:
-        """The code of the reason. Without one, SQS moved the message itself."""
-        return self._text("reason_code") or ReasonCode.MAX_RECEIVES
+        """The code of the reason. Without one and without a fence, SQS moved the message itself."""
+        return self._text("reason_code") or ("" if self.rejected_fence else ReasonCode.MAX_RECEIVES)
 
     @property
     def pipeline(self) -> str:

@@ -10,6 +10,8 @@ from intake_ledger_testing.events import sqs_record
 
 QUEUE_URL, DEAD_LETTER_URL = "memory://queue", "memory://dead-letters"
 MAX_BATCH_SIZE = 10  # SQS's limit
+MAX_MESSAGE_BYTES = 1024 * 1024
+"""SQS's limit, and the highest `MaximumMessageSize` of a queue."""
 MAX_RECEIVES = 1_000
 """The construct's `maxReceiveCount`. SQS moves messages with more receives to the dead-letter queue."""
 
@@ -59,6 +61,8 @@ class MemorySQS:
         self._queue_url = queue_url
         self._dead_letter_url = dead_letter_url
         self._sent = 0
+        self.dead_letter_bytes = MAX_MESSAGE_BYTES
+        """The `MaximumMessageSize` of the dead-letter queue."""
         self.messages: list[Message] = []
         self.dead_letters: list[DeadLetter] = []
 
@@ -109,6 +113,10 @@ class MemorySQS:
 
     def send_message(self, **request: Any) -> None:
         """Send a message to the queue or to the dead-letter queue, as boto3's client does."""
+        limit = self.dead_letter_bytes if request["QueueUrl"] == self._dead_letter_url else MAX_MESSAGE_BYTES
+        if _bytes_of(request) > limit:
+            text = f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
+            raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": text}}, "SendMessage")
         attributes = {
             name: int(one["StringValue"]) if one["DataType"] == "Number" else one["StringValue"]
             for name, one in request.get("MessageAttributes", {}).items()
@@ -129,3 +137,11 @@ class MemorySQS:
         for entry in entries:
             self.send_message(QueueUrl=request["QueueUrl"], **{k: v for k, v in entry.items() if k != "Id"})
         return {"Successful": [{"Id": entry["Id"]} for entry in entries]}
+
+
+def _bytes_of(request: Mapping[str, Any]) -> int:
+    """The size of a message as SQS counts it: its body, and the name, type and value of each attribute."""
+    texts = [request["MessageBody"]]
+    for name, one in request.get("MessageAttributes", {}).items():
+        texts += [name, one["DataType"], one["StringValue"]]
+    return sum(len(text.encode()) for text in texts)

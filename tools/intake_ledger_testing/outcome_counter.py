@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import NotDone
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, Fenced, OutcomeKind, Reason, Row, Ruling
+from intake_ledger.protocol import Change, CopyRefused, Fenced, OutcomeKind, Reason, Row, Ruling
 
 _LOG = logging.getLogger("intake_ledger")
 
@@ -67,7 +67,7 @@ class OutcomeCounter(Telemetry):
     @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # An overtaken worker can neither release its claim nor change the visibility of its message.
-        if not isinstance(error, Fenced | ClientError | NotDone):
+        if not isinstance(error, Fenced | ClientError | NotDone | CopyRefused):
             raise error
 
     @override

@@ -18,6 +18,7 @@ AN_HOUR_OF_PERIODS = 12
 """Five-minute periods that the alarms on retries and errors evaluate."""
 LEAST_RETRIES = 10
 """In five minutes. Fewer retries come from a few bad files."""
+COPIES_REFUSED = "the dead-letter queue does not take copies of rejected messages, so they stay in the queue"
 AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
@@ -97,6 +98,7 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
                 periods=3,
             ),
             "Rejected": self._alarm("Rejected", self.metric_rejected(), "changes were rejected"),
+            "CopiesRefused": self._alarm("CopiesRefused", self.metric_copies_refused(), COPIES_REFUSED),
             "Fenced": self._alarm("Fenced", self.metric_fenced(), "a worker outlived its lease"),
             "WaitedTooLong": self._alarm(
                 "WaitedTooLong",
@@ -148,6 +150,7 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
             self.metric_fenced(),
             self.metric_breaker_open(),
             self.metric_unparseable(),
+            self.metric_copies_refused(),
             self.metric_later_format(),
         ]
         messages = [

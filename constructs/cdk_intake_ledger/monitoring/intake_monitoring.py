@@ -24,6 +24,7 @@ class IntakeMonitoring(ConsumerMonitoring):
     - `DeadLetters`: a message is in the dead-letter queue.
     - `OldestMessage`: a message waits longer than the audit's settle time.
     - `Rejected`: a change was rejected.
+    - `CopiesRefused`: the dead-letter queue does not take a copy.
     - `Fenced`: a worker exceeded its lease.
     - `Retries`: many attempts are repeated.
     - `LapsedLeases`: workers stop in the middle of their attempts.

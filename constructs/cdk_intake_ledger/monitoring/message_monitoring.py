@@ -23,6 +23,7 @@ class MessageMonitoring(ConsumerMonitoring):
     - `OldestMessage`: a message waits in the queue for longer than an hour.
     - `IteratorAge`: a record waits in the stream for longer than an hour. Queues have no such alarm.
     - `Rejected`: a message was rejected.
+    - `CopiesRefused`: the dead-letter queue does not take a copy.
     - `Fenced`: a worker exceeded its lease.
     - `Retries`: many attempts are repeated.
     - `LapsedLeases`: workers stop in the middle of their attempts.

@@ -136,6 +136,10 @@ class IntakeMetrics:
         """Messages that cannot be read. They are in the dead-letter queue."""
         return self.metric("UnreadableMessages", **options)
 
+    def metric_copies_refused(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Copies that the dead-letter queue did not take. Their messages stay in the queue."""
+        return self.metric("CopiesRefused", **options)
+
     def metric_filtered_out(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Changes of keys outside the pipeline's filters. They are ignored."""
         return self.metric("FilteredOut", **options)

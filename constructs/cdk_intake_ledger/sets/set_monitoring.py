@@ -12,6 +12,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring import (
+    COPIES_REFUSED,
     FIVE_MINUTES,
     AlarmChoice,
     IntakeMetrics,
@@ -34,6 +35,7 @@ class SetMonitoring(Construct, IntakeMetrics):
     - `OldestWaitingSet`: a set waits for its parts for longer than `alarm_after`. Its deadline comes later.
     - `WaitedTooLong`: a set missed its deadline, because a part is missing.
     - `Rejected`: a set was rejected, because of its manifest, its processor or its deadline.
+    - `CopiesRefused`: the dead-letter queue does not take a copy.
     - `DeadLetters`: a message is in the dead-letter queue.
     - `OldestMessage`: a message waits for an hour.
     - `Fenced`: a worker exceeded its lease.
@@ -85,6 +87,7 @@ class SetMonitoring(Construct, IntakeMetrics):
                 "WaitedTooLong", self.metric_waited_too_long(), "a set missed its deadline, because a part is missing"
             ),
             "Rejected": self._alarm("Rejected", self.metric_rejected(), "sets were rejected"),
+            "CopiesRefused": self._alarm("CopiesRefused", self.metric_copies_refused(), COPIES_REFUSED),
             "DeadLetters": self._alarm(
                 "DeadLetters", self._dead_letters(), "messages wait in the dead-letter queue, each with its reason"
             ),

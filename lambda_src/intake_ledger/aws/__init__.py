@@ -6,7 +6,7 @@ The audit also imports `page_parsing`. It is not below, because each cold start 
 from intake_ledger.aws.bucket import Bucket, s3_refusal
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
 from intake_ledger.aws.lambda_context import LambdaContext
-from intake_ledger.aws.queues import NotDone, Queues
+from intake_ledger.aws.queues import NotDone, Queues, body_digest
 
 __all__ = [
     "POOL",
@@ -14,6 +14,7 @@ __all__ = [
     "LambdaContext",
     "NotDone",
     "Queues",
+    "body_digest",
     "bucket_client",
     "ledger_client",
     "make_client",

@@ -1,5 +1,6 @@
 """Requests of the consumer to SQS: change visibility, delete, wake a key, send a copy to the dead-letter queue."""
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +9,8 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+
+from intake_ledger.protocol import CopyRefused
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -18,9 +21,8 @@ _MAX_DELAY_SECONDS = 12 * 3600 - 900
 # Characters that SQS does not take. The pattern is compiled at the first use, because that would slow the import.
 _FORBIDDEN = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _TOO_LONG = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
-
-_MAX_PART_BYTES = 200 * 1024
-"""The size of a part that a dead-letter queue with SQS's earlier limit of 256 KiB takes, with attributes."""
+_NEEDED = ("rejected_fence", "reason_code")
+"""The first of these attributes is sent alone if the body leaves no room for all of them."""
 
 
 class NotDone(Exception):  # noqa: N818 - named as the other errors
@@ -107,8 +109,17 @@ class Queues:
         """Send one of the pipeline's own messages to its queue."""
         self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
 
-    def dead_letter(self, body: str, attributes: Mapping[str, str | int | None]) -> None:
-        """Send a copy to the dead-letter queue. Message attributes have the reason and facts about the change."""
+    def dead_letter(self, body: str, attributes: Mapping[str, str | int | None]) -> str | None:
+        """Send a copy to the dead-letter queue. Message attributes have the reason and facts about the change.
+
+        Returns:
+            The digest of the body, if it leaves no room for attributes. None: the copy has at least the attribute by
+            which the ledger recognizes it, or else the reason code.
+
+        Raises:
+            CopyRefused: The copy is not in the queue.
+
+        """
         message: dict[str, Any] = {
             name: {"DataType": "Number", "StringValue": str(value)}
             if isinstance(value, int)
@@ -117,23 +128,45 @@ class Queues:
             if value not in (None, "")
         }
         body = re.sub(_FORBIDDEN, "\ufffd", body)
-        # A body of the maximum size leaves no room for attributes. If the dead-letter queue has a lower limit than the
-        # queue, the body is truncated. S3 and EventBridge never send such a body.
-        for attempt in ({"MessageAttributes": message}, {}):
-            sent: Any = {"MessageBody": body, **attempt}
-            try:
-                self._send_dead_letter(**sent)
-            except ClientError as error:
-                if error.response["Error"]["Code"] not in _TOO_LONG:
-                    raise
-            else:
-                return
-        message["body_bytes"] = {"DataType": "Number", "StringValue": str(len(body.encode()))}
-        self._send_dead_letter(MessageBody=self._part_of(body), MessageAttributes=message)
+        # A body near the maximum size leaves no room for all attributes. S3 and EventBridge never send such a body.
+        needed = next(({name: message[name]} for name in _NEEDED if name in message), {})
+        for few in (message, needed, {}) if needed else (message, {}):
+            if self._is_taken(MessageBody=body, **({"MessageAttributes": few} if few else {})):
+                return None if few else body_digest(body)
+        size = len(body.encode())
+        if (pointer := self._pointer_of(body)) is None:
+            why = f"its limit is below the {size:,} bytes of the message. Raise its MaximumMessageSize"
+            raise CopyRefused(f"the dead-letter queue does not take the copy: {why}")
+        message["body_bytes"] = {"DataType": "Number", "StringValue": str(size)}
+        if not self._is_taken(MessageBody=pointer, MessageAttributes=message):
+            raise CopyRefused("the dead-letter queue does not take a pointer to the record: it is too long")
+        return None
 
-    def _part_of(self, body: str) -> str:
-        """The text that stands for a body that the dead-letter queue does not take."""
-        return body.encode()[:_MAX_PART_BYTES].decode(errors="ignore")
+    def _is_taken(self, **message: Any) -> bool:
+        """Send a copy. False: it is too long.
+
+        Raises:
+            CopyRefused: SQS refuses it for another reason, or does not answer.
+
+        """
+        try:
+            self._send_dead_letter(**message)
+        except (BotoCoreError, ClientError) as error:
+            code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+            if code in _TOO_LONG:
+                return False
+            text = f"the dead-letter queue does not take the copy: {code}"
+            raise CopyRefused(text, detail=str(error)) from error
+        return True
+
+    def _pointer_of(self, body: str) -> str | None:  # noqa: ARG002 - for other kinds of messages
+        """A short text that says where the message of this body stays. None: it does not stay anywhere."""
+        return None
 
     def _send_dead_letter(self, **message: Any) -> None:
         self._client.send_message(QueueUrl=self._dlq_url, **message)
+
+
+def body_digest(body: str) -> str:
+    """A short text that only this body has, as the dead-letter queue takes it."""
+    return hashlib.sha256(re.sub(_FORBIDDEN, "\ufffd", body).encode()).hexdigest()[:32]

@@ -128,7 +128,7 @@ class Attempts:
             )
             commit = as_commit(returned)
         except (Unprocessable, NotYet, WrongReturnError) as decision:
-            return self._judged(claim, decision)
+            return self._judged(claim, message, decision)
         except Started as elsewhere:
             return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)
         except ObjectGone:
@@ -162,16 +162,16 @@ class Attempts:
             s3_error=s3_error,
         )
 
-    def _judged(self, claim: Claim, decision: Unprocessable | NotYet | WrongReturnError) -> Outcome:
+    def _judged(self, claim: Claim, message: Message, decision: Unprocessable | NotYet | WrongReturnError) -> Outcome:
         """End the claim as the processor has decided."""
         if isinstance(decision, NotYet):
-            return self._failures.wait(claim, decision)
+            return self._failures.wait(claim, message, decision)
         if isinstance(decision, WrongReturnError):
             # The effect has happened. Another attempt would repeat it.
-            return self._failures.reject(claim, self._reason(decision))
+            return self._failures.reject(claim, message, self._reason(decision))
         # The processor gives this text as the reason, so it is kept.
         text = text_of(decision) or "the processor gave no reason"
-        return self._failures.reject(claim, Reason(ReasonCode.UNPROCESSABLE, text))
+        return self._failures.reject(claim, message, Reason(ReasonCode.UNPROCESSABLE, text))
 
     def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
         try:

@@ -8,18 +8,21 @@ from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import text_of
+from intake_ledger.observability import describe, text_of
 from intake_ledger.processor import Commit
 from intake_ledger.protocol import (
     MAX_RETRY_IN,
     REMOVED_UNPROCESSED,
     Change,
+    Copied,
+    CopyRefused,
     NotYet,
     OutcomeKind,
     Reason,
     ReasonCode,
     Row,
     Status,
+    after_copy,
 )
 
 _GROWTH = 1 / 16
@@ -58,6 +61,7 @@ class Failures:
         self._settings = services.settings
         self._ledger = services.ledger
         self._queues = services.queues
+        self._telemetry = services.telemetry
         self._clock = services.clock
         self._jitter = services.jitter
         self._breaker = breaker
@@ -89,22 +93,22 @@ class Failures:
         healthy = False if begun else None
         if counted and not out:
             if claim.row.attempts >= self._settings.max_attempts:
-                return self.reject(claim, reason, healthy=healthy, s3_error=s3_error)
+                return self.reject(claim, message, reason, healthy=healthy, s3_error=s3_error)
         elif self.is_given_up(message):
-            return self.reject(claim, reason, healthy=healthy, s3_error=s3_error)
+            return self.reject(claim, message, reason, healthy=healthy, s3_error=s3_error)
         now = self._clock()
         if out:
             wait = max(self._breaker.held_ms(), self.least_wait_ms(message)) / 1000
         elif counted:
             wait = self.backoff(claim.row.attempts)
         else:
-            wait = max(self.backoff(claim.row.attempts), (now - claim.row.first_claimed_at) / 1000 * _GROWTH)
+            wait = self._growing_wait(claim.row)
         # SQS counts whole seconds. The message must not come back before `retry_at`.
         delay = math.ceil(wait)
         self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted and not out, s3_error=s3_error)
         return Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)
 
-    def wait(self, claim: Claim, missing: NotYet) -> Outcome:
+    def wait(self, claim: Claim, message: Message, missing: NotYet) -> Outcome:
         """Retry when the missing thing may be there. This says nothing about the downstream."""
         text = text_of(missing) or "the processor said NotYet and gave no reason"
         now = self._clock()
@@ -112,7 +116,7 @@ class Failures:
         left_ms = self._settings.max_wait_seconds * 1000 - waited_ms
         if left_ms <= 0:
             text = f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {text}"
-            return replace(self.reject(claim, Reason(ReasonCode.MAX_WAIT, text)), waited_too_long=True)
+            return replace(self.reject(claim, message, Reason(ReasonCode.MAX_WAIT, text)), waited_too_long=True)
         # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of `max_wait`.
         wanted = max(missing.retry_in or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
         delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
@@ -121,18 +125,31 @@ class Failures:
         return Outcome(OutcomeKind.WAITING, reason, delay)
 
     def reject(
-        self, claim: Claim, reason: Reason, *, healthy: bool | None = None, s3_error: str | None = None
+        self,
+        claim: Claim,
+        message: Message,
+        reason: Reason,
+        *,
+        healthy: bool | None = None,
+        s3_error: str | None = None,
     ) -> Outcome:
         """Record a failure that is not retried."""
         # Send the copy first. If the worker dies in between, there are two copies and not none.
-        self._dead_letter(claim.change, claim.row, reason)
-        self._ledger.reject(claim, reason, s3_error=s3_error)
+        copied = self._copy(claim.change, message, claim.row, reason.text, reason.code)
+        self._ledger.reject(claim, reason, s3_error=s3_error, copied=copied)
+        if copied.refusal is not None:
+            delay = max(0, copied.retry_at - self._clock()) / 1000
+            return Outcome(OutcomeKind.FAILED, copied.refusal, delay, healthy=healthy)
         return Outcome(OutcomeKind.REJECTED, reason, healthy=healthy)
 
-    def exhaust(self, change: Change, seen: Row) -> Row | None:
-        """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile."""
+    def exhaust(self, change: Change, message: Message, seen: Row) -> Row | None:
+        """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile.
+
+        The row is FAILED if the dead-letter queue has not taken the copy.
+        """
         after = self._ledger.exhausted_row(change, seen)
-        self._dead_letter(change, after, Reason(ReasonCode.ATTEMPTS_EXHAUSTED, after.reason or ""))
+        copied = self._copy(change, message, after, after.reason or "", after.reason_code or "")
+        after = after_copy(after, copied)
         return after if self._ledger.exhaust(change, seen, after) else None
 
     def keep_copy(self, change: Change, row: Row | None) -> None:
@@ -141,7 +158,7 @@ class Failures:
         reason = Reason(ReasonCode.REMOVED_UNPROCESSED, f"{REMOVED_UNPROCESSED.text}, so it cannot run{known}")
         version = change.state.version_id if change.state else None
         row = replace(row or Row(Status.REJECTED, 0), fence=change.rejected_fence or 0, version_id=version)
-        self._dead_letter(change, row, reason)
+        self._dead_letter(change, row, reason.text, reason.code)
 
     def refuse(self, refused: Unparseable) -> Reason:
         """Send records that the consumer cannot handle to the dead-letter queue. Returns the reason."""
@@ -164,6 +181,10 @@ class Failures:
         step = self._settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
         return min(step, self._settings.max_backoff_seconds) * (0.5 + self._jitter() / 2)
 
+    def _growing_wait(self, row: Row) -> float:
+        """Seconds until a retry that counts no attempt."""
+        return max(self.backoff(row.attempts), (self._clock() - row.first_claimed_at) / 1000 * _GROWTH)
+
     def is_given_up(self, message: Message) -> bool:
         """True if the message is older than `max_hold`. Its next attempt is the last one, even if it does not count."""
         age_ms = 0 if message.sent_at is None else self._clock() - message.sent_at
@@ -176,18 +197,28 @@ class Failures:
             message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
         )
 
-    def _dead_letter(self, change: Change, row: Row, reason: Reason) -> None:
-        self._queues.dead_letter(
-            change.body,
-            {
-                "reason": reason.text[:1024],
-                "reason_code": reason.code.value,
-                "pipeline": self._settings.pipeline,
-                "bucket": change.bucket,
-                "key": quote(change.key),
-                "version_id": row.version_id,
-                "attempts": row.attempts,
-                "first_claimed_at": row.first_claimed_at,
-                "rejected_fence": row.fence,
-            },
-        )
+    def _copy(self, change: Change, message: Message, row: Row, reason: str, code: str) -> Copied:
+        """Send the copy of a rejected change. A refusal is a result, so that the row can say why."""
+        try:
+            return Copied(message.id, self._dead_letter(change, row, reason, code))
+        except CopyRefused as refused:
+            self._telemetry.log_error("the copy of a rejected message could not be sent", message.id, refused)
+            text = describe(refused, self._settings.reasons)
+            refusal = Reason(ReasonCode.DEAD_LETTER_REFUSED, f"{text}. It was rejected: {reason}")
+            retry_at = self._clock() + math.ceil(self._growing_wait(row)) * 1000
+            return Copied(message.id, refusal=refusal, retry_at=retry_at)
+
+    def _dead_letter(self, change: Change, row: Row, reason: str, code: str) -> str | None:
+        """Send the copy of a rejected change. Returns the digest of its body, if it has no attributes."""
+        attributes: dict[str, str | int | None] = {
+            "reason": reason[:1024],
+            "reason_code": code,
+            "pipeline": self._settings.pipeline,
+            "bucket": change.bucket,
+            "key": quote(change.key),
+            "version_id": row.version_id,
+            "attempts": row.attempts,
+            "first_claimed_at": row.first_claimed_at,
+            "rejected_fence": row.fence,
+        }
+        return self._queues.dead_letter(change.body, attributes)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from intake_ledger.aws import body_digest
 from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Batch, HeldCommit
 from intake_ledger.consumer.downstream import Downstream
@@ -57,6 +58,15 @@ def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason 
             )
             return Reason(ReasonCode.REPROCESS_ID_AHEAD, text)
     return None
+
+
+def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
+    """The change with the fence that a copy without attributes cannot have. None: it is another message."""
+    if row is None or row.bare_copy_digest is None or change.rejected_fence is not None:
+        return None
+    if not row.is_bare_copy(message.id, body_digest(change.body)):
+        return None
+    return replace(change, rejected_fence=row.rejected_fence, bare_copy_id=message.id, reported_as_new=False)
 
 
 def later_format_seconds(receives: int) -> float:
@@ -131,12 +141,10 @@ class MessageHandler:
                 wait = self._wait_before(change, message, batch, reserve)
                 if wait is not None:
                     return self._attempts.release(answer, wait)
-            if answer is None:
-                answer = self._ledger.claim(change, lease_ms=batch.lease_ms)
-                self._telemetry.decided(change, answer, now=self._clock())
-                if isinstance(answer, Claim) and batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
-                    # The claim itself took long. The processor must have its whole time.
-                    return self._attempts.release(answer, 0)
+            change, answer = self._judged(change, answer, message, batch)
+            if isinstance(answer, Claim) and batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
+                # The claim itself took long. The processor must have its whole time.
+                return self._attempts.release(answer, 0)
             if self._executions is not None and isinstance(answer, Ruling):
                 answer = self._executions.resolve(change, answer, batch.lease_ms)
             if isinstance(answer, Ruling):
@@ -153,6 +161,20 @@ class MessageHandler:
             # The reported state is over. From here on the change only wakes the key.
             change, answer = replace(change, reported_as_new=False), None
         return self._failures.backoff(1)
+
+    def _judged(
+        self, change: Change, answer: Claim | Ruling | None, message: Message, batch: Batch
+    ) -> tuple[Change, Claim | Ruling]:
+        """The change and the ledger's answer. A copy without attributes gets the fence of its rejection."""
+        answer = answer or self._claim(change, batch)
+        if isinstance(answer, Ruling) and (copy := as_copy(change, message, answer.row)) is not None:
+            return copy, self._claim(copy, batch) if answer.verdict is Verdict.REJECTED else answer
+        return change, answer
+
+    def _claim(self, change: Change, batch: Batch) -> Claim | Ruling:
+        answer = self._ledger.claim(change, lease_ms=batch.lease_ms)
+        self._telemetry.decided(change, answer, now=self._clock())
+        return answer
 
     def _wait_before(self, change: Change, message: Message, batch: Batch, reserve_seconds: float) -> float | None:
         """Seconds until an attempt may start; None: now."""
@@ -182,10 +204,17 @@ class MessageHandler:
         if keeps_copy(change, ruling.row, unprocessed=ruling.unprocessed):
             self._failures.keep_copy(change, ruling.row)
         if ruling.verdict is Verdict.EXHAUSTED and ruling.row is not None:
-            after = self._failures.exhaust(change, ruling.row)
-            if after is None:
-                return 0
-            self._telemetry.exhausted(change, after)
+            return self._exhaust(change, message, ruling.row)
+        return None
+
+    def _exhaust(self, change: Change, message: Message, row: Row) -> float | None:
+        after = self._failures.exhaust(change, message, row)
+        if after is None:
+            return 0
+        if after.status is Status.FAILED:
+            # The dead-letter queue has not taken the copy.
+            return self._until_free(after)
+        self._telemetry.exhausted(change, after)
         return None
 
     def _until_free(self, row: Row | None) -> float:

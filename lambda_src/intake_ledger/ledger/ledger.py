@@ -14,6 +14,7 @@ from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, Le
 from intake_ledger.ledger.transactions import Element, check
 from intake_ledger.protocol import (
     Change,
+    Copied,
     Fenced,
     Ordering,
     Overwritten,
@@ -208,11 +209,22 @@ class Ledger:
         after = row_changes.waiting(claim.row, reason, partition=partition, now=self._clock(), retry_at=retry_at)
         self._end(claim, after)
 
-    def reject(self, claim: Claim, reason: Reason, *, s3_error: str | None = None) -> None:
-        """Record a failure that is not retried. Send the copy to the dead-letter queue *before*, with its fence."""
+    def reject(
+        self, claim: Claim, reason: Reason, *, s3_error: str | None = None, copied: Copied | None = None
+    ) -> None:
+        """Record a failure that is not retried. Send the copy to the dead-letter queue *before*, with its fence.
+
+        Args:
+            claim: the claim whose attempt failed.
+            reason: the cause.
+            s3_error: S3's code, if S3 refused the read of the object.
+            copied: the result of sending the copy. If the queue has not taken it, the row waits for that. None: no copy
+                is sent.
+
+        """
         review = review_partition(self._options.pipeline, claim.key)
         after = row_changes.rejected(claim.row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
-        self._end(claim, after)
+        self._end(claim, row_changes.after_copy(after, copied) if copied else after)
 
     def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""

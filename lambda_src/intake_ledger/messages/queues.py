@@ -22,9 +22,9 @@ class MessageQueues(Queues):
         """The message group of the message that is handled now."""
 
     @override
-    def _part_of(self, body: str) -> str:
+    def _pointer_of(self, body: str) -> str | None:
         """A record of a stream that is too long stays in its stream. The copy says where."""
-        return pointer_of(body) or super()._part_of(body)
+        return pointer_of(body)
 
     @override
     def _send_dead_letter(self, **message: Any) -> None:

@@ -14,6 +14,7 @@ from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol import (
     Change,
+    CopyRefused,
     OutcomeKind,
     Reason,
     ReasonCode,
@@ -125,6 +126,8 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         self._count("ConsumerErrors")
+        if isinstance(error, CopyRefused):
+            self._count("CopiesRefused")
         # A traceback has the messages of all causes, which may quote content.
         traceback = error if self._reasons is Reasons.FULL else None
         reason = Reason(code_of(error, ReasonCode.CONSUMER_ERROR), describe(error, self._reasons))

@@ -9,6 +9,7 @@ from intake_ledger.protocol import row_changes
 from intake_ledger.protocol.change import RESTORED, Change, EndedExecution, Origin
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
+    CopyRefused,
     Fenced,
     LibraryError,
     NoSpaceError,
@@ -32,7 +33,7 @@ from intake_ledger.protocol.lease import LEASE_ENDED, lease_is_live, lease_lengt
 from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_etag, identity_of, real_version
 from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of, matches_reason
 from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Settlement, Status, is_settled
-from intake_ledger.protocol.row_changes import REMOVED_UNPROCESSED, Retention, truncate
+from intake_ledger.protocol.row_changes import REMOVED_UNPROCESSED, Copied, Retention, after_copy, truncate
 from intake_ledger.protocol.row_items import (
     REVIEW_INDEX,
     Ordering,
@@ -100,6 +101,8 @@ __all__ = [
     "AuditSettings",
     "Change",
     "ConsumerSettings",
+    "Copied",
+    "CopyRefused",
     "Delivery",
     "EndedExecution",
     "Fenced",
@@ -140,6 +143,7 @@ __all__ = [
     "Verdict",
     "WorkerSettings",
     "WrongReturnError",
+    "after_copy",
     "audit_settings",
     "bare_etag",
     "breaker_key",

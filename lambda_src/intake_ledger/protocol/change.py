@@ -60,6 +60,8 @@ class Change:
     """A ULID in canonical form. A later request has a greater one."""
     rejected_fence: int | None = None
     """On a copy from the dead-letter queue: the fence of its rejection."""
+    bare_copy_id: str | None = None
+    """On such a copy without room for its fence: the ID of its message."""
     execution: "EndedExecution | None" = None
     """The execution that has ended, if Step Functions reports this."""
 

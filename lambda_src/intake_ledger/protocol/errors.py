@@ -157,6 +157,10 @@ class WrongReturnError(LibraryError, TypeError):
     """The processor returned a value that is not a commit. Its effect has happened, so the change is rejected."""
 
 
+class CopyRefused(LibraryError):  # noqa: N818 - named as TransactionRefused
+    """The dead-letter queue has not taken the copy of a rejected message. The message is not acknowledged."""
+
+
 class RemoteError(LibraryError):
     """The processor's Lambda function failed. The change is tried again."""
 

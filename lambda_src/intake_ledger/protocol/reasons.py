@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from intake_ledger.protocol.errors import (
+    CopyRefused,
     Fenced,
     NoSpaceError,
     NotBegun,
@@ -79,6 +80,8 @@ class ReasonCode(StrEnum):
     """The message names no version, and the pipeline's ordering is EVERY_VERSION."""
     REPROCESS_ID_AHEAD = "reprocess_id_ahead"
     """The time in the ID of the reprocess request is in the future by more than `clock_skew`."""
+    DEAD_LETTER_REFUSED = "dead_letter_refused"
+    """The dead-letter queue does not take the copy of a rejected state. The row is REJECTED when it does."""
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
     CONSUMER_ERROR = "consumer_error"
@@ -107,6 +110,7 @@ _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (TransactionRefused, ReasonCode.TRANSACTION_REFUSED),
     (NotBegun, ReasonCode.PROCESSOR_THROTTLED),
     (WrongReturnError, ReasonCode.WRONG_RETURN),
+    (CopyRefused, ReasonCode.DEAD_LETTER_REFUSED),
     (RemoteTimeoutError, ReasonCode.PROCESSOR_TIMEOUT),
 )
 

@@ -88,10 +88,20 @@ class Row:
     """The `ReasonCode` of `reason`. A later release may have written another code."""
     s3_error: str | None = None
     """S3's error code, if S3 refused the read of the object."""
+    pending_reason: str | None = None
+    """On FAILED rows: the reason of a rejection that waits, because the dead-letter queue does not take the copy. Then
+    `reason` says why."""
+    pending_reason_code: str | None = None
+    """The code of `pending_reason`."""
     retry_at: int | None = None
     """On FAILED rows: no message may retry before this time. Otherwise a duplicate would use the budget up twice as
     fast."""
     rejected_fence: int | None = None
+    bare_copy_digest: str | None = None
+    """On REJECTED rows: the digest of the copy's body, if the copy in the dead-letter queue has no attributes."""
+    spent_messages: str | None = None
+    """The IDs of messages that are not this copy, separated by spaces: the rejected messages, and copies without
+    attributes that have opened the row before."""
     reprocess_id: str | None = None
     """The request that the current claim serves."""
     served_reprocess_id: str | None = None
@@ -135,6 +145,14 @@ class Row:
     def removed_unprocessed(self) -> bool:
         """True if the object was removed before it was processed. The next claim ends this."""
         return self.status is Status.PROCESSED and self.settled_as == Settlement.REMOVED_UNPROCESSED
+
+    def is_bare_copy(self, message_id: str, digest: str) -> bool:
+        """True if a message without attributes stands for the copy of this rejection.
+
+        SQS gives a redriven message a new ID. A message with a known ID is SQS's own duplicate.
+        """
+        spent = (self.spent_messages or "").split()
+        return self.bare_copy_digest == digest and message_id not in ("", *spent)
 
     def has_committed(self, identity: str | None) -> bool:
         """True if the state was committed, and no other attempt may have written downstream since."""

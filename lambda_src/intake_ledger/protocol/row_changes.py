@@ -23,6 +23,8 @@ from intake_ledger.protocol.row import Row, Settlement, Status
 MAX_REASON_BYTES = 256
 """With a longer reason, every later write of the row would cost more than one write unit of 1 KB."""
 MAX_COMMIT_BYTES = 256
+MAX_SPENT_MESSAGES = 8
+"""Duplicates of earlier messages are not delivered any more."""
 _DAY_SECONDS = 86_400
 
 
@@ -47,6 +49,19 @@ class Retention(NamedTuple):
         if self.keeps_rows and kind is StateKind.OBJECT:
             return None
         return now // 1000 + self.seconds + _DAY_SECONDS
+
+
+class Copied(NamedTuple):
+    """The result of the request that sends the copy of a rejected message to the dead-letter queue."""
+
+    message_id: str = ""
+    """The ID of the rejected message."""
+    bare_digest: str | None = None
+    """The digest of the copy's body, if the copy has no attributes."""
+    refusal: Reason | None = None
+    """Why the queue has not taken the copy. None: it has."""
+    retry_at: int = 0
+    """The time of the next try then, in epoch milliseconds."""
 
 
 def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
@@ -78,6 +93,10 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         s3_error=base.s3_error if retry or resumed else None,
         retry_at=None,
         rejected_fence=base.rejected_fence if retry or resumed else None,
+        pending_reason=None,
+        pending_reason_code=None,
+        spent_messages=_spent(base, change.bare_copy_id) if retry or resumed else None,
+        bare_copy_digest=base.bare_copy_digest if retry or resumed else None,
         reprocess_id=max(change.reprocess_id or "", (base.reprocess_id if again else None) or "") or None,
         first_claimed_at=base.first_claimed_at if same_key else max(now, base.first_claimed_at + 1),
         waiting_since=base.waiting_since if retry else None,
@@ -137,6 +156,8 @@ def committed(
         reason_code=None,
         s3_error=None,
         rejected_fence=None,
+        spent_messages=None,
+        bare_copy_digest=None,
         reprocess_id=None,
         served_reprocess_id=max(row.reprocess_id or "", row.served_reprocess_id or "") or None,
         waiting_since=None,
@@ -214,11 +235,15 @@ def _removed_unprocessed(after: Row, seen: Row | None, identity: str, reason: Re
     `reason` is for a state that has none. The fence stays, so that the copy in the dead-letter queue is recognized.
     """
     text, code = (seen.reason, seen.reason_code) if seen and seen.reason else (reason.text, reason.code.value)
+    if seen and seen.pending_reason:
+        text, code = seen.pending_reason, seen.pending_reason_code
     return replace(
         after,
         attempts=seen.attempts if seen else 0,
         redrive_count=seen.redrive_count if seen else 0,
         rejected_fence=(seen.rejected_fence if seen else None) or after.rejected_fence,
+        spent_messages=seen.spent_messages if seen else None,
+        bare_copy_digest=seen.bare_copy_digest if seen else None,
         s3_error=seen.s3_error if seen else None,
         reason=truncate(text, MAX_REASON_BYTES),
         reason_code=code,
@@ -267,20 +292,46 @@ def rejected(row: Row, reason: Reason, *, review_partition: str, now: int, s3_er
         failed(row, reason, review_partition=review_partition, now=now, s3_error=s3_error),
         status=Status.REJECTED,
         rejected_fence=row.fence,
+        bare_copy_digest=None,
         waiting_since=None,
     )
 
 
 def exhausted(seen: Row, *, review_partition: str, now: int) -> Row:
     """The row whose last attempt ended without an outcome, rejected with the last error that is known."""
-    text = seen.reason or "the worker died or timed out at every attempt"
-    return rejected(
-        replace(seen, fence=_next_fence(seen, now)),
+    text = seen.pending_reason or seen.reason or "the worker died or timed out at every attempt"
+    row = rejected(
+        replace(seen, fence=_next_fence(seen, now), pending_reason=None, pending_reason_code=None),
         Reason(ReasonCode.ATTEMPTS_EXHAUSTED, text),
         review_partition=review_partition,
         now=now,
         s3_error=seen.s3_error,
     )
+    return replace(row, reason_code=seen.pending_reason_code or row.reason_code)
+
+
+def after_copy(row: Row, copied: Copied) -> Row:
+    """The rejected row, with a note of its copy. FAILED, if the dead-letter queue has not taken the copy."""
+    if copied.refusal is not None:
+        return replace(
+            row,
+            status=Status.FAILED,
+            rejected_fence=None,
+            retry_at=copied.retry_at,
+            reason=truncate(copied.refusal.text, MAX_REASON_BYTES),
+            reason_code=copied.refusal.code.value,
+            pending_reason=row.reason,
+            pending_reason_code=row.reason_code,
+        )
+    if copied.bare_digest is not None:
+        return replace(row, bare_copy_digest=copied.bare_digest, spent_messages=_spent(row, copied.message_id))
+    return row
+
+
+def _spent(row: Row, message_id: str | None) -> str | None:
+    """The IDs of messages that cannot open the row, with one more. None: there are none."""
+    ids = dict.fromkeys([*(row.spent_messages or "").split(), *([message_id] if message_id else [])])
+    return " ".join([*ids][-MAX_SPENT_MESSAGES:]) or None
 
 
 def released(row: Row, seen: Row) -> Row:

@@ -137,8 +137,10 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         ignored = state.removed and not policy.deletes
         if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not ignored:
             return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
-        if row.unfinished and row.attempts >= policy.max_attempts and not ignored:
-            return Ruling(Verdict.EXHAUSTED, f"the last of {policy.max_attempts} attempts did not come back")
+        uncopied = row.pending_reason_code is not None and not change.asked_for
+        if row.unfinished and (uncopied or row.attempts >= policy.max_attempts) and not ignored:
+            spent = f"the last of {policy.max_attempts} attempts did not come back"
+            return Ruling(Verdict.EXHAUSTED, "its rejection waits for its copy" if uncopied else spent)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 

@@ -118,7 +118,7 @@ DEFECTS = (
         """,
         """
         if not begun:
-            return self._failures.reject(claim, str(error))
+            return self._failures.reject(claim, message, self._reason(error))
         if False:
             self._ledger.release(claim)
             raise LibraryError("S3 could not open the object", detail=repr(error)) from error
@@ -139,7 +139,7 @@ DEFECTS = (
     Mutant(
         "no copy goes to the dead-letter queue",
         "Failures.reject",
-        "self._dead_letter(claim.change, claim.row, reason)",
+        "self._copy(claim.change, message, claim.row, reason.text, reason.code)",
         "pass",
         "Plain",
     ),

@@ -1,0 +1,401 @@
+"""The copy of a rejected message. Nothing else remains of it, so it stays whole, and its redrive opens the row."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from intake_ledger import Commit, FileSet, ObjectChange, Unprocessable
+from intake_ledger.events import own_message
+from intake_ledger.messages import KeyedMessage
+from intake_ledger.messages.settings import MessageSource
+from intake_ledger.protocol import (
+    Ordering,
+    Origin,
+    Policy,
+    Row,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+    from_dynamodb,
+    judge_state,
+    row_from_attributes,
+)
+from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger_testing.local_pipeline import LocalPipeline
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
+from intake_ledger_testing.memory_step_functions import MemoryExecution
+from tests.unit.executions_support import ExecutionPipeline
+from tests.unit.messages_support import Intake, kinesis, sqs
+from tests.unit.set_bench import SetBench
+from tests.unit.support import MINUTE, one_change
+from tests.unit.test_worker import Bench as WorkerBench
+
+MANIFEST = SetForm(FormKind.MANIFEST, "*.json")
+
+
+class Kind(Protocol):
+    """One kind of work, with one message whose processor rejects it while `refuses` is true."""
+
+    refuses: bool
+
+    @property
+    def sqs(self) -> MemorySQS:
+        """The queue and its dead-letter queue."""
+
+    @property
+    def row(self) -> Row:
+        """The row of the work."""
+
+    @property
+    def calls(self) -> int:
+        """The number of calls of the processor."""
+
+    def upload(self) -> None:
+        """Send the first message."""
+
+    def run(self) -> None:
+        """Handle all messages until the queue is empty."""
+
+
+class Judge:
+    """The processor of each kind."""
+
+    refuses = True
+    calls = 0
+
+    def __call__(self, _: object) -> None:
+        self.calls += 1
+        if self.refuses:
+            raise Unprocessable("no invoice")
+
+
+class Objects(Judge):
+    """Objects of a pipeline."""
+
+    def __init__(self, ordering: Ordering = Ordering.LATEST) -> None:
+        def process(change: ObjectChange) -> None:
+            self(change)
+
+        self.pipeline = LocalPipeline(process, ordering=ordering)
+        self.sqs, self._versions = self.pipeline._sqs, list[str | None]()
+
+    def upload(self) -> None:
+        self._versions.append(self.pipeline.put("a.csv", "1"))
+
+    @property
+    def row(self) -> Row:
+        [row] = rows(self.pipeline._dynamodb)
+        return row
+
+    def run(self) -> None:
+        self.pipeline.run()
+
+
+class Messages(Judge):
+    """Keyed messages of a queue or a stream."""
+
+    def __init__(self, source: MessageSource) -> None:
+        def process(message: KeyedMessage) -> None:
+            self(message)
+
+        self._intake = Intake(source, process)
+        self.sqs = self._intake.sqs
+
+    def upload(self) -> None:
+        if self._intake.source is MessageSource.KINESIS:
+            while self._intake.handle([kinesis("o-1", "e-1", 1)]):
+                self._intake.clock.advance(MINUTE)
+        else:
+            self.sqs.send(sqs("o-1", "e-1")["body"])
+
+    @property
+    def row(self) -> Row:
+        row = self._intake.row("o-1", "e-1")
+        assert row is not None
+        return row
+
+    def step(self) -> None:
+        """Handle the messages that are visible next."""
+        at = self.sqs.next_visible_at()
+        assert at is not None
+        self._intake.clock.now = max(self._intake.clock.now, at)
+        batch = self.sqs.receive(10, lambda visible: visible)
+        failed = self._intake.handle([one | {"eventSource": "aws:sqs"} for one in batch])
+        self.sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+
+    def run(self) -> None:
+        while self.sqs.next_visible_at() is not None:
+            self.step()
+
+
+class Sets(Judge):
+    """Sets of files."""
+
+    def __init__(self) -> None:
+        def process(files: FileSet) -> Commit | str | None:
+            self(files)
+            return None
+
+        self._bench = SetBench(MANIFEST, process=process)
+        self.sqs = self._bench.sets.queue
+
+    def upload(self) -> None:
+        self._bench.put("a.csv")
+        self._bench.put("set.json", json.dumps(["a.csv"]))
+
+    @property
+    def row(self) -> Row:
+        return self._bench.known("set.json")
+
+    def run(self) -> None:
+        self._bench.run()
+
+
+class Executions(Judge):
+    """Objects that a state machine processes."""
+
+    def __init__(self) -> None:
+        self._pipeline = ExecutionPipeline()
+        self.sqs = self._pipeline.sqs
+
+    def upload(self) -> None:
+        self._pipeline.put()
+
+    @property
+    def row(self) -> Row:
+        return self._pipeline.row()
+
+    def run(self) -> None:
+        def process(execution: MemoryExecution) -> None:
+            self.calls += 1
+            output = {"unprocessable": "no invoice"} if self.refuses else {"commit": "x"}
+            self._pipeline.end(execution, output=output)
+
+        self._pipeline.run(process)
+
+
+class Worker(Judge):
+    """Objects of a worker outside of Lambda."""
+
+    def __init__(self) -> None:
+        self._bench = WorkerBench()
+        self._bench.acts = [self] * 99
+        self.sqs = self._bench.sqs
+
+    def upload(self) -> None:
+        self._change = self._bench.upload()
+
+    @property
+    def row(self) -> Row:
+        return self._bench.world.known(self._change)
+
+    def run(self) -> None:
+        while (at := self.sqs.next_visible_at()) is not None:
+            clock = self._bench.world.clock
+            clock.now = max(clock.now, at)
+            self._bench.poll()
+
+
+KINDS: dict[str, Callable[[], Kind]] = {
+    "objects": Objects,
+    "every version": lambda: Objects(Ordering.EVERY_VERSION),
+    "messages": lambda: Messages(MessageSource.SQS),
+    "FIFO messages": lambda: Messages(MessageSource.FIFO),
+    "records of a stream": lambda: Messages(MessageSource.KINESIS),
+    "sets": Sets,
+    "executions": Executions,
+    "worker": Worker,
+}
+
+
+def rows(store: Any) -> list[Row]:
+    """The rows of a table in memory."""
+    found = [row_from_attributes(from_dynamodb(item)) for item in store.items.values()]
+    return [row for row in found if row is not None]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]()
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy has room for attributes."""
+    send = MemorySQS.send_message
+
+    def send_message(self: MemorySQS, **request: Any) -> None:
+        if request["QueueUrl"] == DEAD_LETTER_URL and request.get("MessageAttributes"):
+            raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": "too long"}}, "SendMessage")
+        send(self, **request)
+
+    monkeypatch.setattr(MemorySQS, "send_message", send_message)
+
+
+def rejected(kind: Kind) -> str:
+    """Upload, and return the body of the copy."""
+    kind.upload()
+    kind.run()
+    assert (kind.row.status, kind.calls) == (Status.REJECTED, 1)
+    [letter] = kind.sqs.dead_letters
+    kind.sqs.dead_letters.clear()
+    assert letter.attributes == {}
+    return letter.body
+
+
+@pytest.mark.usefixtures("bare")
+class TestBareCopies:
+    """A copy without attributes looks like a late duplicate of the rejected message."""
+
+    @pytest.mark.failure_mode("F260")
+    def test_a_redriven_copy_is_processed_once(self, kind: Kind) -> None:
+        """SQS gives it another ID."""
+        body = rejected(kind)
+        kind.refuses = False
+        kind.sqs.send(body)
+        kind.sqs.send(body)
+        kind.run()
+        assert (kind.row.status, kind.calls, kind.sqs.dead_letters) == (Status.PROCESSED, 2, [])
+        assert (kind.row.bare_copy_digest, kind.row.spent_messages) == (None, None)
+
+    @pytest.mark.failure_mode("F260")
+    def test_a_duplicate_of_the_rejected_message_opens_nothing(self, kind: Kind) -> None:
+        """SQS delivers a message twice at times, with the same ID."""
+        body = rejected(kind)
+        before = kind.row
+        assert before.spent_messages is not None
+        kind.refuses = False
+        kind.sqs.send(body)
+        kind.sqs.messages[-1].id = before.spent_messages
+        kind.run()
+        assert (kind.row, kind.calls) == (before, 1)
+
+    @pytest.mark.failure_mode("F260")
+    def test_another_message_about_the_state_opens_nothing(self, kind: Kind) -> None:
+        """A copy has the body that was sent. An event that S3 sends again has another one."""
+        body = rejected(kind)
+        before = kind.row
+        kind.refuses = False
+        kind.sqs.send(body.replace("{", "{ ", 1))
+        kind.run()
+        assert (kind.row, kind.calls) == (before, 1)
+
+    @pytest.mark.failure_mode("F260")
+    def test_a_copy_that_is_rejected_again_has_another_copy(self, kind: Kind) -> None:
+        """Each rejection leaves one copy, and each copy opens the row once."""
+        body = rejected(kind)
+        for _ in range(2):
+            kind.sqs.send(body)
+            kind.run()
+            [letter] = kind.sqs.dead_letters
+            kind.sqs.dead_letters.clear()
+            body = letter.body
+        assert (kind.row.status, kind.calls, kind.row.redrive_count) == (Status.REJECTED, 3, 2)
+        kind.refuses = False
+        kind.sqs.send(body)
+        kind.run()
+        assert (kind.row.status, kind.calls) == (Status.PROCESSED, 4)
+
+
+@pytest.mark.failure_mode("F260")
+@pytest.mark.parametrize(("room", "attributes"), [(400, 9), (40, 1), (33, 1), (32, 0), (0, 0)])
+def test_a_copy_keeps_its_fence_as_long_as_there_is_room(room: int, attributes: int) -> None:
+    """The fence needs 33 bytes: its name, its type and its value. Each copy is whole, and its redrive is processed."""
+    messages = Messages(MessageSource.SQS)
+    body = sqs("o-1", "e-1", pad="")["body"]
+    body = sqs("o-1", "e-1", pad="x" * (MAX_MESSAGE_BYTES - room - len(body)))["body"]
+    messages.sqs.send(body)
+    messages.run()
+    [letter] = messages.sqs.dead_letters
+    assert (letter.body == body, len(letter.attributes)) == (True, attributes)
+    assert attributes != 1 or [*letter.attributes] == ["rejected_fence"]
+    messages.refuses = False
+    messages.sqs.send(letter.body, letter.attributes)
+    messages.run()
+    assert (messages.row.status, messages.calls) == (Status.PROCESSED, 2)
+
+
+class Refusals:
+    """A dead-letter queue that refuses some copies. Between two tries, the row of the work is noted."""
+
+    def __init__(self, kind: Kind, monkeypatch: pytest.MonkeyPatch, number: int, error: Exception) -> None:
+        self.left, self.rows = number, list[Row]()
+        send = MemorySQS.send_message
+
+        def send_message(queue: MemorySQS, **request: Any) -> None:
+            if request["QueueUrl"] == DEAD_LETTER_URL:
+                if self.left < number:
+                    self.rows.append(kind.row)
+                if self.left:
+                    self.left -= 1
+                    raise error
+            send(queue, **request)
+
+        monkeypatch.setattr(MemorySQS, "send_message", send_message)
+
+
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "SendMessage")
+SILENT = EndpointConnectionError(endpoint_url="https://sqs")
+
+
+class TestRefusedCopies:
+    """The dead-letter queue does not take a copy, so nothing remains but the message."""
+
+    @pytest.mark.failure_mode("F261")
+    @pytest.mark.parametrize("error", [DENIED, SILENT], ids=["denied", "silent"])
+    def test_the_message_stays_until_the_queue_takes_the_copy(
+        self, kind: Kind, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
+        """The processor is not called again, and the row says why. In the end, row and copy have the first reason."""
+        refusals = Refusals(kind, monkeypatch, 3, error)
+        kind.upload()
+        kind.run()
+        assert len(refusals.rows) == 3
+        for row in refusals.rows:
+            assert (row.status, row.reason_code, row.attempts) == (Status.FAILED, "dead_letter_refused", 1)
+            assert "the dead-letter queue does not take the copy" in str(row.reason)
+            assert str(row.reason).endswith("It was rejected: no invoice")
+        rejected = kind.row
+        assert (rejected.status, rejected.reason) == (Status.REJECTED, "no invoice")
+        assert rejected.reason_code == "unprocessable"
+        [letter] = kind.sqs.dead_letters
+        assert (letter.reason, letter.attributes["reason_code"]) == ("no invoice", "unprocessable")
+        assert letter.attributes["rejected_fence"] == rejected.rejected_fence
+        assert kind.calls == 1
+        kind.refuses = False
+        kind.sqs.send(letter.body, letter.attributes)
+        kind.run()
+        assert (kind.row.status, kind.calls) == (Status.PROCESSED, 2)
+        assert kind.row.pending_reason_code is None
+
+    @pytest.mark.failure_mode("F261")
+    def test_a_lower_limit_than_that_of_the_queue_truncates_nothing(self) -> None:
+        """Its text names the size and the fix. The copy is whole when the limit was raised."""
+        messages = Messages(MessageSource.SQS)
+        messages.sqs.dead_letter_bytes = 256 * 1024
+        body = sqs("o-1", "e-1", pad="x" * 300_000)["body"]
+        messages.sqs.send(body)
+        messages.step()
+        assert messages.sqs.dead_letters == []
+        assert "below the 300,0" in str(messages.row.reason)
+        assert "Raise its MaximumMessageSize" in str(messages.row.reason)
+        messages.sqs.dead_letter_bytes = MAX_MESSAGE_BYTES
+        messages.run()
+        [letter] = messages.sqs.dead_letters
+        assert (letter.body == body, letter.reason, messages.calls) == (True, "no invoice", 1)
+
+    @pytest.mark.failure_mode("F261")
+    def test_a_person_may_ask_for_another_attempt_meanwhile(self) -> None:
+        """A reprocess request does not wait for the copy."""
+        state = State(StateKind.OBJECT, "v1")
+        row = Row(Status.FAILED, 7, version_id="v1", pending_reason_code="unprocessable", retry_at=0)
+        change = one_change(own_message(Origin.REPROCESS, "b", "k", state, reprocess_id=f"{1:026}"))
+        policy = Policy(3, 10**9, deletes=False)
+        assert judge_state(row, change, state, now=1, policy=policy).verdict is Verdict.ACCEPTED
+        event = replace(change, reprocess_id=None)
+        assert judge_state(row, event, state, now=1, policy=policy).verdict is Verdict.EXHAUSTED
