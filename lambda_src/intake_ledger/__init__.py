@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.processor import Commit, ObjectChange, ObjectStream
 from intake_ledger.protocol import (
+    InvalidEffectError,
+    InvalidOutputError,
     NotYet,
     ObjectGone,
     ObjectReadError,
@@ -44,6 +46,8 @@ else:
 __all__ = [
     "Commit",
     "FileSet",
+    "InvalidEffectError",
+    "InvalidOutputError",
     "KeyedMessage",
     "NotYet",
     "ObjectChange",

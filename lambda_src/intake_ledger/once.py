@@ -13,23 +13,28 @@ The block is committed at its end. An exception records a failure, frees the key
 dies, the key is free when the lease has ended.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from intake_ledger.aws import ledger_client
 from intake_ledger.keyed import KeyedClaim, KeyedLedger, idempotency_key, name_of
-from intake_ledger.ledger import AWS_ERRORS, Element, LedgerOptions, LedgerTable
+from intake_ledger.ledger import AWS_ERRORS, LedgerOptions, LedgerTable
 from intake_ledger.observability import describe, text_of
 from intake_ledger.protocol import (
     Change,
+    Element,
     Fenced,
+    InvalidEffectError,
+    InvalidTransactionError,
     NotYet,
     Ordering,
     Origin,
+    OutcomeKind,
     Policy,
     Reason,
     ReasonCode,
@@ -37,9 +42,12 @@ from intake_ledger.protocol import (
     Ruling,
     State,
     StateKind,
+    TransactionRefused,
     Unprocessable,
     Verdict,
     code_of,
+    kept_result,
+    wait_seconds,
 )
 
 if TYPE_CHECKING:
@@ -49,11 +57,13 @@ __all__ = [
     "Busy",
     "Duplicate",
     "Fenced",
+    "InvalidTransactionError",
     "NotYet",
     "OnceClaim",
     "OnceLedger",
     "OnceOptions",
     "Rejected",
+    "TransactionRefused",
     "Unprocessable",
 ]
 
@@ -61,6 +71,9 @@ _DAY_SECONDS = 86_400
 _NOT_YET_SECONDS = 60
 _NO_LIMIT = 10**9
 _LATER_FORMAT_SECONDS = 900
+_LONGEST_SECONDS = 366 * _DAY_SECONDS
+_RESULT_NOT_KEPT = "ResultNotKept"
+_LOG = logging.getLogger(__name__)
 
 
 class Duplicate(Exception):  # noqa: N818 - an answer, not an error
@@ -69,7 +82,7 @@ class Duplicate(Exception):  # noqa: N818 - an answer, not an error
     def __init__(self, result: str | None, at: int) -> None:
         super().__init__("this identity of the key was committed before")
         self.result = result
-        """The `result` of the block that was committed."""
+        """The `result` of the block that was committed. None if it had no result, or a result that was not a text."""
         self.at = at
         """The time of the commit in epoch milliseconds."""
 
@@ -84,12 +97,21 @@ class Busy(Exception):  # noqa: N818 - an answer, not an error
 
 
 class Rejected(Exception):  # noqa: N818 - an answer, not an error
-    """The identity was rejected: a block raised `Unprocessable`, or all attempts were used up."""
+    """The identity was rejected by an earlier attempt. Its block did not run now.
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    An earlier block raised `Unprocessable`, its `transact` was malformed, or all attempts were used up.
+    `OnceLedger.reopen` lets the identity run again.
+    """
+
+    def __init__(self, reason: str, code: str = "") -> None:
+        super().__init__(
+            "the identity was rejected earlier, and its block did not run now. OnceLedger.reopen lets it run again. "
+            f"The reason was: {reason}"
+        )
         self.reason = reason
         """The reason of the rejection."""
+        self.code = code
+        """Its code, such as `unprocessable`, `invalid_transaction` or `attempts_exhausted`."""
 
 
 @dataclass(slots=True)
@@ -106,19 +128,25 @@ class OnceClaim:
     """The same for each attempt on this identity, at any time. Different for any other one."""
     _extend: Callable[[float], None]
     result: str | None = None
-    """Set this to keep a name of the effect, at most 256 bytes of it. `Duplicate` has it later."""
+    """Set this to a text to keep a name of the effect, at most 256 bytes of it. `Duplicate` has it later.
+
+    Any other type is not kept: the block is committed without it, and TypeError says so."""
     transact: Sequence[Element] = ()
     """Set this to at most 98 writes to other DynamoDB tables, in the form of boto3's client. They and the commit are
-    carried out together, or not at all."""
+    carried out together, or not at all. Malformed ones reject the identity."""
 
     def extend(self, seconds: float) -> None:
         """Hold the key for this time from now on.
 
+        Args:
+            seconds: above 0.
+
         Raises:
             Fenced: The lease has ended, and another block has the key.
+            ValueError: `seconds` is not above 0.
 
         """
-        self._extend(seconds)
+        self._extend(_seconds("extend", seconds, above=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +176,38 @@ class OnceOptions:
     retention_seconds: int = 35 * _DAY_SECONDS
     """The time for which the commit of an identity is known. After it, the identity is new again."""
     max_attempts: int | None = None
-    """The number of attempts after which an identity is rejected, at least 2. No limit when omitted."""
+    """The number of attempts after which an identity is rejected. No limit when omitted.
+
+    1 is at most once: a block that failed, or whose process died, does not run again, even if it had no effect. Use it
+    only if a second effect is worse than none, and look after the identities that are rejected."""
+
+    def __post_init__(self) -> None:
+        """Refuse values with which a block would not be protected.
+
+        Raises:
+            ValueError: The text has the option, the value and the allowed values.
+
+        """
+        _seconds("lease_seconds", self.lease_seconds, above=0)
+        _seconds("clock_skew_seconds", self.clock_skew_seconds, above=None)
+        _whole("retention_seconds", self.retention_seconds)
+        if self.max_attempts is not None:
+            _whole("max_attempts", self.max_attempts)
+
+
+def _seconds(name: str, value: Any, *, above: float | None) -> float:
+    """The value, if it is a finite number of seconds above the bound. Without a bound, zero is allowed."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    enough = is_number and (value >= 0 if above is None else value > above)
+    if not enough or not value <= _LONGEST_SECONDS:
+        least = "of at least 0" if above is None else f"above {above:g}"
+        raise ValueError(f"{name} is {value!r}: it must be a number of seconds {least}, and at most a year")
+    return float(value)
+
+
+def _whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} is {value!r}: it must be a whole number of at least 1")
 
 
 @dataclass(slots=True)
@@ -168,6 +227,10 @@ class OnceLedger:
     """boto3's client of DynamoDB. One with short timeouts and retries is made when omitted."""
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     """Gives epoch milliseconds; the machine's clock when omitted."""
+    count: Callable[[str], object] | None = None
+    """Called with the name of each outcome, for a metric: `Committed`, `Failed`, `Rejected`, `Waiting` or `Fenced`.
+    Also with `ResultNotKept` after a commit without its result. An exception that it raises is logged. Nothing is
+    counted when omitted."""
     _ledger: KeyedLedger = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -195,9 +258,11 @@ class OnceLedger:
         Raises:
             Duplicate: The identity was committed before.
             Busy: Another block holds the key, or the identity's next attempt is not due.
-            Rejected: The identity was rejected.
+            Rejected: The identity was rejected earlier.
             Fenced: The lease ended before the block did, and another block has the key. Nothing was committed.
-            TransactionRefused: DynamoDB refused `claim.transact`. Nothing was committed.
+            InvalidTransactionError: `claim.transact` is malformed. Nothing was committed, and the identity is rejected.
+            TransactionRefused: DynamoDB refused `claim.transact`. Nothing was committed, and the block may run again.
+            TypeError: `claim.result` is not a text. The block is committed without it, and does not run again.
             ValueError: A name is neither a text nor a whole number, or has not 1 to 1,024 bytes.
             ClientError: DynamoDB did not answer. Also BotoCoreError.
 
@@ -213,17 +278,34 @@ class OnceLedger:
             _extend=lambda seconds: ledger.extend(held, lease_ms=self._lease_ms(seconds)),
         )
         try:
-            yield claim
-            ledger.commit(held, claim.result, claim.transact)
-        except Fenced:
-            raise
-        except BaseException as error:
-            # The error of the block counts. A lease that has ended has let another block in already.
-            with suppress(Fenced, *AWS_ERRORS):
-                self._failed(held, error)
-            raise
+            try:
+                yield claim
+            except BaseException as error:
+                self._record(held, error, in_block=True)
+                raise
+            self._commit(held, claim)
         finally:
             ledger.free(held)
+
+    def reopen(self, key: str | int, identity: str | int) -> bool:
+        """Let a rejected identity run again, for example after its code was fixed.
+
+        The next `once` for it runs the block: with the same `idempotency_key`, a higher `fence`, and attempts that are
+        counted from 1. This changes nothing for an identity that was committed or is in work.
+
+        Args:
+            key: as for `once`.
+            identity: as for `once`.
+
+        Returns:
+            True if the identity was rejected, and is open now. False: it was not rejected, and nothing has changed.
+
+        Raises:
+            ValueError: As for `once`.
+            ClientError: DynamoDB did not answer. Also BotoCoreError.
+
+        """
+        return self._ledger.reopen(self._change(name_of("key", key), name_of("identity", identity)))
 
     @property
     def _source(self) -> str:
@@ -233,7 +315,14 @@ class OnceLedger:
         return round((seconds + self.options.clock_skew_seconds) * 1000)
 
     def _claim(self, key: str, identity: str) -> KeyedClaim:
-        change = Change(
+        change = self._change(key, identity)
+        answer = self._ledger.claim(change, lease_ms=self._lease_ms(self.options.lease_seconds))
+        if isinstance(answer, Ruling):
+            raise self._refusal(change, answer)
+        return cast("KeyedClaim", answer)
+
+    def _change(self, key: str, identity: str) -> Change:
+        return Change(
             self._source,
             key,
             Origin.S3,
@@ -243,10 +332,6 @@ class OnceLedger:
             reported_as_new=True,
             event_time=self.clock(),
         )
-        answer = self._ledger.claim(change, lease_ms=self._lease_ms(self.options.lease_seconds))
-        if isinstance(answer, Ruling):
-            raise self._refusal(change, answer)
-        return cast("KeyedClaim", answer)
 
     def _refusal(self, change: Change, ruling: Ruling) -> Exception:
         row = ruling.row
@@ -254,22 +339,77 @@ class OnceLedger:
             return Duplicate(row.commit_id, row.updated_at)
         if row is not None and ruling.verdict in (Verdict.REJECTED, Verdict.EXHAUSTED):
             if ruling.verdict is Verdict.EXHAUSTED:
-                self._ledger.exhaust(change, row, self._ledger.exhausted_row(change, row))
-            return Rejected(row.reason or ruling.why)
+                after = self._ledger.exhausted_row(change, row)
+                if not self._ledger.exhaust(change, row, after):
+                    return Busy("the row has changed meanwhile", 0)
+                self._counted(OutcomeKind.REJECTED)
+                row = after
+            return Rejected(row.reason or ruling.why, row.reason_code or "")
         if ruling.verdict is Verdict.LATER_FORMAT:
             return Busy(ruling.why, _LATER_FORMAT_SECONDS)
         free_at = (row.lease_until or row.retry_at or 0) if row else 0
         return Busy(ruling.why, max(free_at - self.clock(), 0) / 1000)
 
-    def _failed(self, held: KeyedClaim, error: BaseException) -> None:
-        """Record how the block failed."""
+    def _commit(self, held: KeyedClaim, claim: OnceClaim) -> None:
+        """Commit the block. A result that is not a text must not undo its effect."""
+        result, problem = kept_result(claim.result)
+        note = Reason(ReasonCode.RESULT_NOT_KEPT, problem) if problem else None
+        try:
+            self._ledger.commit(held, result, claim.transact, note=note)
+        except BaseException as error:
+            self._record(held, error, in_block=False)
+            raise
+        self._counted(OutcomeKind.COMMITTED)
+        if problem:
+            _LOG.warning("committed without its result: key %s, identity %s: %s", claim.key, claim.identity, problem)
+            self._counted(_RESULT_NOT_KEPT)
+            raise TypeError(problem)
+
+    def _record(self, held: KeyedClaim, error: BaseException, *, in_block: bool) -> None:
+        """Record how the block or its commit failed. The error of the block counts, so no other one replaces it.
+
+        A lease that has ended may have let another block in already.
+        """
+        try:
+            outcome = self._failed(held, error, in_block=in_block)
+        except Fenced:
+            outcome = OutcomeKind.FENCED
+        except AWS_ERRORS:
+            outcome = OutcomeKind.FAILED
+            _LOG.warning(
+                "a failure was not recorded: key %s, identity %s: the next attempt waits for the end of the lease",
+                held.change.key,
+                held.state.version_id,
+                exc_info=True,
+            )
+        self._counted(outcome)
+
+    def _failed(self, held: KeyedClaim, error: BaseException, *, in_block: bool) -> OutcomeKind:
         if isinstance(error, Unprocessable):
             text = text_of(error) or "the block gave no reason"
             self._ledger.reject(held, Reason(ReasonCode.UNPROCESSABLE, text))
-        elif isinstance(error, NotYet):
-            retry_at = self.clock() + round((error.retry_in or _NOT_YET_SECONDS) * 1000)
+            return OutcomeKind.REJECTED
+        if isinstance(error, NotYet):
+            retry_at = self.clock() + round((wait_seconds(error) or _NOT_YET_SECONDS) * 1000)
             reason = Reason(ReasonCode.NOT_YET, text_of(error) or "something is missing")
             self._ledger.wait(held, reason, retry_at=retry_at)
-        else:
-            code = code_of(error, ReasonCode.PROCESSOR_ERROR)
-            self._ledger.fail(held, Reason(code, describe(error, Reasons.TYPES)))
+            return OutcomeKind.WAITING
+        # A Fenced of another ledger says nothing about this claim. The write of the failure shows who has it.
+        others = in_block and isinstance(error, Fenced)
+        code = ReasonCode.PROCESSOR_ERROR if others else code_of(error, ReasonCode.PROCESSOR_ERROR)
+        reason = Reason(code, describe(error, Reasons.TYPES))
+        if isinstance(error, InvalidEffectError):
+            self._ledger.reject(held, reason)
+            return OutcomeKind.REJECTED
+        passing = not in_block and isinstance(error, TransactionRefused) and error.passing
+        # Nothing is wrong with writes that met others. But with one attempt, the block must not run a second time.
+        self._ledger.fail(held, reason, counted=not passing or self.options.max_attempts == 1)
+        return OutcomeKind.FAILED
+
+    def _counted(self, name: str) -> None:
+        if self.count is None:
+            return
+        try:
+            self.count(name)
+        except Exception:  # noqa: BLE001 - the effect has happened
+            _LOG.exception("the outcome %s was not counted", name)

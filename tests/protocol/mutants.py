@@ -1188,8 +1188,8 @@ MUTANTS = (
     Mutant(
         "a throttled transaction spends an attempt",
         "_cancelled",
-        "code in _NEVER or code in _THROTTLED",
-        "code in _NEVER",
+        "code in _REFUSED or code in _THROTTLED",
+        "code in _REFUSED",
         "tests/unit/test_transactions.py -k throttling",
     ),
     Mutant(
@@ -1918,8 +1918,8 @@ MUTANTS = (
     Mutant(
         "a commit keeps the reason code",
         "committed",
-        "reason_code=None",
-        "",
+        "note.code.value if note else None",
+        "note.code.value if note else row.reason_code",
         "tests/unit/test_reason_codes.py",
     ),
     Mutant(
@@ -1946,7 +1946,7 @@ MUTANTS = (
     Mutant(
         "a wrong return value is tried again",
         "Attempts._run",
-        "(Unprocessable, NotYet, WrongReturnError)",
+        "(Unprocessable, NotYet, InvalidEffectError)",
         "(Unprocessable, NotYet)",
         "tests/unit/test_consumer.py -k f101",
     ),
@@ -2368,7 +2368,7 @@ MUTANTS = (
         super().extend(claim, lease_ms=lease_ms)
         lock = _lock_of(claim)
         """,
-        "tests/unit/test_once.py -k outlives",
+        "tests/unit/test_once.py -k extension_without_the_key",
     ),
     Mutant(
         "later messages of a FIFO group overtake a failed one",
@@ -2824,5 +2824,194 @@ MUTANTS = (
         "return None",
         "return body[: 200 * 1024]",
         "tests/unit/test_copies.py",
+    ),
+    Mutant(
+        "malformed writes of a processor are tried again",
+        "Attempts._commit",
+        "InvalidEffectError",
+        "NotImplementedError",
+        "tests/unit/test_handover.py -k malformed_writes_take",
+    ),
+    Mutant(
+        "malformed writes of a block are tried again",
+        "OnceLedger._failed",
+        "isinstance(error, InvalidEffectError)",
+        "False",
+        "tests/unit/test_handover.py -k of_a_block",
+    ),
+    Mutant(
+        "writes that are no list are counted before they are checked",
+        "Ledger.commit",
+        "check_transact(transact, self._table.name, own=len(own))",
+        "len(transact) and check_transact(transact, self._table.name, own=len(own))",
+        "tests/unit/test_handover.py -k of_a_block",
+    ),
+    Mutant(
+        "an error of the check of writes leaves the claim without an outcome",
+        "check_transact",
+        "Exception",
+        "MemoryError",
+        "tests/unit/test_handover.py -k malformed_writes_take",
+    ),
+    Mutant(
+        "invalid Unicode is taken for an error of the consumer",
+        "_content_problem",
+        '("has a text that is not valid Unicode", ())',
+        '("", ())',
+        "tests/unit/test_handover.py -k malformed_writes_take",
+    ),
+    Mutant(
+        "the types of values are left to DynamoDB",
+        "_content_problem",
+        '"has an attribute that is not in DynamoDB\'s typed form" if details else ""',
+        '""',
+        "tests/unit/test_handover.py -k of_a_block",
+    ),
+    Mutant(
+        "what DynamoDB refuses at any time is tried again",
+        "_cancelled",
+        "InvalidTransactionError(why, detail=message)",
+        "TransactionRefused(why, passing=False, detail=message)",
+        "tests/unit/test_transactions.py -k at_any_time",
+    ),
+    Mutant(
+        "writes that depend on the present item are rejected at once",
+        "_is_malformed",
+        'reason["Code"] == "ValidationError" and str(reason.get("Message") or "").startswith(_MALFORMED)',
+        'reason["Code"] == "ValidationError"',
+        "tests/unit/test_handover.py -k conditions_conflicts",
+    ),
+    Mutant(
+        "a malformed output is tried again",
+        "Attempts._run",
+        "(Unprocessable, NotYet, InvalidEffectError)",
+        "(Unprocessable, NotYet)",
+        "tests/unit/test_handover.py -k one_attempt",
+    ),
+    Mutant(
+        "the output of another object is tried again for good",
+        "ClaimOutputs.output",
+        "removals=self.removals",
+        "",
+        "tests/unit/test_handover.py -k another_object_takes",
+    ),
+    Mutant(
+        "the output of an object that is renamed is rejected at once",
+        "ObjectCall.__call__",
+        "removals=settings.deletes",
+        "removals=False",
+        "tests/unit/test_outputs.py -k renamed",
+    ),
+    Mutant(
+        "an answer that Python cannot parse is tried again",
+        "commit_from",
+        "(ValueError, RecursionError)",
+        "ValueError",
+        "tests/unit/test_handover.py -k deeply",
+    ),
+    Mutant(
+        "a large number is no return value",
+        "_text",
+        "except Exception: ...",
+        """
+        except KeyError:
+            return ''
+        """,
+        "tests/unit/test_handover.py -k wrong_return",
+    ),
+    Mutant(
+        "a subclass of NotYet without its wait fails",
+        "wait_seconds",
+        "return None",
+        "return wanted",
+        "tests/unit/test_handover.py -k wait_of_any",
+    ),
+    Mutant(
+        "an overtaken attempt has a negative time left",
+        "remaining_seconds",
+        "max(limit - spent_ms / 1000, LEAST_REMAINING_SECONDS)",
+        "limit - spent_ms / 1000",
+        "tests/unit/test_handover.py -k TestRemaining",
+    ),
+    Mutant(
+        "a result that is no text undoes the effect",
+        "OnceLedger._commit",
+        "kept_result(claim.result)",
+        "(claim.result, None)",
+        "tests/unit/test_once.py -k no_text",
+    ),
+    Mutant(
+        "a result that is not kept leaves no trace in the row",
+        "OnceLedger._commit",
+        "note=note",
+        "",
+        "tests/unit/test_once.py -k no_text",
+    ),
+    Mutant(
+        "a Fenced inside a block leaves the identity busy",
+        "OnceLedger.once",
+        "self._record(held, error, in_block=True)",
+        "isinstance(error, Fenced) or self._record(held, error, in_block=True)",
+        "tests/unit/test_once.py -k another_ledger",
+    ),
+    Mutant(
+        "an identity in work is reopened",
+        "Ledger.reopen",
+        "row_unchanged(row, now)",
+        """
+        row_unchanged(row, now)._replace(
+            expression="#fence >= :seen_fence AND #status <> :seen_status OR #status = :seen_status OR #lease_until > :now"
+        )
+        """,
+        "tests/unit/test_once.py -k in_work",
+    ),
+    Mutant(
+        "a committed identity is reopened",
+        "Ledger.reopen",
+        "row is None or row.status is not Status.REJECTED",
+        "row is None",
+        "tests/unit/test_once.py -k by_a_person_only",
+    ),
+    Mutant(
+        "a failure of DynamoDB replaces the error of the block",
+        "OnceLedger._record",
+        "AWS_ERRORS",
+        "NotImplementedError",
+        "tests/unit/test_once.py -k is_recorded",
+    ),
+    Mutant(
+        "refused writes are taken for a lost key",
+        "KeyedLedger.commit",
+        "refused.passing or self._locks.is_held(lock)",
+        "refused.passing",
+        "tests/unit/test_once.py -k no_lost_key",
+    ),
+    Mutant(
+        "writes that meet others spend the attempts of a block",
+        "OnceLedger._failed",
+        "not passing or self.options.max_attempts == 1",
+        "True",
+        "tests/unit/test_once.py -k meet_others",
+    ),
+    Mutant(
+        "a block with one attempt runs again after a conflict",
+        "OnceLedger._failed",
+        "not passing or self.options.max_attempts == 1",
+        "not passing",
+        "tests/unit/test_once.py -k meet_others",
+    ),
+    Mutant(
+        "leases that have ended at their beginning are accepted",
+        "OnceOptions.__post_init__",
+        '_seconds("lease_seconds", self.lease_seconds, above=0)',
+        "",
+        "tests/unit/test_once.py -k protect_nothing",
+    ),
+    Mutant(
+        "the parts of an idempotency key run into each other",
+        "idempotency_key",
+        '"".join(f"{len(part)}:{part}" for part in parts)',
+        '"".join(parts)',
+        "tests/unit/test_once.py -k run_into",
     ),
 )

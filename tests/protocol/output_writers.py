@@ -13,9 +13,8 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger import Output, OutputError, Overtaken
-from intake_ledger.outputs import PART_BYTES, source_of
+from intake_ledger.outputs import PART_BYTES, REMOVED, source_of
 from intake_ledger.outputs import output as implementation
-from intake_ledger.outputs.conditional_put import REMOVED
 
 BUCKET = "outputs"
 PART = 64

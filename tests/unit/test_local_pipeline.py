@@ -11,8 +11,7 @@ from aws_lambda_powertools import Logger
 from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
-from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.protocol import WrongReturnError
+from intake_ledger import Commit, InvalidEffectError, ObjectChange, Unprocessable
 
 
 def process(change: ObjectChange) -> str:
@@ -106,7 +105,7 @@ def test_a_wrong_answer_reaches_the_test(answer: Any) -> None:
     """A value that is no commit, and a transaction that boto3 would not send."""
     pipeline = LocalPipeline(lambda _: answer, raise_errors=True)
     pipeline.put("a", "1")
-    with pytest.raises((WrongReturnError, ParamValidationError), match=r"int|Invalid type"):
+    with pytest.raises(InvalidEffectError, match=r"int|typed form"):
         pipeline.run()
 
 

@@ -1,21 +1,29 @@
 """`intake_ledger.once`: any code runs once for each key and identity."""
 
+import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
+from intake_ledger.keyed import idempotency_key
 from intake_ledger.once import (
     Busy,
     Duplicate,
     Fenced,
+    InvalidTransactionError,
     NotYet,
+    OnceClaim,
     OnceLedger,
     OnceOptions,
     Rejected,
+    TransactionRefused,
     Unprocessable,
 )
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
@@ -213,6 +221,332 @@ def test_names_that_could_be_another_ledgers_are_refused(name: str) -> None:
     """Both characters separate parts of the rows' keys."""
     with pytest.raises(ValueError, match="the name is"):
         OnceLedger(name, "ledger", client=cast("Any", MemoryDynamoDB()))
+
+
+@pytest.mark.failure_mode("F230")
+@pytest.mark.parametrize("result", [42, 1.5, True, b"c-1", {"id": 1}, [1], float("nan"), object()], ids=type)
+def test_a_result_that_is_no_text_does_not_undo_the_effect(result: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The block is committed, and only then the caller gets TypeError. Row, count and log have the reason."""
+    table, counts = MemoryDynamoDB(), list[str]()
+    ledger = make(table)
+    ledger.count = counts.append
+    charges, errors, results = 0, [], []
+    for _ in range(20):
+        try:
+            with ledger.once("o-1", "e-1") as claim:
+                charges += 1
+                claim.result = result
+        except Duplicate as done:
+            results.append(done.result)
+        except TypeError as error:
+            errors.append(str(error))
+    assert charges == 1
+    assert results == [None] * 19
+    [text] = errors
+    assert type(result).__name__ in text
+    assert text.endswith(", expected a text or None: the effect is committed without its result")
+    [row] = [one for one in table.items.values() if "status" in one]
+    assert (row["status"]["S"], row["reason_code"]["S"], row["reason"]["S"]) == ("PROCESSED", "result_not_kept", text)
+    assert counts == ["Committed", "ResultNotKept"]
+    assert "committed without its result: key o-1, identity e-1" in caplog.text
+
+
+@pytest.mark.parametrize("result", ["x" * 1000, "\ud800", "é" * 200, ""])
+def test_any_text_is_a_result(result: str) -> None:
+    """It is cut at 256 bytes, and has valid Unicode only."""
+    ledger = make()
+    with ledger.once("o-1", "e-1") as claim:
+        claim.result = result
+    with pytest.raises(Duplicate) as done, ledger.once("o-1", "e-1"):
+        pass
+    assert done.value.result is not None
+    assert len(done.value.result.encode()) <= 256
+
+
+def test_an_error_of_the_count_is_not_an_error_of_the_block() -> None:
+    """The block is committed by then."""
+    ledger = make()
+    ledger.count = lambda _: 1 / 0
+    with ledger.once("o-1", "e-1"):
+        pass
+    with pytest.raises(Duplicate), ledger.once("o-1", "e-1"):
+        pass
+
+
+@pytest.mark.failure_mode("F233")
+def test_a_rejected_identity_is_reopened_by_a_person_only() -> None:
+    """It is refused for ever otherwise. The error says how it was rejected, and that no block ran now."""
+    clock = Clock()
+    ledger = make(clock=clock)
+    put = {"Put": {"TableName": "receipts", "Item": {"id": {"S": "r-1"}}}}
+    calls = []
+
+    def pay(transact: Any) -> None:
+        with ledger.once("o-1", "e-1") as claim:
+            calls.append(claim)
+            claim.transact = transact
+
+    with pytest.raises(InvalidTransactionError, match="element 1 must be a dict"):
+        pay([5])
+    clock.advance(400 * 86_400_000)
+    with pytest.raises(Rejected) as rejected:
+        pay([put])
+    assert rejected.value.code == "invalid_transaction"
+    assert "rejected earlier, and its block did not run now" in str(rejected.value)
+    assert "OnceLedger.reopen" in str(rejected.value)
+    assert ledger.reopen("o-1", "e-1")
+    assert not ledger.reopen("o-1", "e-1"), "it is open already"
+    pay([put])
+    first, second = calls
+    assert first.idempotency_key == second.idempotency_key
+    assert second.fence > first.fence
+    assert second.attempt == 1
+    assert not ledger.reopen("o-1", "e-1"), "it is committed"
+    with pytest.raises(Duplicate):
+        pay([put])
+    assert not ledger.reopen("o-1", "e-2"), "it is unknown"
+
+
+@pytest.mark.failure_mode("F233")
+def test_a_block_in_work_is_not_reopened() -> None:
+    """The row is changed only if it has not changed since it was read."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger, other = make(table, clock), make(table, clock)
+    with pytest.raises(Unprocessable), ledger.once("o-1", "e-1"):
+        raise Unprocessable("unknown product")
+    real = table.update_item
+
+    def meanwhile(**request: Any) -> Any:
+        table.update_item = real  # type: ignore[method-assign]
+        assert other.reopen("o-1", "e-1")
+        other._claim("o-1", "e-1")
+        return real(**request)
+
+    table.update_item = meanwhile  # type: ignore[method-assign]
+    assert not ledger.reopen("o-1", "e-1")
+    with pytest.raises(Busy), ledger.once("o-1", "e-1"):
+        pass
+
+
+@pytest.mark.failure_mode("F233")
+@pytest.mark.parametrize("seed", range(30))
+def test_any_order_of_blocks_ends_deaths_and_reopenings(seed: int) -> None:
+    """An identity is committed once at most. A rejected one does not run until it is reopened. Fences grow."""
+    chance = random.Random(seed)
+    table, clock = MemoryDynamoDB(), Clock()
+    ledgers = [make(table, clock, max_attempts=chance.choice([None, 1, 2, 3])) for _ in range(2)]
+    committed, rejected, last_fence = set[str](), set[str](), 0
+    ends: list[Callable[[OnceClaim], object]] = [
+        lambda _: None,
+        lambda claim: setattr(claim, "result", 42),
+        lambda claim: setattr(claim, "transact", [5]),
+        lambda _: raising(RuntimeError("out")),
+        lambda _: raising(Unprocessable("no")),
+        lambda _: raising(NotYet("later", retry_in=60)),
+        lambda _: raising(Fenced("of another ledger")),
+        lambda _: clock.advance(LEASE_SECONDS * 1000),
+    ]
+    for _ in range(60):
+        ledger, identity = chance.choice(ledgers), chance.choice(["e-1", "e-2"])
+        match chance.randrange(6):
+            case 0:
+                clock.advance(chance.choice([1, 60_000, LEASE_SECONDS * 1000]))
+            case 1:
+                assert ledger.reopen("o-1", identity) == (identity in rejected)
+                rejected.discard(identity)
+            case 2:
+                try:
+                    claim = ledger._claim("o-1", identity)  # its process dies
+                    assert claim.lock.fence > last_fence
+                    last_fence = claim.lock.fence
+                    assert identity not in committed | rejected
+                except Rejected:
+                    rejected.add(identity)
+                except (Busy, Duplicate):
+                    pass
+            case _:
+                try:
+                    with ledger.once("o-1", identity) as run:
+                        assert run.fence > last_fence
+                        last_fence = run.fence
+                        assert identity not in committed | rejected
+                        chance.choice(ends)(run)
+                    committed.add(identity)
+                except TypeError:
+                    committed.add(identity)
+                except Duplicate:
+                    assert identity in committed
+                except (Rejected, Unprocessable, InvalidTransactionError):
+                    rejected.add(identity)
+                except (Busy, NotYet, RuntimeError, Fenced):
+                    pass
+
+
+def raising(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.failure_mode("F234")
+def test_a_fence_of_another_ledger_is_a_failure_of_the_block() -> None:
+    """The identity is free at once, its attempt is counted, and the row has the reason."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger = make(table, clock)
+    with pytest.raises(Fenced, match="of another ledger"), ledger.once("o-1", "e-1"):
+        raise Fenced("of another ledger")
+    [row] = [one for one in table.items.values() if "status" in one]
+    assert (row["status"]["S"], row["reason_code"]["S"]) == ("FAILED", "processor_error")
+    assert row["reason"]["S"].startswith("Fenced at tests.unit.test_once:")
+    with ledger.once("o-1", "e-1") as claim:
+        assert claim.attempt == 2
+
+
+@pytest.mark.failure_mode("F148")
+def test_an_extension_without_the_key_leaves_the_row() -> None:
+    """A row that is extended alone would keep the identity from its next attempt."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger, other = make(table, clock), make(table, clock)
+    held = ledger._claim("o-1", "e-1")
+    clock.advance(LEASE_SECONDS * 1000)
+    with other.once("o-1", "e-2"):
+        pass
+    before = dict(table.items)
+    with pytest.raises(Fenced):
+        ledger._ledger.extend(held, lease_ms=60_000)
+    assert table.items == before
+
+
+@pytest.mark.failure_mode("F234")
+def test_dynamodb_fails_while_a_failure_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    """The error of the block reaches the caller. The key is free after the lease."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger = make(table, clock)
+    real = table.update_item
+    with pytest.raises(ZeroDivisionError), ledger.once("o-1", "e-1"):  # noqa: PT012 - the block raises it
+        table.update_item = unreachable  # type: ignore[method-assign]
+        raise ZeroDivisionError
+    table.update_item = real  # type: ignore[method-assign]
+    assert "a failure was not recorded: key o-1, identity e-1" in caplog.text
+    with pytest.raises(Busy), ledger.once("o-1", "e-1"):
+        pass
+    clock.advance(LEASE_SECONDS * 1000)
+    with ledger.once("o-1", "e-1") as claim:
+        assert claim.attempt == 2
+
+
+def unreachable(**_: Any) -> Any:
+    raise EndpointConnectionError(endpoint_url="https://dynamodb")
+
+
+def refusing(*codes: str) -> MemoryDynamoDB:
+    """A table that refuses the writes of each transaction, with these codes for row, lock and write."""
+
+    class Refusing(MemoryDynamoDB):
+        def write_others(self, elements: Sequence[Mapping[str, Any]]) -> None:
+            if elements:
+                error: Any = ClientError({"Error": {"Code": "TransactionCanceledException"}}, "TransactWriteItems")
+                error.response["CancellationReasons"] = [{"Code": code} for code in codes]
+                raise error
+
+    return Refusing()
+
+
+@pytest.mark.failure_mode("F234")
+def test_writes_that_are_refused_while_the_key_is_held_are_no_lost_key() -> None:
+    """DynamoDB refuses the transaction in both cases. Only the lock shows which one it is."""
+    table = refusing("None", "ConditionalCheckFailed", "None")
+    put = {
+        "Put": {"TableName": "receipts", "Item": {"id": {"S": "r-1"}}, "ConditionExpression": "attribute_exists(id)"}
+    }
+    attempts = []
+
+    def pay() -> None:
+        with make(table).once("o-1", "e-1") as claim:
+            attempts.append(claim.attempt)
+            claim.transact = [put]
+
+    for _ in range(2):
+        with pytest.raises(TransactionRefused, match="ConditionalCheckFailed"):
+            pay()
+    assert attempts == [1, 2]
+    [row] = [one for one in table.items.values() if "status" in one]
+    assert (row["status"]["S"], row["reason_code"]["S"]) == ("FAILED", "transaction_refused")
+
+
+@pytest.mark.parametrize(("max_attempts", "attempts"), [(None, [1, 1, 1]), (2, [1, 1, 1]), (1, [1])])
+def test_writes_that_meet_others_spend_no_attempt(
+    max_attempts: int | None, attempts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except with one attempt: the block has run, and must not run again."""
+    monkeypatch.setattr("intake_ledger.ledger.dynamodb_table.CONFLICT_WAITS", ())
+    ledger = make(refusing("None", "TransactionConflict", "None"), max_attempts=max_attempts)
+    seen = []
+    for _ in range(3):
+        with suppress(TransactionRefused, Rejected), ledger.once("o-1", "e-1") as claim:
+            seen.append(claim.attempt)
+            claim.transact = [{"Put": {"TableName": "receipts", "Item": {"id": {"S": "r-1"}}}}]
+    assert seen == attempts
+
+
+@pytest.mark.failure_mode("F236")
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_attempt_is_at_most_once(dies: bool) -> None:
+    """The block does not run again after a failure or the death of its process, until a person reopens it."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger = make(table, clock, max_attempts=1)
+    if dies:
+        ledger._claim("o-1", "e-1")
+    else:
+        with pytest.raises(ZeroDivisionError), ledger.once("o-1", "e-1"):
+            raise ZeroDivisionError
+    clock.advance(LEASE_SECONDS * 1000)
+    for _ in range(2):
+        with pytest.raises(Rejected), ledger.once("o-1", "e-1"):
+            pytest.fail("it runs a second time")
+    assert ledger.reopen("o-1", "e-1")
+    with ledger.once("o-1", "e-1"):
+        pass
+
+
+@pytest.mark.failure_mode("F236")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lease_seconds": -500},
+        {"lease_seconds": 0},
+        {"lease_seconds": float("nan")},
+        {"lease_seconds": float("inf")},
+        {"lease_seconds": "60"},
+        {"lease_seconds": True},
+        {"clock_skew_seconds": -1},
+        {"retention_seconds": 0},
+        {"retention_seconds": -86_400},
+        {"retention_seconds": 1.5},
+        {"max_attempts": 0},
+        {"max_attempts": -1},
+        {"max_attempts": 2.0},
+    ],
+    ids=str,
+)
+def test_options_that_protect_nothing_are_refused(options: dict[str, Any]) -> None:
+    """A lease that has ended at its beginning would let two blocks run at once."""
+    [(name, value)] = options.items()
+    with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}: it must be a ")):
+        OnceOptions(**options)
+
+
+@pytest.mark.parametrize("seconds", [0, -60, float("nan")])
+def test_an_extension_of_no_time_is_refused(seconds: float) -> None:
+    """It would end the lease."""
+    with pytest.raises(ValueError, match="extend is "), make().once("o-1", "e-1") as claim:
+        claim.extend(seconds)
+
+
+@pytest.mark.failure_mode("F151")
+def test_the_parts_of_an_idempotency_key_do_not_run_into_each_other() -> None:
+    """`ab` and `c` are not `a` and `bc`: two payments with one idempotency key would be one."""
+    parts = ["a", "ab", "abc", "b", "bc", "c", "1:a", "1", ":"]
+    names = [(one, two, three) for one in parts for two in parts for three in parts]
+    assert len({idempotency_key(*name) for name in names}) == len(names)
 
 
 def test_it_needs_neither_the_cdk_nor_powertools() -> None:

@@ -214,6 +214,8 @@ def test_the_package_exports_only_what_processors_need() -> None:
     assert sorted(intake_ledger.__all__) == [
         "Commit",
         "FileSet",
+        "InvalidEffectError",
+        "InvalidOutputError",
         "KeyedMessage",
         "NotYet",
         "ObjectChange",

@@ -54,11 +54,11 @@ class TestCodes:
     def test_codes_are_a_contract(self) -> None:
         """People redrive by code. This list may grow. No code may be renamed or removed."""
         assert set(ReasonCode) == {
-            "attempts_exhausted", "consumer_error", "dead_letter_refused", "late_write", "lease_lost", "max_receives",
-            "max_wait", "no_space",
+            "attempts_exhausted", "consumer_error", "dead_letter_refused", "invalid_output", "invalid_transaction",
+            "late_write", "lease_lost", "max_receives", "max_wait", "no_space",
             "not_yet", "object_gone", "processor_error", "processor_throttled", "processor_timeout", "read_error",
-            "removed_unprocessed", "reprocess_id_ahead", "s3_refused", "transaction_refused", "unparseable_message",
-            "unprocessable", "version_missing", "wrong_bucket", "wrong_return",
+            "removed_unprocessed", "reprocess_id_ahead", "result_not_kept", "s3_refused", "transaction_refused",
+            "unparseable_message", "unprocessable", "version_missing", "wrong_bucket", "wrong_return",
         }  # fmt: skip
 
     def test_the_operating_page_lists_each_code_with_its_meaning(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger import Commit
+from intake_ledger import Commit, InvalidEffectError
 from intake_ledger.protocol import Reasons
 from intake_ledger_testing.transaction_rules import check_transaction
 
@@ -105,10 +105,11 @@ def test_what_boto3_does_not_even_send(element: dict[str, Any]) -> None:
     ],
 )
 def test_a_processor_learns_of_it_from_its_local_pipeline(element: dict[str, Any], why: str) -> None:
-    """The change ends in the dead-letter queue, as it would on AWS; nothing is written."""
+    """The change ends in the dead-letter queue, as it would on AWS; nothing is written, and `run` raises it."""
     pipeline = LocalPipeline(lambda _: Commit(transact=[element]), max_attempts=2, reasons=Reasons.FULL)
     pipeline.put("a", "1")
-    pipeline.run()
-    assert pipeline.outcomes == {"Failed": 1, "Rejected": 1}
+    with pytest.raises(InvalidEffectError):
+        pipeline.run()
+    assert pipeline.outcomes == {"Rejected": 1}
     assert why in pipeline.dead_letters[0].reason
     assert not pipeline.transacted

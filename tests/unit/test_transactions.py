@@ -12,8 +12,8 @@ from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.ledger import dynamodb_table as table
-from intake_ledger.ledger.transactions import check, refusal
-from intake_ledger.protocol import Fenced, Row, Status, TransactionRefused
+from intake_ledger.ledger.transactions import refusal
+from intake_ledger.protocol import Fenced, InvalidTransactionError, Row, Status, TransactionRefused, check_transact
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
@@ -51,10 +51,14 @@ def delete(table_name: str = "orders", **key: str) -> dict[str, Any]:
 
 def refused(transact: Any) -> str:
     """Return why the writes cannot be in a transaction with the ledger's commit."""
-    with pytest.raises(TransactionRefused) as problem:
-        check(transact, "ledger")
+    with pytest.raises(InvalidTransactionError) as problem:
+        check_transact(transact, "ledger")
     assert not problem.value.passing
     return str(problem.value)
+
+
+def reasons(*codes: str) -> list[dict[str, str]]:
+    return [{"Code": code} for code in codes]
 
 
 class TestCheck:
@@ -62,8 +66,8 @@ class TestCheck:
 
     def test_99_elements_with_different_items_pass_the_check(self) -> None:
         """99 elements, different items, any table but the ledger's."""
-        check([put(id=str(number), x="y") for number in range(99)], "ledger")
-        check(
+        check_transact([put(id=str(number), x="y") for number in range(99)], "ledger")
+        check_transact(
             [put(id="1"), put("other", id="1"), delete(id="2"), delete(id="3", sort="1"), delete(id="3", sort="2")], "l"
         )
 
@@ -76,7 +80,7 @@ class TestCheck:
         item = {"id": {"S": "1"}, "data": {"B": b"x" * 400_000}, "list": {"L": [{"S": "ä" * 10}]}}
         elements = [{"Put": {"TableName": "orders", "Item": item | {"id": {"S": str(one)}}}} for one in range(11)]
         assert "DynamoDB allows 4 MB" in refused(elements)
-        check(elements[:10], "ledger")
+        check_transact(elements[:10], "ledger")
 
     @pytest.mark.parametrize(
         "pair",
@@ -126,14 +130,14 @@ class TestRefusal:
         """Others at the same item, or too many of them; the ledger's own row included."""
         codes = ["None"] * 3
         codes[place] = code
-        found = refusal(codes, [put(id="1"), delete(id="2")])
+        found = refusal(reasons(*codes), [put(id="1"), delete(id="2")])
         assert found.passing
         assert code in str(found)
 
     @pytest.mark.parametrize("code", ["ConditionalCheckFailed", "ValidationError", "ItemCollectionSizeLimitExceeded"])
     def test_what_does_not(self, code: str) -> None:
         """This also holds together with a conflict: an immediate retry would not help."""
-        found = refusal(["None", "TransactionConflict", code], [put(id="1"), delete(id="2")])
+        found = refusal(reasons("None", "TransactionConflict", code), [put(id="1"), delete(id="2")])
         assert not found.passing
         assert str(found) == f"the transaction was cancelled, element 2 (Delete): {code}"
 
@@ -538,13 +542,26 @@ class TestConsumer:
         assert str(row.reason).startswith("transact is ")
         assert str(row.reason).endswith(", expected a list or tuple of elements")
 
-    def test_a_mistake_is_an_ordinary_failure(self, world: World, orders: str) -> None:
-        """It says which element."""
+    @pytest.mark.failure_mode("F231")
+    def test_a_mistake_takes_one_attempt(self, world: World, orders: str) -> None:
+        """No attempt of the same code can succeed. The reason says which element."""
         pipeline, body = self.refuse(world, orders, dict)
-        assert not pipeline.deliver(body)
-        assert (
-            row_of(world).reason == "transact: element 1 must be a dict with one of Put, Update, Delete, ConditionCheck"
-        )
+        assert pipeline.deliver(body)
+        row = row_of(world)
+        assert (row.status, row.attempts, row.reason_code) == (Status.REJECTED, 1, "invalid_transaction")
+        assert row.reason == "transact: element 1 must be a dict with one of Put, Update, Delete, ConditionCheck"
+
+    @pytest.mark.failure_mode("F231")
+    @pytest.mark.parametrize(
+        "item",
+        [{"id": {"N": "1"}}, {"id": {"S": ""}}, {"id": {"S": "1"}, "x": {"S": "y" * 410_000}}],
+    )
+    def test_what_dynamodb_refuses_at_any_time_takes_one_attempt(self, world: World, orders: str, item: Any) -> None:
+        """The key has another type than the table's or is empty, or the item is too large."""
+        pipeline, body = self.refuse(world, orders, lambda: {"Put": {"TableName": orders, "Item": item}})
+        assert pipeline.deliver(body)
+        row = row_of(world)
+        assert (row.status, row.attempts, row.reason_code) == (Status.REJECTED, 1, "invalid_transaction")
 
     def test_a_conflict_spends_nothing_of_the_budget(
         self, world: World, orders: str, monkeypatch: pytest.MonkeyPatch

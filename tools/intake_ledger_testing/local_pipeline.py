@@ -71,7 +71,8 @@ class LocalPipeline(LocalRuntime):
             dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
                 moto's. When omitted, a transaction with a condition is refused.
             raise_errors: `run` raises the first error of the processor, with its traceback, instead of trying again.
-                `Unprocessable`, `NotYet` and the effects of faults are not raised; False when omitted.
+                `Unprocessable`, `NotYet` and the effects of faults are not raised; False when omitted. `run` always
+                raises an `InvalidEffectError`.
 
         Raises:
             TypeError: The processor is not a function with one argument.
@@ -236,6 +237,10 @@ class LocalPipeline(LocalRuntime):
             seed: with a seed, messages come in random order, a quarter of them a second time later, and a quarter of
                 the calls has a random `Fault`. The same seed repeats the same run. When omitted, messages come once,
                 in the order of the queue.
+
+        Raises:
+            InvalidEffectError: The return value, `transact` or an output is malformed. No attempt can succeed, so the
+                change is rejected, as on AWS: `row` and `dead_letters` show it. `run` again for the other changes.
 
         """
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable

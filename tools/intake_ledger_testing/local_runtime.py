@@ -17,6 +17,7 @@ from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, Ledg
 from intake_ledger.processor import Commit, ObjectChange, Processor, as_commit
 from intake_ledger.protocol import (
     ConsumerSettings,
+    InvalidEffectError,
     NotYet,
     ObjectGone,
     Overtaken,
@@ -83,6 +84,8 @@ class LocalRuntime:
         self._random: random.Random | None = None
         self._owners = 0
         self._events = 0
+        self._invalid: list[InvalidEffectError] = []
+        """Malformed effects of the present invocation."""
 
     def _clock(self) -> int:
         return self._now
@@ -129,13 +132,14 @@ class LocalRuntime:
         consumer = Consumer(
             Services(
                 settings,
-                Ledger(
+                _Ledger(
                     self._table,
                     bucket,
                     options,
                     clock=self._clock,
                     new_owner=self._new_owner,
                     completeness=self._completeness,
+                    invalid=self._invalid,
                 ),
                 bucket,
                 Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
@@ -159,6 +163,11 @@ class LocalRuntime:
             raise error  # here, so that it keeps its own cause and context
         failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
         self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+        if self._invalid:
+            # The change is rejected, as on AWS. A test must not have to look for that.
+            first = self._invalid[0]
+            self._invalid.clear()
+            raise first
 
     def _call(self, change: ObjectChange) -> Commit | str | None:
         fault = self._fault()
@@ -180,8 +189,7 @@ class LocalRuntime:
         """Call the processor, and take its error to the test if the test wants that."""
         try:
             returned = self._processor(change)
-            if self._raise_errors:
-                as_commit(returned)
+            as_commit(returned)
         except Overtaken:
             if fault is Fault.OVERTAKEN_AND_KILLED:
                 raise _Killed from None
@@ -192,6 +200,8 @@ class LocalRuntime:
             _LOG.warning("the processor failed for %s, attempt %d", change.key, change.attempt, exc_info=True)
             if self._raise_errors and fault is None:
                 raise _ProcessorFailed(error) from error
+            if isinstance(error, InvalidEffectError):
+                self._invalid.append(error)
             raise
         return returned
 
@@ -214,6 +224,22 @@ class LocalRuntime:
     def _new_owner(self) -> str:
         self._owners += 1
         return f"worker-{self._owners}"
+
+
+class _Ledger(Ledger):
+    """Keeps the errors of malformed transactions for the test."""
+
+    def __init__(self, *arguments: Any, invalid: list[InvalidEffectError], **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._invalid = invalid
+
+    @override
+    def commit(self, *arguments: Any, **others: Any) -> None:
+        try:
+            super().commit(*arguments, **others)
+        except InvalidEffectError as error:
+            self._invalid.append(error)
+            raise
 
 
 class _DynamoDB(MemoryDynamoDB):

@@ -6,7 +6,6 @@ knows the keys of the tables, and evaluates conditions.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,8 +14,9 @@ import botocore.session
 from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
+from intake_ledger.protocol import Element, value_problems
+
 _MAX_ITEM_BYTES = 400 * 1024
-_MAX_DIGITS, _LEAST_EXPONENT, _GREATEST_EXPONENT = 38, -130, 125
 _PLACEHOLDER = re.compile(r"[#:][A-Za-z0-9_]+")
 _NAME = re.compile(r"(?<![#:A-Za-z0-9_])[A-Za-z][A-Za-z0-9_]*")
 _CLAUSE = re.compile(r"(?<![#:.\w])(SET|REMOVE|ADD|DELETE)\b", re.IGNORECASE)
@@ -26,8 +26,6 @@ _WORDS = frozenset(
     | {"IF_NOT_EXISTS", "LIST_APPEND"}
 )
 """Keywords and functions of expressions."""
-
-Element = Mapping[str, Mapping[str, Any]]
 
 
 def check_transaction(elements: Sequence[Element]) -> None:
@@ -75,7 +73,7 @@ def _reserved() -> frozenset[str]:
 def _problems(kind: str, request: Mapping[str, Any]) -> Iterator[str]:
     item, key = request.get("Item", {}), request.get("Key", {})
     values = request.get("ExpressionAttributeValues", {})
-    wrong = [f"{name} {one}" for name, value in {**item, **key, **values}.items() for one in _of_value(value)]
+    wrong = [f"{name} {one}" for name, value in {**item, **key, **values}.items() for one in value_problems(value)]
     yield from wrong
     for name, value in key.items():
         if not value.keys() & {"S", "N", "B"}:
@@ -87,41 +85,6 @@ def _problems(kind: str, request: Mapping[str, Any]) -> Iterator[str]:
     if not wrong and (problem := item_size_problem(item)):
         yield problem
     yield from _of_expressions(request, key)
-
-
-def _of_value(value: Mapping[str, Any]) -> Iterator[str]:
-    if len(value) != 1:
-        yield f"has {len(value)} types ({', '.join(value)}), and a value has one"
-        return
-    [(kind, content)] = value.items()
-    if kind == "N":
-        yield from _of_numbers([content])
-    elif kind in ("SS", "NS", "BS"):
-        if not content:
-            yield "is an empty set"
-        if len(set(map(bytes, content) if kind == "BS" else content)) < len(content):
-            yield "has a value twice in its set"
-        yield from _of_numbers(content if kind == "NS" else ())
-    elif kind == "L":
-        for one in content:
-            yield from _of_value(one)
-    elif kind == "M":
-        for one in content.values():
-            yield from _of_value(one)
-
-
-def _of_numbers(texts: Sequence[str]) -> Iterator[str]:
-    for text in texts:
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            number = Decimal("NaN")
-        if not number.is_finite():
-            yield f"is {text!r}, and not a number"
-        elif len("".join(map(str, number.as_tuple().digits)).strip("0")) > _MAX_DIGITS:
-            yield f"has more than {_MAX_DIGITS} digits"
-        elif number and not _LEAST_EXPONENT <= number.adjusted() <= _GREATEST_EXPONENT:
-            yield "is too large or too small for a number"
 
 
 def _of_expressions(request: Mapping[str, Any], key: Mapping[str, Any]) -> Iterator[str]:

@@ -173,8 +173,10 @@ def s3_refusal(error: BaseException) -> str | None:
     """S3's code, if it refuses the read and will refuse it again: an archived object, a key that may not be used."""
     if not isinstance(error, ClientError):
         return None
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    code = error.response["Error"].get("Code", "unknown")
+    # The processor may have made the error itself.
+    response = getattr(error, "response", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = response.get("Error", {}).get("Code", "unknown")
     return code if 400 <= status < 500 and code not in _PASSING else None
 
 

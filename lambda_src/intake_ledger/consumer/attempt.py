@@ -19,6 +19,7 @@ from intake_ledger.observability import describe, text_of
 from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
     Fenced,
+    InvalidEffectError,
     LibraryError,
     NotBegun,
     NotYet,
@@ -34,9 +35,9 @@ from intake_ledger.protocol import (
     Status,
     TransactionRefused,
     Unprocessable,
-    WrongReturnError,
     code_of,
     keeps_copy,
+    remaining_seconds,
 )
 
 Guard = Callable[[Claim, float], AbstractContextManager[None]]
@@ -124,10 +125,10 @@ class Attempts:
                 claim,
                 progress,
                 limit=self._guard(claim, limit),
-                remaining_seconds=lambda: limit - (self._clock() - started) / 1000,
+                remaining_seconds=lambda: remaining_seconds(limit, self._clock() - started),
             )
             commit = as_commit(returned)
-        except (Unprocessable, NotYet, WrongReturnError) as decision:
+        except (Unprocessable, NotYet, InvalidEffectError) as decision:
             return self._judged(claim, message, decision)
         except Started as elsewhere:
             return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)
@@ -150,24 +151,24 @@ class Attempts:
         if _is_overrun(error):
             return self._overran(claim, message)
         # The processor may send other requests to AWS than the read of the object.
-        reads = not begun or (isinstance(error, ClientError) and error.operation_name == "GetObject")
+        reads = not begun or (isinstance(error, ClientError) and getattr(error, "operation_name", "") == "GetObject")
         s3_error = s3_refusal(error) if reads else None
         return self._failures.fail(
             claim,
             message,
-            self._reason(error, ReasonCode.S3_REFUSED if s3_error else None),
+            self._reason(error, ReasonCode.S3_REFUSED if s3_error else _code_of_other(error)),
             counted=not isinstance(error, NotBegun | OutputReserved),
             # Another object has the output for a moment. That says nothing about the downstream.
             begun=begun and not isinstance(error, OutputReserved),
             s3_error=s3_error,
         )
 
-    def _judged(self, claim: Claim, message: Message, decision: Unprocessable | NotYet | WrongReturnError) -> Outcome:
-        """End the claim as the processor has decided."""
+    def _judged(self, claim: Claim, message: Message, decision: Unprocessable | NotYet | InvalidEffectError) -> Outcome:
+        """End the claim as the processor has decided, or as its malformed effect decides."""
         if isinstance(decision, NotYet):
             return self._failures.wait(claim, message, decision)
-        if isinstance(decision, WrongReturnError):
-            # The effect has happened. Another attempt would repeat it.
+        if isinstance(decision, InvalidEffectError):
+            # Another attempt would repeat the effects, and would end in the same way.
             return self._failures.reject(claim, message, self._reason(decision))
         # The processor gives this text as the reason, so it is kept.
         text = text_of(decision) or "the processor gave no reason"
@@ -181,6 +182,8 @@ class Attempts:
             reason = self._reason(overwritten)
             self._ledger.fail(claim, reason, counted=False)
             return Outcome(OutcomeKind.FAILED, reason, 0, healthy=True)
+        except InvalidEffectError as malformed:
+            return self._judged(claim, message, malformed)
         except TransactionRefused as refused:
             return self._failures.fail(claim, message, self._reason(refused), counted=not refused.passing)
         return Outcome(OutcomeKind.COMMITTED, healthy=True)
@@ -243,6 +246,12 @@ class Attempts:
             self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
         except Exception as error:  # noqa: BLE001 - the row records it, and the audit finds it
             self._telemetry.log_error("a late write was recorded and its key not woken", message.id, error)
+
+
+def _code_of_other(error: BaseException) -> ReasonCode | None:
+    """The code of an error whose type would name an event of this claim, and that the processor has raised."""
+    # The processor has used another ledger. This claim is still owned, or the write of its end shows that it is not.
+    return ReasonCode.PROCESSOR_ERROR if isinstance(error, Fenced) else None
 
 
 def _is_overrun(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from intake_ledger.protocol import (
     Row,
     Status,
     after_copy,
+    wait_seconds,
 )
 
 _GROWTH = 1 / 16
@@ -118,7 +119,7 @@ class Failures:
             text = f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {text}"
             return replace(self.reject(claim, message, Reason(ReasonCode.MAX_WAIT, text)), waited_too_long=True)
         # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of `max_wait`.
-        wanted = max(missing.retry_in or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
+        wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
         delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
         reason = Reason(ReasonCode.NOT_YET, text)
         self._ledger.wait(claim, reason, retry_at=now + delay * 1000)

@@ -97,7 +97,7 @@ class ObjectCall:
                 ordering=settings.ordering,
                 remaining_seconds=remaining_seconds,
                 opened=opened,
-                output=ClaimOutputs(claim, settings.ordering, self._output_client).output,
+                output=ClaimOutputs(claim, settings.ordering, self._output_client, removals=settings.deletes).output,
             )
             progress.begun = True
             return self._processor(change)
@@ -110,6 +110,8 @@ class ClaimOutputs:
     claim: Claim
     ordering: Ordering
     make_client: Callable[[], "S3Client"]
+    removals: bool = field(kw_only=True)
+    """True if removals are processed, so that the output of another object may be removed."""
     _outputs: "AttemptOutputs | None" = field(default=None, init=False)
 
     def output(self, bucket: str, key: str) -> "Output":
@@ -125,5 +127,6 @@ class ClaimOutputs:
                 # An earlier claim left a row, and perhaps the output.
                 look_first=self.claim.seen is not None,
                 is_version=version is not None,
+                removals=self.removals,
             )
         return self._outputs.output(bucket, key)

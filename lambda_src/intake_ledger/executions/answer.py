@@ -28,7 +28,7 @@ def commit_of(execution: Execution) -> Commit:
     """
     if execution.status == "SUCCEEDED":
         try:
-            return commit_from((execution.output or "null").encode())
+            return commit_from(execution.output or "null")
         except WrongReturnError:
             if _names(execution.output) & {"unprocessable", "notYet"}:
                 raise
@@ -46,7 +46,7 @@ def commit_of(execution: Execution) -> Commit:
 def _names(output: str | None) -> set[str]:
     try:
         content = json.loads(output or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return set()
     return set(content) if isinstance(content, dict) else set()
 
@@ -55,6 +55,6 @@ def _message(cause: str | None) -> str:
     """The text of an `Unprocessable`. The cause of a Lambda task is JSON with the message of the exception."""
     try:
         content = json.loads(cause or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return cause or ""
     return str(content["errorMessage"]) if isinstance(content, dict) and "errorMessage" in content else cause or ""

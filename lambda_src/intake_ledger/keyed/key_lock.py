@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, Element, LedgerTable
-from intake_ledger.protocol import LEASE_ENDED, Retention, RowKey, StateKind, lease_is_live, to_dynamodb
+from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, LedgerTable
+from intake_ledger.protocol import LEASE_ENDED, Element, Retention, RowKey, StateKind, lease_is_live, to_dynamodb
 
 _FREE = 0
 """The end of the lease of a lock that is free."""

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, override
 
 from intake_ledger.keyed.key_lock import HeldByOther, KeyLocks, Lock
-from intake_ledger.ledger import AWS_ERRORS, Claim, Element, Ledger, LedgerOptions, LedgerTable, StateReader
+from intake_ledger.ledger import AWS_ERRORS, Claim, Ledger, LedgerOptions, LedgerTable, StateReader
 from intake_ledger.protocol import (
     Change,
+    Element,
     Fenced,
+    InvalidTransactionError,
+    Reason,
     Row,
     Ruling,
     Status,
@@ -25,8 +28,6 @@ from intake_ledger.protocol import (
     Verdict,
 )
 
-MAX_TRANSACT = 98
-"""The number of a processor's own writes in a commit. DynamoDB allows 100; the row and the lock are two."""
 _SHORTEST_WAIT_MS = 1_000
 
 
@@ -91,6 +92,7 @@ class KeyedLedger(Ledger):
         transact: Sequence[Element] = (),
         *,
         own: Sequence[Element] = (),
+        note: Reason | None = None,
     ) -> None:
         """Commit the message and free the lock, in one transaction; see `Ledger.commit`.
 
@@ -100,10 +102,10 @@ class KeyedLedger(Ledger):
 
         """
         lock = _lock_of(claim)
-        if len(transact) > MAX_TRANSACT:
-            raise TransactionRefused(f"{len(transact)} elements, at most {MAX_TRANSACT} fit", passing=False)
         try:
-            super().commit(claim, commit, transact, own=[*own, self._locks.freeing(lock)])
+            super().commit(claim, commit, transact, own=[*own, self._locks.freeing(lock)], note=note)
+        except InvalidTransactionError:
+            raise  # no attempt can succeed, with or without the lock
         except TransactionRefused as refused:
             if refused.passing or self._locks.is_held(lock):
                 raise

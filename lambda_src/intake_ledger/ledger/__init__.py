@@ -13,7 +13,6 @@ from intake_ledger.ledger.dynamodb_table import (
 )
 from intake_ledger.ledger.execution_ledger import ExecutionLedger
 from intake_ledger.ledger.ledger import Ledger
-from intake_ledger.ledger.transactions import Element
 
 __all__ = [
     "AWS_ERRORS",
@@ -25,7 +24,6 @@ __all__ = [
     "CompletenessRecord",
     "Condition",
     "ConditionFailed",
-    "Element",
     "ExecutionLedger",
     "Incomplete",
     "Ledger",

@@ -9,8 +9,10 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
 from intake_ledger.ledger.statements import insert_statement, update_statement
-from intake_ledger.ledger.transactions import Element, refusal
+from intake_ledger.ledger.transactions import refusal
 from intake_ledger.protocol import (
+    Element,
+    InvalidTransactionError,
     Row,
     RowKey,
     TransactionRefused,
@@ -32,8 +34,12 @@ CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)
 """Seconds before a transaction that met another one is sent again. SDKs do not retry it, and the processor has finished
 its work."""
 _RANDOM = random.SystemRandom()
-_NEVER = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
-"""DynamoDB has written nothing, and will not."""
+_REFUSED = frozenset({"AccessDeniedException", "ResourceNotFoundException"})
+"""DynamoDB has written nothing. A permission or a table is missing, which people may add."""
+_MALFORMED = frozenset({"SerializationException", "ValidationException"})
+"""DynamoDB has written nothing, and will not write this request at any time."""
+_UNSENDABLE = (ParamValidationError, RecursionError)
+"""boto3 raises these before it sends a request."""
 _THROTTLED = frozenset({"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"})
 """DynamoDB had no capacity for the request. If it carried out an earlier copy of it, the fence shows that."""
 
@@ -105,13 +111,14 @@ class LedgerTable:
         Raises:
             ConditionFailed: The condition does not hold.
             TransactionRefused: DynamoDB refused one of the other writes, and wrote nothing.
+            InvalidTransactionError: As before, and it would refuse it at any time.
 
         """
         elements: Any = [{"Update": self._update(key, before, after, condition, clear_late_writes=True)}, *others]
         for wait in (*CONFLICT_WAITS, None):
             try:
                 self._client.transact_write_items(TransactItems=elements, ClientRequestToken=token)
-            except (ClientError, ParamValidationError) as error:
+            except (ClientError, *_UNSENDABLE) as error:
                 refused = _cancelled(error, others)
                 if wait is None or not (isinstance(refused, TransactionRefused) and refused.passing):
                     raise refused from error
@@ -276,20 +283,22 @@ def _write(operation: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
         raise ConditionFailed(_present_row(cast("dict[str, Any]", error.response))) from None
 
 
-def _cancelled(error: ClientError | ParamValidationError, others: Sequence[Element]) -> Exception:
+def _cancelled(error: Exception, others: Sequence[Element]) -> Exception:
     """The meaning of a transaction's error. The error itself, if the transaction may have been carried out."""
-    if isinstance(error, ParamValidationError):
-        return TransactionRefused("transact is not in DynamoDB's typed form", passing=False, detail=str(error))
+    if not isinstance(error, ClientError):
+        return InvalidTransactionError("transact is not in DynamoDB's typed form", detail=str(error))
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
-    if code in _NEVER or code in _THROTTLED:
-        why = f"DynamoDB refused the transaction: {code}"
+    why = f"DynamoDB refused the transaction: {code}"
+    if code in _MALFORMED:
+        return InvalidTransactionError(why, detail=message)
+    if code in _REFUSED or code in _THROTTLED:
         return TransactionRefused(why, passing=code in _THROTTLED, detail=message)
     if code != "TransactionCanceledException":
         return error
     own, *theirs = cast("dict[str, Any]", error.response)["CancellationReasons"]
     if own["Code"] == "ConditionalCheckFailed":
         return ConditionFailed(_present_row(own))
-    return refusal([own["Code"], *(element["Code"] for element in theirs)], others)
+    return refusal([own, *theirs], others)
 
 
 def _present_row(answer: Mapping[str, Any]) -> Row | None:

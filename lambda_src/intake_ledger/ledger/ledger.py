@@ -7,14 +7,14 @@ from functools import partial
 from itertools import batched
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
-from intake_ledger.ledger.claim_writer import ClaimWriter, StateReader, change_key
+from intake_ledger.ledger.claim_writer import MAX_JUDGEMENTS, ClaimWriter, StateReader, change_key
 from intake_ledger.ledger.completeness import Completeness, Incomplete
 from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, no_late_writes, not_overwritten, row_unchanged
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
-from intake_ledger.ledger.transactions import Element, check
 from intake_ledger.protocol import (
     Change,
     Copied,
+    Element,
     Fenced,
     Ordering,
     Overwritten,
@@ -22,7 +22,9 @@ from intake_ledger.protocol import (
     Row,
     RowKey,
     Ruling,
+    Status,
     breaker_key,
+    check_transact,
     removed_partition,
     review_partition,
     row_changes,
@@ -98,6 +100,7 @@ class Ledger:
         transact: Sequence[Element] = (),
         *,
         own: Sequence[Element] = (),
+        note: Reason | None = None,
     ) -> None:
         """Make the claimed state the committed one.
 
@@ -106,17 +109,19 @@ class Ledger:
             commit: the downstream's name for the effect. None is stored when omitted.
             transact: writes to other tables. They and the commit are carried out together or not at all.
             own: writes of this library to the ledger's table, which belong to the same transaction.
+            note: says which information about the effect the row does not keep. The row shows it.
 
         Raises:
+            InvalidTransactionError: `transact` is malformed. Nothing was written, and no attempt can succeed.
             Fenced: This attempt no longer owns the claim. The next attempt decides.
             Overwritten: It does, but another state was written late. Fail the claim, so that it is processed again.
             TransactionRefused: DynamoDB refused `transact`. Nothing was written.
 
         """
-        after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact))
+        check_transact(transact, self._table.name, own=len(own))
+        after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact), note=note)
         try:
             if others := [*transact, *own]:
-                check(transact, self._table.name)
                 token, owned = str(claim.row.lease_owner), lease_owned(claim.row)
                 self._table.update_with(claim.key, claim.row, after, owned, others, token=token)
             else:
@@ -225,6 +230,26 @@ class Ledger:
         review = review_partition(self._options.pipeline, claim.key)
         after = row_changes.rejected(claim.row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
         self._end(claim, row_changes.after_copy(after, copied) if copied else after)
+
+    def reopen(self, change: Change) -> bool:
+        """Let a rejected change be claimed again. Its row becomes FAILED, and its attempts are counted again.
+
+        False: the row is not REJECTED, or another attempt has it. Nothing was changed.
+        """
+        key = change_key(self._options, change)
+        row = self._table.get(key)
+        for _ in range(MAX_JUDGEMENTS):
+            if row is None or row.status is not Status.REJECTED:
+                break
+            now, review = self._clock(), review_partition(self._options.pipeline, key)
+            after = row_changes.reopened(row, review_partition=review, now=now)
+            try:
+                self._table.update(key, row, after, row_unchanged(row, now))
+            except ConditionFailed as refused:
+                row = refused.row
+            else:
+                return True
+        return False
 
     def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""

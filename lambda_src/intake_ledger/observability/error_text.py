@@ -45,9 +45,12 @@ def describe(error: BaseException, reasons: Reasons, *, processor_package: str =
 
 
 def text_of(error: BaseException) -> str:
-    """The error's message. The class of the error may be the processor's, and its `__str__` may fail."""
+    """The error's message, as valid Unicode. The class of the error may be the processor's, and its `__str__` may fail.
+
+    Rows, messages and log lines take valid Unicode only.
+    """
     try:
-        return str(error)
+        return str.encode(str(error), "utf-8", "replace").decode()
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - each failure needs a reason
@@ -80,7 +83,8 @@ def _type_of(error: BaseException) -> str:
     name = type(error).__name__
     if not isinstance(error, ClientError):
         return name
-    code = str(error.response.get("Error", {}).get("Code", ""))
+    # A class of the processor may lack the answer.
+    code = str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
     return f"{name} {code}" if re.fullmatch(_AWS_CODE, code) else name
 
 

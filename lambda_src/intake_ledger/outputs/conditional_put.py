@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import OutputConflict, OutputError, OutputReserved, Overtaken
+from intake_ledger.protocol import OutputConflict, OutputError, OutputReserved, OutputTaken, Overtaken
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -94,7 +94,7 @@ class ConditionalPut:
     """Writes one output, if no later claim has written it.
 
     `look_first`: an earlier attempt may have written the output. Then a HEAD request costs
-    less than a put that is refused.
+    less than a put that is refused. `removals`: the removal of another object may be processed, and its output removed.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class ConditionalPut:
         source: str,
         *,
         look_first: bool,
+        removals: bool = True,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._client = client
@@ -113,6 +114,7 @@ class ConditionalPut:
         self._source = source
         self._present = None if look_first else Present()
         """None: it is not known."""
+        self._removals = removals
         self._pause = pause
 
     def metadata(self, mark: WriteMark) -> dict[str, str]:
@@ -138,6 +140,7 @@ class ConditionalPut:
         Raises:
             Overtaken: A later claim has written the output.
             OutputConflict: The output was written for another object, and shows it.
+            OutputTaken: As before, and the other object is never reported as removed.
             OutputReserved: Another object has left a tombstone since the claim.
             OutputError: S3 refuses, or other writers changed the object at each try.
             ClientError: S3 answers with any other error.
@@ -197,7 +200,7 @@ class ConditionalPut:
         if present.removed_by is None:
             if removes:
                 return True
-            raise OutputConflict(
+            raise (OutputConflict if self._removals else OutputTaken)(
                 "the output belongs to another object: derive its key from the key of one object", detail=detail
             )
         if found.fence >= mark.fence or (not removes and present.removed_by >= mark.fence):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from intake_ledger.outputs.conditional_put import FENCE, REMOVED, ConditionalPut, WriteMark
 from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 from intake_ledger.outputs.upload import PART_BYTES, split, upload
-from intake_ledger.protocol import OutputError
+from intake_ledger.protocol import InvalidOutputError, InvalidOutputNameError, InvalidOutputTypeError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -38,6 +38,7 @@ class Output:
         source: str,
         look_first: bool,
         is_version: bool = False,
+        removals: bool = True,
         part_bytes: int = PART_BYTES,
     ) -> None:
         """Make an output. Processors use `ObjectChange.output` instead.
@@ -50,6 +51,7 @@ class Output:
             source: the object that it is derived from, as `source_of` gives it.
             look_first: True if an earlier attempt may have written the output.
             is_version: True if it is derived from a version, with EVERY_VERSION. Then another version must not have it.
+            removals: False if the pipeline processes no removals. Then the output of another object stays.
             part_bytes: the size of a part; 8 MiB when omitted. Smaller content is one put.
 
         """
@@ -63,7 +65,7 @@ class Output:
         self._writes = 0
         self._part_bytes = part_bytes
         self._is_version = is_version
-        self._put = ConditionalPut(client, bucket, key, source, look_first=look_first)
+        self._put = ConditionalPut(client, bucket, key, source, look_first=look_first, removals=removals)
 
     def put(self, body: Content, *, content_type: str | None = None) -> None:
         """Write the output, unless a later claim has written it.
@@ -78,16 +80,20 @@ class Output:
 
         Raises:
             Overtaken: A worker with a later claim has written it. Let it propagate.
-            OutputConflict: It was written for another object.
-            OutputError: The content does not contain the fence, the fence would break it (BGZF), or S3 refuses. Nothing
-                has become visible.
-            TypeError: The body is text, or gives other values than bytes.
+            InvalidOutputError: The content does not contain the fence, the fence would break it (BGZF), or it is too
+                long. Let it propagate: no attempt of the same code can succeed, so the change is rejected. Nothing has
+                become visible.
+            InvalidOutputTypeError: The body is text, or gives other values than bytes, or `content_type` is not ASCII
+                text. Let it propagate, too.
+            OutputConflict: It shows another object. Let it propagate: the change is retried if the pipeline processes
+                removals, because the other object may be renamed. It is rejected otherwise.
+            OutputError: S3 refuses. Nothing has become visible. Let it propagate: the change is retried.
 
         """
         mark = self._next_mark()
         request: Any = {"Metadata": self._put.metadata(mark)}
         if content_type is not None:
-            request["ContentType"] = content_type
+            request["ContentType"] = _media_type(content_type)
         parts = split(self._sealed(body, mark), self._part_bytes)
         first, second = next(parts), next(parts, None)
         if second is None:
@@ -129,13 +135,13 @@ class Output:
         try:
             yield from seal(_chunks(body), str(mark), self._fence, compress=self.key.endswith(".gz"))
         except FenceMissing:
-            raise OutputError(
+            raise InvalidOutputError(
                 f"the content of the output does not contain the fence {self._fence}: write change.fence into it (a "
                 "column, a field, a metadata entry), or write PNG, JPEG or gzip, or use a key that ends in .gz",
                 detail=f"s3://{self.bucket}/{self.key}",
             ) from None
         except SealBreaks:
-            raise OutputError(
+            raise InvalidOutputError(
                 "the output is a gzip file whose header has an extra field, such as BGZF (.bam, .vcf.gz). Its readers "
                 "find its parts by their lengths, and the fence inside would break it: write it with boto3 under a key "
                 "that contains change.fence, and return that key in the Commit",
@@ -147,23 +153,54 @@ class AttemptOutputs:
     """The outputs of one attempt: one `Output` for each bucket and key, because it counts the writes."""
 
     def __init__(
-        self, client: "S3Client", *, fence: int, source: str, look_first: bool, is_version: bool = False
+        self,
+        client: "S3Client",
+        *,
+        fence: int,
+        source: str,
+        look_first: bool,
+        is_version: bool = False,
+        removals: bool = True,
     ) -> None:
         self._make: Callable[[str, str], Output] = partial(
-            Output, client, fence=fence, source=source, look_first=look_first, is_version=is_version
+            Output,
+            client,
+            fence=fence,
+            source=source,
+            look_first=look_first,
+            is_version=is_version,
+            removals=removals,
         )
         self._outputs: dict[tuple[str, str], Output] = {}
 
     def output(self, bucket: str, key: str) -> Output:
-        """The output with this name. Raises ValueError for a name that S3 does not take."""
-        if not bucket:
-            raise ValueError("the bucket of the output is empty: give the name of a bucket")
-        if not 0 < len(key.encode()) <= _MAX_KEY_BYTES:
-            raise ValueError(f"the key of the output has {len(key.encode()):,} bytes: S3 takes 1 to {_MAX_KEY_BYTES:,}")
+        """The output with this name. Raises InvalidOutputNameError for a name that S3 does not take."""
+        _check_name(bucket, key)
         name = (bucket, key)
         if name not in self._outputs:
             self._outputs[name] = self._make(bucket, key)
         return self._outputs[name]
+
+
+def _check_name(bucket: object, key: object) -> None:
+    for what, name in (("bucket", bucket), ("key", key)):
+        if not isinstance(name, str):
+            raise InvalidOutputNameError(f"the {what} of the output is {type(name).__name__}: give a text")
+    if not bucket:
+        raise InvalidOutputNameError("the bucket of the output is empty: give the name of a bucket")
+    try:
+        size = len(str(key).encode())
+    except UnicodeEncodeError:
+        raise InvalidOutputNameError("the key of the output is not valid Unicode") from None
+    if not 0 < size <= _MAX_KEY_BYTES:
+        raise InvalidOutputNameError(f"the key of the output has {size:,} bytes: S3 takes 1 to {_MAX_KEY_BYTES:,}")
+
+
+def _media_type(value: object) -> str:
+    """The value as a header. S3 takes printable ASCII."""
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise InvalidOutputTypeError("the content_type of the output is not printable ASCII text: give a media type")
+    return value
 
 
 def _chunks(body: object) -> Iterator[bytes]:
@@ -173,15 +210,17 @@ def _chunks(body: object) -> Iterator[bytes]:
         yield from (bytes(view[at : at + _READ_BYTES]) for at in range(0, len(view), _READ_BYTES))
         return
     if isinstance(body, str):
-        raise TypeError("the body of the output is text: encode it, for example with .encode()")
+        raise InvalidOutputTypeError("the body of the output is text: encode it, for example with .encode()")
     # A type checker knows that these are bytes. The processor's code may have none.
     chunks = cast("Iterable[object]", body)
     if hasattr(body, "read"):
         file = cast("BinaryIO", body)
         chunks = iter(lambda: file.read(_READ_BYTES), b"")
+    elif not isinstance(body, Iterable):
+        raise InvalidOutputTypeError(f"the body of the output is {type(body).__name__}: give bytes")
     for chunk in chunks:
         if not isinstance(chunk, bytes | bytearray | memoryview):
-            raise TypeError(
+            raise InvalidOutputTypeError(
                 f"the body of the output gives {type(chunk).__name__}: open it in binary mode, or encode it"
             )
         yield chunk if isinstance(chunk, bytes) else bytes(chunk)

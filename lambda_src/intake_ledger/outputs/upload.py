@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from intake_ledger.protocol import InvalidOutputError
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 PART_BYTES = 8 * 1024 * 1024
 """S3 takes 10,000 parts, so 78 GiB. A Lambda function cannot write more within its 15 minutes."""
+MAX_PARTS = 10_000
 
 
 def split(chunks: Iterable[bytes], size: int = PART_BYTES) -> Iterator[bytes]:
@@ -60,5 +63,7 @@ def upload(
 
 
 def _upload_part(client: "S3Client", target: Mapping[str, Any], number: int, part: bytes) -> dict[str, Any]:
+    if number > MAX_PARTS:
+        raise InvalidOutputError(f"the output has more than {MAX_PARTS:,} parts of 8 MiB: write several outputs")
     answer: Any = client.upload_part(**target, PartNumber=number, Body=part, ChecksumAlgorithm="CRC32")
     return {"PartNumber": number} | {name: answer[name] for name in ("ETag", "ChecksumCRC32") if name in answer}

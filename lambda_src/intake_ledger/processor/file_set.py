@@ -133,7 +133,7 @@ class FileSet:
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds until the processor is interrupted."""
+        """Seconds until the processor is interrupted, at least 0.1, so that it may be the timeout of a request."""
         return self._remaining_seconds()
 
     def output(self, bucket: str, key: str) -> "Output":

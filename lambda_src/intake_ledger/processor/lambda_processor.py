@@ -85,7 +85,7 @@ def request_of(change: ObjectChange) -> dict[str, Any]:
     }
 
 
-def commit_from(content: bytes) -> Commit:
+def commit_from(content: bytes | str) -> Commit:
     """Read the answer of a processor.
 
     Raises:
@@ -96,7 +96,7 @@ def commit_from(content: bytes) -> Commit:
     """
     try:
         answer = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise WrongReturnError(f"the function's answer is not JSON, {_ANSWERS}") from None
     match answer:
         case {"commit": str() | None as identity} if len(answer) == 1:
@@ -123,7 +123,7 @@ def _failure(content: bytes) -> RemoteError:
     """Make an error from Lambda's report about a function that failed. Its message is kept with `Reasons.FULL` only."""
     try:
         failure = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         failure = None
     if not isinstance(failure, dict):
         return RemoteError("the function failed, and Lambda says no more")

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from intake_ledger.processor import text as reading
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, read_all
-from intake_ledger.protocol import Change, Ordering, Row, SettingsError, State, StateKind, WrongReturnError
+from intake_ledger.protocol import (
+    Change,
+    InvalidOutputNameError,
+    Ordering,
+    Row,
+    SettingsError,
+    State,
+    StateKind,
+    WrongReturnError,
+    is_sequence,
+    shown,
+)
 
 if TYPE_CHECKING:
     from intake_ledger.outputs import Output
@@ -68,7 +79,7 @@ class ObjectChange:
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds until the processor is interrupted."""
+        """Seconds until the processor is interrupted, at least 0.1, so that it may be the timeout of a request."""
         return self._remaining_seconds()
 
     def open(self) -> ObjectStream:
@@ -124,12 +135,12 @@ class ObjectChange:
                 EVERY_VERSION, derive it from `change.version_id` too.
 
         Raises:
-            ValueError: The bucket or the key is empty, the key has more than 1,024 bytes, or the output is the object
-                itself.
+            InvalidOutputNameError: The bucket or the key is empty or no text, the key has more than 1,024 bytes, or the
+                output is the object itself. Let it propagate: the change is rejected.
 
         """
         if (bucket, key) == (self.bucket, self.key):
-            raise ValueError(
+            raise InvalidOutputNameError(
                 "the output is the object itself, and each write would be a new change: use another key or bucket"
             )
         return self._output(bucket, key)
@@ -245,21 +256,14 @@ def as_commit(returned: object) -> Commit:
     """
     commit = returned if isinstance(returned, Commit) else Commit(cast("str | None", returned))
     if commit.identity is not None and not isinstance(commit.identity, str):
+        what = "a Commit whose identity is " if isinstance(returned, Commit) else ""
         raise WrongReturnError(
-            f"the processor returned {_shown(returned)}, expected a Commit, a text or None: its effect has happened "
-            "and is not repeated"
+            f"the processor returned {what}{shown(commit.identity)}, expected a Commit, a text or None: its effect has "
+            "happened and is not repeated"
         )
-    if not isinstance(commit.transact, Sequence):
-        raise WrongReturnError(f"transact is {_shown(commit.transact)}, expected a list or tuple of elements")
+    if not is_sequence(commit.transact):
+        raise WrongReturnError(f"transact is {shown(commit.transact)}, expected a list or tuple of elements")
     return commit
-
-
-def _shown(returned: object) -> str:
-    """Describe a value for a reason: a number itself, and of any other value the type, because it may quote content."""
-    if isinstance(returned, Commit):
-        return f"a Commit whose identity is {_shown(returned.identity)}"
-    name = type(returned).__name__
-    return f"{returned!r} ({name})" if isinstance(returned, int | float) else name
 
 
 def load_processor(entrypoint: str) -> Processor:

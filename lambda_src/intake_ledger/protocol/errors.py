@@ -14,8 +14,14 @@ Exception
 │   ├── OutputError          `Output.put()` raises it: the output cannot be written
 │   │   ├── OutputConflict       the output belongs to another object
 │   │   └── OutputReserved       another object has just removed the output
+│   ├── InvalidEffectError   the effect is malformed, and no attempt can succeed
+│   │   ├── WrongReturnError         a processor returned a value that is not a commit
+│   │   ├── InvalidTransactionError  the writes of a commit are malformed; also a TransactionRefused
+│   │   └── InvalidOutputError       the output is malformed; also an OutputError
+│   │       ├── InvalidOutputNameError   its bucket or key; also a ValueError
+│   │       ├── InvalidOutputTypeError   its body or another argument; also a TypeError
+│   │       └── OutputTaken              it shows another object for good; also an OutputConflict
 │   ├── NotBegun             Lambda throttled the processor's function before it started
-│   ├── WrongReturnError     a processor returned a value that is not a commit
 │   └── RemoteError          a processor's Lambda function failed
 │       └── RemoteTimeoutError   it reached its own timeout
 └── ValueError
@@ -44,6 +50,9 @@ class NotYet(Exception):  # noqa: N818 - a fact about the input, named for how i
     `max_wait` is over. Then it is rejected with this reason. A newer version of the object does not wait for it.
     """
 
+    retry_in: float | None = None
+    """Seconds until the next try; None leaves that to the pipeline."""
+
     def __init__(self, why: str = "", *, retry_in: float | None = None) -> None:
         """Name the missing thing.
 
@@ -59,7 +68,6 @@ class NotYet(Exception):  # noqa: N818 - a fact about the input, named for how i
             raise ValueError(f"retry_in is {retry_in!r} seconds: it must be 1 to {MAX_RETRY_IN:,}")
         super().__init__(why)
         self.retry_in = retry_in
-        """Seconds until the next try; None leaves that to the pipeline."""
 
 
 class ObjectGone(Exception):  # noqa: N818 - a fact about S3, not a fault
@@ -138,8 +146,52 @@ class OutputError(LibraryError):
     """
 
 
+class InvalidEffectError(LibraryError):
+    """The effect that the code hands over is malformed: a return value, `transact` or an output.
+
+    Each attempt of the same code would end in the same way. So the change is rejected at the first attempt, and nothing
+    retries it by itself. Fix the code and redrive the dead-letter message. For `once`, call `OnceLedger.reopen`.
+    """
+
+
+class WrongReturnError(InvalidEffectError, TypeError):
+    """The processor returned a value that is not a commit. Its effect has happened, so the change is rejected."""
+
+
+class InvalidTransactionError(InvalidEffectError, TransactionRefused):
+    """`transact` is malformed. Nothing of the commit was written, and the change is rejected."""
+
+    def __init__(self, why: str, *, detail: str = "") -> None:
+        TransactionRefused.__init__(self, why, passing=False, detail=detail)
+
+
+class InvalidOutputError(InvalidEffectError, OutputError):
+    """The output is malformed, such as content without the fence. Nothing of it has become visible.
+
+    Let it propagate: the change is rejected.
+    """
+
+
+class InvalidOutputNameError(InvalidOutputError, ValueError):
+    """The bucket or the key of the output cannot be used."""
+
+
+class InvalidOutputTypeError(InvalidOutputError, TypeError):
+    """An argument of `Output.put()` has the wrong type."""
+
+
 class OutputConflict(OutputError):  # noqa: N818 - named as the others
-    """The output was written for another object. Derive the output's key from the key of one object."""
+    """The output was written for another object, and shows it. Derive the output's key from the key of one object.
+
+    Let it propagate: the change is retried, because the other object may just have been renamed.
+    """
+
+
+class OutputTaken(InvalidOutputError, OutputConflict):  # noqa: N818 - named as the others
+    """The output shows another object, and no removal of it will come, because `deletes` is off.
+
+    Let it propagate: the change is rejected.
+    """
 
 
 class OutputReserved(OutputError):  # noqa: N818 - named as the others
@@ -151,10 +203,6 @@ class OutputReserved(OutputError):  # noqa: N818 - named as the others
 
 class NotBegun(LibraryError):  # noqa: N818 - named as the others
     """The processor's function did not run, because Lambda throttles it. This counts no attempt."""
-
-
-class WrongReturnError(LibraryError, TypeError):
-    """The processor returned a value that is not a commit. Its effect has happened, so the change is rejected."""
 
 
 class CopyRefused(LibraryError):  # noqa: N818 - named as TransactionRefused

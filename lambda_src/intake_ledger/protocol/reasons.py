@@ -10,6 +10,8 @@ from typing import NamedTuple
 from intake_ledger.protocol.errors import (
     CopyRefused,
     Fenced,
+    InvalidOutputError,
+    InvalidTransactionError,
     NoSpaceError,
     NotBegun,
     NotYet,
@@ -58,6 +60,12 @@ class ReasonCode(StrEnum):
     """The worker of the last permitted attempt died or timed out. The text is the last known error."""
     TRANSACTION_REFUSED = "transaction_refused"
     """DynamoDB or the library refused the writes of `Commit(transact=...)`."""
+    INVALID_TRANSACTION = "invalid_transaction"
+    """The writes of a commit are malformed. No attempt of the same code can succeed."""
+    INVALID_OUTPUT = "invalid_output"
+    """An output is malformed or belongs to another object. No attempt of the same code can succeed."""
+    RESULT_NOT_KEPT = "result_not_kept"
+    """The commit of a `once` block has no result, because the result was not a text. The row is committed."""
     LATE_WRITE = "late_write"
     """An earlier worker may have written another state after this attempt's effect. The change is processed again."""
     LEASE_LOST = "lease_lost"
@@ -107,6 +115,8 @@ _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (Overwritten, ReasonCode.LATE_WRITE),
     (ObjectReadError, ReasonCode.READ_ERROR),
     (NoSpaceError, ReasonCode.NO_SPACE),
+    (InvalidTransactionError, ReasonCode.INVALID_TRANSACTION),
+    (InvalidOutputError, ReasonCode.INVALID_OUTPUT),
     (TransactionRefused, ReasonCode.TRANSACTION_REFUSED),
     (NotBegun, ReasonCode.PROCESSOR_THROTTLED),
     (WrongReturnError, ReasonCode.WRONG_RETURN),

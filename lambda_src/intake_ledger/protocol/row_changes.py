@@ -7,6 +7,7 @@
                        └───┴── claimed ◄───────────────────────┴──┘
 
 A row may also become PROCESSED without a commit. Then `settled_as` has the name: see `Settlement`.
+`reopened` makes a REJECTED row FAILED, so that it is claimed again.
 
 `now`, `lease_until` and `retry_at` are epoch milliseconds. `review_partition` is the row's partition key in the index
 `needs_review`.
@@ -140,8 +141,12 @@ def committed(
     retention: Retention,
     transactional: bool = False,
     processor_version: str | None = None,
+    note: Reason | None = None,
 ) -> Row:
-    """The claimed row after its commit: settled, and with the time at which it expires."""
+    """The claimed row after its commit: settled, and with the time at which it expires.
+
+    `note` says that information about the effect was not kept.
+    """
     return replace(
         row,
         status=Status.PROCESSED,
@@ -152,8 +157,8 @@ def committed(
         commit_id=truncate(commit, MAX_COMMIT_BYTES),
         transactional=1 if transactional else None,
         processor_version=processor_version,
-        reason=None,
-        reason_code=None,
+        reason=truncate(note.text, MAX_REASON_BYTES) if note else None,
+        reason_code=note.code.value if note else None,
         s3_error=None,
         rejected_fence=None,
         spent_messages=None,
@@ -297,6 +302,22 @@ def rejected(row: Row, reason: Reason, *, review_partition: str, now: int, s3_er
     )
 
 
+def reopened(seen: Row, *, review_partition: str, now: int) -> Row:
+    """The rejected row after a person has asked for another attempt. Its attempts are counted from the beginning.
+
+    The fence stays, since no attempt has the row. The next claim raises it.
+    """
+    return replace(
+        seen,
+        status=Status.FAILED,
+        attempts=0,
+        redrive_count=seen.redrive_count + 1,
+        retry_at=None,
+        updated_at=now,
+        needs_review=review_partition,
+    )
+
+
 def exhausted(seen: Row, *, review_partition: str, now: int) -> Row:
     """The row whose last attempt ended without an outcome, rejected with the last error that is known."""
     text = seen.pending_reason or seen.reason or "the worker died or timed out at every attempt"
@@ -344,7 +365,7 @@ def truncate(text: str | None, limit: int) -> str | None:
     if text is None:
         return None
     # DynamoDB takes valid Unicode only.
-    encoded = text.encode("utf-8", "replace")
+    encoded = str.encode(text, "utf-8", "replace")
     if len(encoded) <= limit:
         return encoded.decode()
     ellipsis = "…"

@@ -131,7 +131,9 @@ class SetCall:
             fence=claim.row.fence,
             idempotency_key=self._idempotency_key(claim),
             _remaining_seconds=remaining_seconds,
-            _output=ClaimOutputs(claim, Ordering.LATEST, self._output_client).output,
+            _output=ClaimOutputs(
+                claim, Ordering.LATEST, self._output_client, removals=self._settings.consumer.deletes
+            ).output,
         )
 
     def _idempotency_key(self, claim: Claim) -> str:
