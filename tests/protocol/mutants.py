@@ -3014,4 +3014,46 @@ MUTANTS = (
         '"".join(parts)',
         "tests/unit/test_once.py -k run_into",
     ),
+    Mutant(
+        "a function waits for a record of a stream until its timeout",
+        "MessageConsumer._wait",
+        "min(seconds, MAX_PAUSE_SECONDS, left)",
+        "min(seconds, MAX_PAUSE_SECONDS)",
+        "tests/unit/test_message_streams.py -k before_the_function",
+    ),
+    Mutant(
+        "a request to process again ends with the execution that ran",
+        "Executions.is_finished",
+        "change.identity == claim.state.identity and not change.asked_for",
+        "change.identity == claim.state.identity",
+        "tests/unit/test_executions.py -k served_after",
+    ),
+    Mutant(
+        "the lease of an execution ends before its next poll",
+        "Executions._keep",
+        "self._ledger.extend(claim, lease_ms=wait + lease_ms)",
+        "self._ledger.extend(claim, lease_ms=lease_ms)",
+        "tests/unit/test_executions.py -k next_poll",
+    ),
+    Mutant(
+        "a processor that is interrupted has no time to end",
+        "make_heartbeat",
+        "consumer.processing_timeout_seconds + GRACE_SECONDS",
+        "consumer.processing_timeout_seconds",
+        "tests/unit/test_worker.py -k interrupted",
+    ),
+    Mutant(
+        "the wait after an outage of SQS is never short again",
+        "Worker.run",
+        """
+        wait = _FIRST_WAIT_SECONDS
+        if messages:
+            self._handle(messages)
+        """,
+        """
+        if messages:
+            self._handle(messages)
+        """,
+        "tests/unit/test_worker.py -k short_wait",
+    ),
 )

@@ -9,7 +9,18 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger.events import Ignored, own_message, parse_message
 from intake_ledger.executions import Action, Execution, decide, execution_name, execution_settings, poll_ms
-from intake_ledger.protocol import Change, Origin, OutcomeKind, Row, RowKey, SettingsError, Status
+from intake_ledger.protocol import (
+    Change,
+    Origin,
+    OutcomeKind,
+    Row,
+    RowKey,
+    SettingsError,
+    State,
+    StateKind,
+    Status,
+    ulid,
+)
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution
 from tests.unit.executions_support import LONGEST_TASK_SECONDS, SETTINGS, ExecutionPipeline, given_event
 from tests.unit.support import HOUR, MINUTE, SECOND
@@ -260,6 +271,51 @@ class TestTwoMessages:
         assert pipeline.telemetry.troubles == []
         succeed(pipeline)
         assert pipeline.row().status is Status.PROCESSED
+
+    @pytest.mark.failure_mode("F293")
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_a_request_that_sees_the_end_of_an_execution_is_served_after_it(self, *, lost: bool) -> None:
+        """The end commits the state that the request asks to process again. It is not the answer to the request."""
+        pipeline = ExecutionPipeline(lost_events=lost)
+        version = pipeline.put()
+        pipeline.turn()
+        pipeline.sqs.messages.clear()
+        [execution] = pipeline.running()
+        state = State(StateKind.OBJECT, version_id=version)
+        request = own_message(Origin.REPROCESS, SETTINGS.bucket, "a.csv", state, reprocess_id=ulid(pipeline.clock(), 0))
+        pipeline.sqs.send(request)
+        pipeline.turn()
+        pipeline.end(execution)
+        succeed(pipeline)
+        assert pipeline.versions() == [version] * 2
+        assert pipeline.telemetry.outcomes.count(OutcomeKind.COMMITTED) == 2
+
+    @pytest.mark.failure_mode("F294")
+    @pytest.mark.parametrize("redriven", [False, True])
+    def test_the_lease_of_a_running_execution_lasts_until_after_the_next_poll(self, *, redriven: bool) -> None:
+        """Otherwise a row that is polled as it should be would look as if its worker had died."""
+        pipeline = ExecutionPipeline(lost_events=True)
+        pipeline.put()
+        pipeline.turn()
+        [execution] = pipeline.running()
+        if redriven:
+            pipeline.end(execution, "FAILED")
+            pipeline.clock.advance(HOUR)
+            pipeline.turn()
+            assert pipeline.row().status is Status.FAILED
+            pipeline.machine.redrive(execution.name)
+            pipeline.clock.advance(2 * HOUR)
+        end = pipeline.clock() + 5 * HOUR
+        while pipeline.clock() < end:
+            next_poll = pipeline.sqs.next_visible_at()
+            assert next_poll is not None
+            pipeline.clock.now = max(pipeline.clock.now, next_poll)
+            assert pipeline.turn() == 1
+            lease, next_poll = pipeline.row().lease_until, pipeline.sqs.next_visible_at()
+            assert lease is not None
+            assert next_poll is not None
+            # The next poll comes from another invocation, whose whole time fits into the lease.
+            assert lease >= next_poll + 90 * SECOND
 
 
 class TestDeadLetters:

@@ -102,6 +102,26 @@ def test_after_a_failure_the_later_records_of_its_key_wait_and_other_keys_go_on(
     assert orders_of(intake, "b") == ["b-1", "b-2"]
 
 
+@pytest.mark.failure_mode("F292")
+@pytest.mark.parametrize(("left", "slept"), [(9_000, [5.0]), (7_000, [4.0]), (3_100, [0.1]), (3_000, []), (1_000, [])])
+def test_the_wait_ends_before_the_function_does(left: int, slept: list[float]) -> None:
+    """A function at its timeout answers nothing, and Lambda would deliver the whole batch again."""
+    rest = INVOCATION_MS
+
+    class Short(Intake):
+        def get_remaining_time_in_millis(self) -> int:
+            return rest
+
+    def process(_: KeyedMessage) -> None:
+        nonlocal rest
+        rest = left
+        raise NotYet("the customer", retry_in=60)
+
+    intake = Short(MessageSource.KINESIS, process)
+    assert intake.handle(numbered(("a", "a-1"))) != []
+    assert intake.slept == pytest.approx(slept)
+
+
 def test_a_record_that_waits_is_not_asked_for_all_the_time() -> None:
     """Lambda retries a stream at once, so the function waits a little before it answers."""
     intake = Intake(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(NotYet("the customer", retry_in=60)))

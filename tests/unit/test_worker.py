@@ -313,6 +313,27 @@ class TestStop:
         assert waits == [1.0, 2.0]
         assert bench.telemetry.troubles == [DOWN, DOWN]
 
+    @pytest.mark.failure_mode("F291")
+    def test_each_outage_of_the_queue_begins_with_a_short_wait(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The wait doubles up to a minute, and an answer ends the outage."""
+        answers: list[Exception | None] = [*[DOWN] * 8, None, *[DOWN] * 2, None]
+        waits: list[float] = []
+
+        def flaky(**_: Any) -> dict[str, Any]:
+            answer = answers.pop(0)
+            if not answers:
+                bench.worker.stop()
+            if answer is not None:
+                raise answer
+            return {}
+
+        monkeypatch.setattr(bench.sqs, "receive_message", flaky)
+        monkeypatch.setattr(bench.worker._stopping, "wait", waits.append)
+        bench.worker.run()
+        assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 1, 2]
+
     def test_a_batch_that_cannot_be_handled_loses_nothing(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         bench.upload()
 
@@ -397,6 +418,21 @@ class TestHeartbeat:
         now[0] = 900.0
         heartbeat.beat()
         assert log == ["end"]
+
+    @pytest.mark.failure_mode("F137")
+    def test_a_processor_that_is_interrupted_has_time_to_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The process ends half a minute after the limit, and not before."""
+        ended: list[str] = []
+        monkeypatch.setattr("intake_ledger.worker.worker.exit_now", lambda: ended.append("end"))
+        heartbeat, now = Bench().heartbeat, [0.0]
+        heartbeat._clock = lambda: now[0]
+        with heartbeat.processor():
+            now[0] = ConsumerBench(new_world()).settings().processing_timeout_seconds + 30.0
+            heartbeat.beat()
+            assert not ended
+            now[0] += 0.1
+            heartbeat.beat()
+        assert ended == ["end"]
 
 
 @pytest.mark.parametrize(("seconds", "size"), [(1, 10), (60, 10), (90, 10), (300, 3), (900, 1), (7_200, 1)])
