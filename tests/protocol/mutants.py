@@ -3056,4 +3056,18 @@ MUTANTS = (
         """,
         "tests/unit/test_worker.py -k short_wait",
     ),
+    Mutant(
+        "a check of messages does not count",
+        "RowFindings.counts",
+        '{"AuditRuns": 1, "AuditFindings": self.stuck}',
+        '{"AuditFindings": self.stuck}',
+        "tests/unit/test_set_outage.py",
+    ),
+    Mutant(
+        "an audit of sets does not count",
+        "SetFindings.counts",
+        '{"AuditRuns": 1, "AuditFindings": number, "AuditResubmitted": number}',
+        '{"AuditFindings": number, "AuditResubmitted": number}',
+        "tests/unit/test_set_outage.py",
+    ),
 )

@@ -73,10 +73,10 @@ def test_all_names_that_no_alarm_has_are_refused_at_once() -> None:
 
 @pytest.mark.parametrize("kind", ["sets", "messages"])
 def test_each_construct_with_alarms_refuses_names_that_it_does_not_have(kind: str) -> None:
-    """Sets and intakes of messages have no alarm `AuditMissing`."""
+    """Sets and intakes of messages have no alarm `AuditIncomplete`."""
     stack = new_stack()
-    monitoring = MonitoringOptions(omit_alarms=["AuditMissing"])
-    with refused("alarm-name", r"Stack/Others: omit_alarms has 'AuditMissing'"):
+    monitoring = MonitoringOptions(omit_alarms=["AuditIncomplete"])
+    with refused("alarm-name", r"Stack/Others: omit_alarms has 'AuditIncomplete'"):
         if kind == "messages":
             messages(stack, "Others", MessageSource.sqs(), monitoring=monitoring)
         else:

@@ -153,9 +153,13 @@ def test_there_is_an_alarm_for_each_problem_of_an_operator(template: Json) -> No
         "DeadLetters",
         "OldestMessage",
         "Fenced",
-        "FunctionErrors",
-        "FunctionThrottles",
+        "Retries",
+        "LapsedLeases",
+        "ConsumerFunctionErrors",
+        "ConsumerFunctionThrottles",
+        "DownstreamOut",
         "AuditFindings",
+        "AuditMissing",
     }
 
 

@@ -199,6 +199,7 @@ def test_alarms(stack: Stack, template: Json, name: str) -> None:
         "ConsumerFunctionThrottles",
         "DownstreamOut",
         "AuditFindings",
+        "AuditMissing",
         *(["IteratorAge"] if name in STREAMS else []),
     ]
     assert list(intake.alarms) == expected

@@ -73,7 +73,7 @@ class TestTheAudit:
         """CloudWatch charges a custom metric for each hour that has a value."""
         found = SetFindings("01", oldest_waiting_ms=age)
         shortly_audited(found.as_json(), found.counts(), found.ages())
-        assert values(capsys) == {"AuditFindings": [0.0], "AuditResubmitted": [0.0], **written}
+        assert values(capsys) == {"AuditRuns": [1.0], "AuditFindings": [0.0], "AuditResubmitted": [0.0], **written}
         assert json.loads(json.dumps(found.as_json()))["oldestWaitingMs"] == age
 
 

@@ -187,6 +187,7 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
             dead_letter_queue=self._queue.dead_letter_queue,
             consumer_function=self._consumer.function,
             reads_stream=source.is_stream,
+            audit_interval=Duration.minutes(CHECK_MINUTES),
             options=monitoring,
         )
         if source.event_pattern is not None:

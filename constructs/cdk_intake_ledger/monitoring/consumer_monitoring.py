@@ -1,5 +1,6 @@
-"""The alarms and graphs of a consumer: what a pipeline of files and an intake of messages have in common."""
+"""The alarms and graphs of a consumer, which pipelines of files, intakes of messages and sets of files share."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -13,6 +14,10 @@ from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics
 from cdk_intake_ledger.monitoring.runbooks import alarm_description
 from cdk_intake_ledger.options import MonitoringOptions
+from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
+from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
+from cdk_intake_ledger.validation.plan import DAY, span
+from cdk_intake_ledger.validation.reporting import warn
 
 AN_HOUR_OF_PERIODS = 12
 """Five-minute periods that the alarms on retries and errors evaluate."""
@@ -137,6 +142,25 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
                 datapoints=2,
             ),
         }
+
+    def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:
+        """The alarm on audits that did not run. `interval` is the time between two audits in seconds."""
+        # A period is at most a day. The duration of runs differs, so there is one more period than the interval has.
+        period = min(interval, DAY)
+        periods = math.ceil(interval / period) + 1
+        if period * periods > LONGEST_WATCH_DAYS * DAY:
+            if self._choice.has("AuditMissing"):
+                warn(self, AUDIT_NOT_WATCHED, interval=span(interval))
+            return None
+        return self._alarm(
+            "AuditMissing",
+            self.metric_audit_runs(period=Duration.seconds(period)),
+            "no audit has finished in time",
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            periods=periods,
+            # A run that did not start writes no data.
+            missing=cloudwatch.TreatMissingData.BREACHING,
+        )
 
     def _consumer_widgets(self, *functions: cloudwatch.IMetric) -> list[cloudwatch.ConcreteWidget]:
         """The graphs, with the metrics of other functions in the graph of functions."""

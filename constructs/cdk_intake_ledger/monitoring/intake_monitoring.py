@@ -1,7 +1,5 @@
 """The alarms and the dashboard of a pipeline."""
 
-import math
-
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
@@ -11,10 +9,7 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
 from cdk_intake_ledger.options import MonitoringOptions, to_seconds
-from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
-from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
-from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.validation.plan import DAY
 
 
 @check_arguments
@@ -127,22 +122,4 @@ class IntakeMonitoring(ConsumerMonitoring):
             self.metric_audit_incomplete(statistic="Minimum", period=Duration.seconds(period)),
             "the audit does not get through the bucket",
             periods=2 if interval <= DAY else 1,
-        )
-
-    def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:
-        # A period is at most a day. The duration of runs differs, so there is one more period than the interval has.
-        period = min(interval, DAY)
-        periods = math.ceil(interval / period) + 1
-        if period * periods > LONGEST_WATCH_DAYS * DAY:
-            if self._choice.has("AuditMissing"):
-                warn(self, AUDIT_NOT_WATCHED, interval=span(interval))
-            return None
-        return self._alarm(
-            "AuditMissing",
-            self.metric_audit_runs(period=Duration.seconds(period)),
-            "no audit has finished in time",
-            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            periods=periods,
-            # A run that did not start writes no data.
-            missing=cloudwatch.TreatMissingData.BREACHING,
         )

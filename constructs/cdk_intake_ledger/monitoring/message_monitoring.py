@@ -31,6 +31,7 @@ class MessageMonitoring(ConsumerMonitoring):
     - `ConsumerFunctionErrors`, `ConsumerFunctionThrottles`: the function fails or is throttled.
     - `DownstreamOut`: the circuit breaker has held messages back for hours.
     - `AuditFindings`: rows are unfinished, and no message has continued them for hours.
+    - `AuditMissing`: the check of the rows did not run.
 
     docs/messages.md has the causes and the repairs.
     """
@@ -45,6 +46,7 @@ class MessageMonitoring(ConsumerMonitoring):
         dead_letter_queue: sqs.IQueue,
         consumer_function: lambda_.IFunction,
         reads_stream: bool,
+        audit_interval: Duration,
         options: MonitoringOptions | None = None,
     ) -> None:
         """Make the alarms. An intake makes its own.
@@ -57,6 +59,7 @@ class MessageMonitoring(ConsumerMonitoring):
             dead_letter_queue: the intake's dead-letter queue.
             consumer_function: the intake's consumer.
             reads_stream: whether the consumer reads a stream.
+            audit_interval: the time between two checks of the rows.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
@@ -76,6 +79,7 @@ class MessageMonitoring(ConsumerMonitoring):
             self.metric_audit_findings(),
             "no message has continued unfinished rows for hours",
         )
+        alarms["AuditMissing"] = self._audit_missing(audit_interval.to_seconds())
         if reads_stream:
             alarms["IteratorAge"] = self._alarm(
                 "IteratorAge",

@@ -179,6 +179,7 @@ class FileSets(Construct, OperatorGrants):
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
             function=self._consumer.function,
+            audit_interval=Duration.minutes(AUDIT_MINUTES),
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
             options=monitoring,
         )

@@ -39,7 +39,7 @@ def _check(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
     )
     found = check.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
     report = found.as_json() | {"dryRun": dry_run}
-    publish_report(client, settings, report, counts={} if dry_run else {"AuditFindings": found.stuck})
+    publish_report(client, settings, report, counts={} if dry_run else found.counts())
     return report
 
 

@@ -55,6 +55,10 @@ class RowFindings:
         )
         return report | {"counts": {"stuck": self.stuck}}
 
+    def counts(self) -> dict[str, int]:
+        """The metrics of a check that is no dry run."""
+        return {"AuditRuns": 1, "AuditFindings": self.stuck}
+
 
 class RowCheck:
     """Scans the rows of one intake."""

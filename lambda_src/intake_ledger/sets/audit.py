@@ -66,7 +66,7 @@ class SetFindings:
     def counts(self) -> dict[str, int]:
         """The metrics. A dry run counts nothing, because it changes nothing."""
         number = len(self.woken)
-        return {} if self.dry_run else {"AuditFindings": number, "AuditResubmitted": number}
+        return {} if self.dry_run else {"AuditRuns": 1, "AuditFindings": number, "AuditResubmitted": number}
 
     def ages(self) -> dict[str, int]:
         """The metrics in milliseconds. A metric without a value costs nothing."""

@@ -1,0 +1,83 @@
+"""What operators see of an outage of the downstream of sets, and of audits that do not run."""
+
+import json
+from dataclasses import replace
+from typing import Any, override
+
+import pytest
+
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.messages.row_check import RowFindings
+from intake_ledger.processor.file_set import FileSet
+from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.sets.audit import SetFindings
+from intake_ledger.sets.waiting import SetTelemetry
+from tests.unit.set_bench import SetBench
+
+SETS = 20
+
+
+class Bench(SetBench):
+    """One execution environment that lives on, as on Lambda, with the telemetry of production."""
+
+    telemetry: SetTelemetry
+    kept: Consumer | None = None
+
+    @override
+    def _services(self, settings: Any, ledger: Any, bucket: Any, pipeline: Any) -> Services:
+        services = super()._services(settings, ledger, bucket, pipeline)
+        return replace(services, telemetry=self.telemetry) if pipeline is self.sets else services
+
+    @override
+    def set_consumer(self) -> Consumer:
+        self.kept = self.kept or super().set_consumer()
+        return self.kept
+
+
+def out(files: FileSet) -> None:
+    raise ConnectionError("the database is down")
+
+
+def sums(text: str) -> dict[str, float]:
+    """The sums of the metrics that a function has written."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        content = json.loads(line) if line.startswith('{"') else {}
+        for metrics in content.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for metric in metrics["Metrics"]:
+                name, value = metric["Name"], content[metric["Name"]]
+                found[name] = found.get(name, 0) + (sum(value) if isinstance(value, list) else value)
+    return found
+
+
+@pytest.mark.failure_mode("F243")
+def test_an_outage_of_the_downstream_of_sets_is_watched_within_hours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`DownstreamOut` counts `BreakerOpen` in two of four hours. The first watched metric came after 72 hours."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "sets")
+    bench = Bench(SetForm(FormKind.MANIFEST, "**/manifest.json"), process=out, max_wait=72 * 3_600)
+    bench.telemetry = SetTelemetry()
+    for number in range(SETS):
+        bench.put(f"in/{number}/a.csv")
+        bench.put(f"in/{number}/manifest.json", json.dumps(["a.csv"]))
+    hours = []
+    for _ in range(3):
+        bench.run(hours=1)
+        hours.append(sums(capsys.readouterr().out))
+    assert sum(hour.get("BreakerOpen", 0) > 0 for hour in hours) >= 2
+    assert not any(hour.get("Rejected") for hour in hours)
+
+
+@pytest.mark.failure_mode("F244")
+@pytest.mark.parametrize("found", [SetFindings("01"), RowFindings("01", 0)], ids=["sets", "messages"])
+def test_each_run_of_an_audit_counts(found: SetFindings | RowFindings) -> None:
+    """Also one that finds nothing."""
+    counts = found.counts()
+    assert (counts["AuditRuns"], counts["AuditFindings"]) == (1, 0)
+
+
+def test_a_dry_run_counts_as_no_audit() -> None:
+    """The schedule may have stopped."""
+    assert SetFindings("01", dry_run=True).counts() == {}
