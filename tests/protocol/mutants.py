@@ -3070,4 +3070,25 @@ MUTANTS = (
         '{"AuditFindings": number, "AuditResubmitted": number}',
         "tests/unit/test_set_outage.py",
     ),
+    Mutant(
+        "a claim that is taken over keeps its owner",
+        "ExecutionLedger.take_over",
+        "owner=self._new_owner()",
+        "",
+        "tests/unit/test_executions.py -k taken_over_is_not_ended",
+    ),
+    Mutant(
+        "an answer that Lambda cannot write is tried again",
+        "_failure",
+        "kind in _UNWRITTEN or message == _UNWRITTEN_IN_NODE",
+        "False",
+        "tests/unit/test_remote.py -k cannot_be_written",
+    ),
+    Mutant(
+        "an execution with a step's output that is too long is tried again",
+        "commit_of",
+        "execution.error == _TOO_LONG",
+        "False",
+        "tests/unit/test_executions.py -k each_end",
+    ),
 )

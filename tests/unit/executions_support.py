@@ -47,14 +47,7 @@ class ExecutionPipeline:
     def make_consumer(self, before_start: Callable[[], None] = lambda: None) -> Consumer:
         """Another worker. `before_start` runs between its claims and StartExecution."""
         settings = SETTINGS
-        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=True)
-        ledger = ExecutionLedger(
-            LedgerTable(cast("Any", self.store), settings.table),
-            bucket := Bucket(lambda: cast("Any", self.s3), settings.bucket),
-            LedgerOptions(settings.pipeline, settings.ordering, policy, 6 * HOUR),
-            clock=self.clock,
-            new_owner=self._owner,
-        )
+        ledger, bucket = self.ledger(), self._bucket()
         queues = Queues(lambda: cast("Any", self.sqs), QUEUE_URL, DEAD_LETTER_URL)
         services = Services(
             settings, ledger, bucket, queues, cast("Any", self.telemetry), self.clock, jitter=lambda: 0.0
@@ -70,6 +63,21 @@ class ExecutionPipeline:
                 return super().__call__(*plain, **named)
 
         return Consumer(services, _none, executions=Interrupted(services, StateMachine(make_client, times)))
+
+    def ledger(self) -> ExecutionLedger:
+        """The ledger of another worker."""
+        settings = SETTINGS
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=True)
+        return ExecutionLedger(
+            LedgerTable(cast("Any", self.store), settings.table),
+            self._bucket(),
+            LedgerOptions(settings.pipeline, settings.ordering, policy, 6 * HOUR),
+            clock=self.clock,
+            new_owner=self._owner,
+        )
+
+    def _bucket(self) -> Bucket:
+        return Bucket(lambda: cast("Any", self.s3), SETTINGS.bucket)
 
     def put(self, key: str = "a.csv", content: str = "1") -> str:
         """Upload an object and send its event. Returns its version ID."""

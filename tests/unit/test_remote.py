@@ -158,6 +158,21 @@ class TestAnswer:
 class TestFailure:
     """A function that did not return."""
 
+    @pytest.mark.failure_mode("F231")
+    @pytest.mark.parametrize(
+        "report",
+        [
+            {"errorType": "Runtime.MarshalError", "errorMessage": "Unable to marshal response: set 4711"},
+            {"errorType": "Error", "errorMessage": "Unable to stringify response body"},
+            {"errorType": "Function.ResponseSizeTooLarge", "errorMessage": "Response payload size exceeded"},
+        ],
+    )
+    def test_an_answer_that_cannot_be_written_is_a_wrong_answer(self, report: dict[str, str]) -> None:
+        """The function has done its work, and would repeat it at each attempt."""
+        with pytest.raises(WrongReturnError, match="not JSON, or is too long") as wrong:
+            call(report, error=True)
+        assert "4711" not in wrong.value.why
+
     def test_an_error_raises_a_remote_error(self) -> None:
         """The type's name does not matter, because a rejection is an answer and not an error."""
         with pytest.raises(RemoteError, match=r"^the function failed with Unprocessable: boom$"):

@@ -10,6 +10,8 @@ from intake_ledger.protocol import RemoteError, RemoteTimeoutError, Unprocessabl
 
 _ERROR = re.compile(r"[A-Za-z_$][\w$.:-]{0,80}")
 """The name of an error, such as `States.TaskFailed`. Any other text might be content."""
+_TOO_LONG = "States.DataLimitExceeded"
+"""The output of a step is longer than Step Functions takes. Its `Retry` and `Catch` do not handle this."""
 
 
 def commit_of(execution: Execution) -> Commit:
@@ -21,7 +23,7 @@ def commit_of(execution: Execution) -> Commit:
     Raises:
         Unprocessable: The output has `unprocessable`, or the execution failed with this error.
         NotYet: The output has `notYet`.
-        WrongReturnError: The output has one of these names in another form.
+        WrongReturnError: The output has one of these names in another form, or a step's output is too long.
         RemoteTimeoutError: The execution timed out.
         RemoteError: It failed or was aborted.
 
@@ -39,6 +41,12 @@ def commit_of(execution: Execution) -> Commit:
         raise RemoteError("the execution was aborted", detail=execution.cause or "")
     if execution.error == "Unprocessable":
         raise Unprocessable(_message(execution.cause))
+    if execution.error == _TOO_LONG:
+        # Steps have had their effects. Another execution of the same input would repeat them, and end here.
+        raise WrongReturnError(
+            "the output of a step is longer than Step Functions takes: write it to S3, and pass its key on",
+            detail=execution.cause or "",
+        )
     named = f" with {execution.error}" if execution.error and _ERROR.fullmatch(execution.error) else ""
     raise RemoteError(f"the execution failed{named}", detail=execution.cause or "")
 

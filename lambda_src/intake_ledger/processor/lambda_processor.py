@@ -37,6 +37,9 @@ _FRAME = re.compile(
     re.VERBOSE,
 )
 """A line of a stack trace. Any other line may be a message, which may quote content."""
+_UNWRITTEN = frozenset({"Runtime.MarshalError", "Function.ResponseSizeTooLarge"})
+"""Lambda's error types for a function that has returned an answer which is no JSON, or is longer than 6 MB."""
+_UNWRITTEN_IN_NODE = "Unable to stringify response body"
 _ANSWERS = 'expected {"commit": "id or null"}, {"unprocessable": "why"} or {"notYet": "why", "retryInSeconds": 600}'
 
 
@@ -119,8 +122,11 @@ def _is_wait(answer: dict[str, Any]) -> bool:
     return answer.keys() <= {"notYet", "retryInSeconds"} and is_number and 1 <= seconds <= MAX_RETRY_IN
 
 
-def _failure(content: bytes) -> RemoteError:
-    """Make an error from Lambda's report about a function that failed. Its message is kept with `Reasons.FULL` only."""
+def _failure(content: bytes) -> RemoteError | WrongReturnError:
+    """Make an error from Lambda's report about a function that failed. Its message is kept with `Reasons.FULL` only.
+
+    A function whose answer cannot be written has done its work. Another attempt would repeat it.
+    """
     try:
         failure = json.loads(content)
     except (ValueError, RecursionError):
@@ -128,6 +134,8 @@ def _failure(content: bytes) -> RemoteError:
     if not isinstance(failure, dict):
         return RemoteError("the function failed, and Lambda says no more")
     kind, message = str(failure.get("errorType", "")), str(failure.get("errorMessage", ""))
+    if kind in _UNWRITTEN or message == _UNWRITTEN_IN_NODE:
+        return WrongReturnError(f"the function's answer is not JSON, or is too long, {_ANSWERS}", detail=message)
     # AWS writes a time and a request ID before this text.
     if "Task timed out" in message:
         return RemoteTimeoutError("the function ran into its own timeout", detail=message)
