@@ -3091,4 +3091,11 @@ MUTANTS = (
         "False",
         "tests/unit/test_executions.py -k each_end",
     ),
+    Mutant(
+        "an execution is taken over under the same owner",
+        "ExecutionLedger.take_over",
+        "row_changes.extended(claim.row, lease_until=until, owner=self._new_owner())",
+        "row_changes.extended(claim.row, lease_until=until)",
+        "tests/unit/test_executions.py -k taken_over",
+    ),
 )

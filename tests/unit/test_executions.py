@@ -312,6 +312,30 @@ class TestTwoMessages:
         succeed(pipeline)
         assert pipeline.row().status is Status.PROCESSED
 
+    @pytest.mark.failure_mode("F138")
+    @pytest.mark.parametrize("end", ["release", "fail", "extend", "commit"])
+    def test_a_worker_whose_claim_was_taken_over_cannot_end_it(self, end: str) -> None:
+        """Both have the same fence, since they start the same execution. Only the owner tells them apart."""
+        pipeline = ExecutionPipeline()
+        [change] = parse_message(pipeline.event("a.csv", pipeline.put()))
+        assert isinstance(change, Change)
+        first, second = pipeline.ledger(), pipeline.ledger()
+        claim = first.claim(change, lease_ms=MINUTE)
+        assert isinstance(claim, Claim)
+        pipeline.clock.advance(HOUR)
+        row = pipeline.row()
+        taken = second.take_over(Claim.of_row(claim.key, change, row, row, "start"), lease_ms=MINUTE)
+        ends = {
+            "release": lambda: first.release(claim),
+            "fail": lambda: first.fail(claim, Reason(ReasonCode.PROCESSOR_ERROR, "late")),
+            "extend": lambda: first.extend(claim, lease_ms=HOUR),
+            "commit": lambda: first.commit(claim),
+        }
+        with pytest.raises(Fenced):
+            ends[end]()
+        assert pipeline.row() == taken.row
+        second.commit(taken)
+
     @pytest.mark.failure_mode("F293")
     @pytest.mark.parametrize("lost", [False, True])
     def test_a_request_that_sees_the_end_of_an_execution_is_served_after_it(self, *, lost: bool) -> None:

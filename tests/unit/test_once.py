@@ -508,6 +508,27 @@ def test_one_attempt_is_at_most_once(dies: bool) -> None:
 
 
 @pytest.mark.failure_mode("F236")
+def test_a_rejection_that_meets_another_attempt_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person has reopened the identity since it was judged, and its block runs. It is not rejected."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger, other = make(table, clock, max_attempts=1), make(table, clock, max_attempts=1)
+    ledger._claim("o-1", "e-1")
+    clock.advance(LEASE_SECONDS * 1000)
+    exhaust = ledger._ledger.exhaust
+
+    def late(*arguments: Any) -> bool:
+        with pytest.raises(Rejected), other.once("o-1", "e-1"):
+            pass
+        assert other.reopen("o-1", "e-1")
+        other._claim("o-1", "e-1")
+        return exhaust(*arguments)
+
+    monkeypatch.setattr(ledger._ledger, "exhaust", late)
+    with pytest.raises(Busy), ledger.once("o-1", "e-1"):
+        pytest.fail("it runs a second time")
+
+
+@pytest.mark.failure_mode("F236")
 @pytest.mark.parametrize(
     "options",
     [
