@@ -10,7 +10,14 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, IntakeQueue, RetryOptions
+from cdk_intake_ledger import (
+    IntakeConfigurationError,
+    IntakePipeline,
+    IntakeQueue,
+    MessageIntake,
+    MessageSource,
+    RetryOptions,
+)
 from tests.synth.build import (
     later,
     new_app,
@@ -177,6 +184,35 @@ def test_an_own_queue_that_does_not_fit_is_refused(options: dict[str, Any], rule
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
     with refused(rule, text):
         IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+
+
+@pytest.mark.failure_mode("F261")
+@pytest.mark.parametrize(
+    ("own", "dead", "fits"),
+    [(None, 262_144, False), (262_144, 262_143, False), (262_144, 262_144, True), (None, 1_048_576, True)],
+)
+@pytest.mark.parametrize("kind", [IntakePipeline, MessageIntake])
+def test_a_dead_letter_queue_with_a_lower_limit_is_refused(
+    own: int | None, dead: int, fits: bool, kind: type[object]
+) -> None:
+    """A queue without a limit takes 1 MiB."""
+    stack = new_stack()
+    dead_letters = sqs.Queue(stack, "Dead", retention_period=Duration.days(14), max_message_size_bytes=dead)
+    queue = sqs.Queue(stack, "Own", visibility_timeout=Duration.minutes(20), max_message_size_bytes=own)
+
+    def make() -> None:
+        if kind is IntakePipeline:
+            pair = IntakeQueue(stack, "Queue", queue=queue, dead_letter_queue=dead_letters)
+            IntakePipeline(stack, "Orders", processor=processor(), queue=pair)
+        else:
+            source = MessageSource.sqs(queue=queue, dead_letter_queue=dead_letters)
+            MessageIntake(stack, "Orders", source=source, key="k", identity="i", processor=processor())
+
+    if fits:
+        make()
+        return
+    with refused("dead-letter-queue-message-size", f"takes messages of at most {dead:,} bytes"):
+        make()
 
 
 @pytest.mark.failure_mode("F19")

@@ -478,6 +478,17 @@ class TestSettings:
         said = f"the dead-letter queue's retention is 60 s, deployed as 1,209,600 s: {AGAIN}"
         assert Aws(dead={"MessageRetentionPeriod": "60"}).problems() == [said]
 
+    @pytest.mark.failure_mode("F261")
+    def test_a_dead_letter_queue_with_a_lower_limit(self) -> None:
+        """It refuses the copy of a longer message. CloudFormation reverts only declared properties."""
+        aws = Aws()
+        aws.dead["MaximumMessageSize"] = "262143"
+        [said] = aws.problems()
+        assert "takes messages of 262,143 bytes at most, and the queue of 262,144" in said
+        assert said.endswith("--attributes MaximumMessageSize=262144`")
+        aws.dead["MaximumMessageSize"] = "262144"
+        assert aws.problems() == []
+
     @pytest.mark.failure_mode("F117")
     @pytest.mark.parametrize("state", ["Disabled", "Disabling", "Deleting"])
     def test_the_event_source_mapping_is_disabled(self, state: str) -> None:

@@ -9,9 +9,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MIN_MESSAGE_BYTES
+from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.validation.plan import IMPORTED_RECEIVES, MAX_RECEIVES
 from cdk_intake_ledger.validation.queue_rules import (
+    DEAD_LETTER_QUEUE_MESSAGE_SIZE,
     FIFO_QUEUE,
     OPTION_OF_EXISTING_QUEUE,
     QUEUE_AWS_MANAGED_KEY,
@@ -85,6 +86,21 @@ class ExistingQueue:
             yield QUEUE_MESSAGE_SIZE.problem(path=path, size=size)
         if properties.get("kmsMasterKeyId") == AWS_MANAGED_KEY:
             yield QUEUE_AWS_MANAGED_KEY.problem(path=path)
+
+    def copy_problems(self) -> Iterator[Problem]:
+        """Find a dead-letter queue that does not take the copy of each message of the queue.
+
+        The limits of imported queues are not known here. The audit of a pipeline compares them.
+        """
+        if self._resource is None or self._dead_letter_resource is None:
+            return
+        size, least = (
+            properties_of(resource).get("maximumMessageSize", MAX_MESSAGE_BYTES)
+            for resource in (self._dead_letter_resource, self._resource)
+        )
+        if isinstance(size, int) and isinstance(least, int) and size < least:
+            path = self._dead_letter_queue.node.path
+            yield DEAD_LETTER_QUEUE_MESSAGE_SIZE.problem(path=path, size=size, least=least)
 
     def receive_problems(self, max_attempts: float) -> Iterator[Problem]:
         """Find a redrive policy that gives messages up before their last attempt.

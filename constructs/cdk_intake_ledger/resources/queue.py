@@ -195,7 +195,8 @@ class IntakeQueue(Construct):
             path = (self if self._made else self._queue).node.path
             found.append(QUEUE_IN_USE.problem(path=path, owner=owner))
         if self._existing is not None:
-            found += [*self._dead_letter_problems(), *self._existing.receive_problems(max_attempts)]
+            found += [*self._dead_letter_problems(), *self._existing.copy_problems()]
+            found += self._existing.receive_problems(max_attempts)
         if for_events:
             found += self._event_problems()
         return found

@@ -12,6 +12,9 @@ MAX_NAME = 64
 MIN_MESSAGE_BYTES = 64 * 1_024
 """An S3 event with the longest key, form-encoded, has about ten KB."""
 
+MAX_MESSAGE_BYTES = 1_024 * 1_024
+"""SQS's limit, and the `MaximumMessageSize` of a queue whose template does not set it."""
+
 AWS_MANAGED_KEY = "alias/aws/sqs"
 """The AWS managed key for SQS. Its policy cannot be changed, so services cannot send (SQS developer guide, "Configure
 KMS permissions for AWS services")."""

@@ -61,6 +61,13 @@ QUEUE_MESSAGE_SIZE = SUBJECT.error(
     why="an event can be larger",
     fix=f"Allow at least {MIN_MESSAGE_BYTES:,} bytes",
 )
+DEAD_LETTER_QUEUE_MESSAGE_SIZE = SUBJECT.error(
+    "dead-letter-queue-message-size",
+    inputs=("dead_letter_queue",),
+    what="{path} takes messages of at most {size:,} bytes, and its queue of {least:,}",
+    why="it refuses the copy of a longer message, which then stays in the queue and is never rejected",
+    fix="Allow at least {least:,} bytes in the dead-letter queue, or no more in the queue",
+)
 QUEUE_AWS_MANAGED_KEY = SUBJECT.error(
     "queue-aws-managed-key",
     inputs=("queue",),

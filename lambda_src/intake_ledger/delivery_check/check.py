@@ -92,7 +92,7 @@ class DeliveryCheck:
         looked, queue = Looked(), dict[str, str]()
         self._run(looked, "the queue", "queue", lambda: self._queue(queue))
         if self._deployed.dead:
-            self._run(looked, "the dead-letter queue", "dead", self._dead_letters)
+            self._run(looked, "the dead-letter queue", "dead", lambda: self._dead_letters(queue))
         if queue:
             self._way(looked, queue)
         self._run(looked, "the bucket's versioning", "bucket", self._versioning)
@@ -141,9 +141,11 @@ class DeliveryCheck:
         into |= self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names).get("Attributes", {})  # type: ignore[arg-type] # a list of literals
         yield from queue_problems(self._deployed, url, into)
 
-    def _dead_letters(self) -> Iterator[str]:
-        answer = self._sqs.get_queue_attributes(QueueUrl=self._deployed.dead, AttributeNames=["MessageRetentionPeriod"])
-        yield from dead_letter_problems(self._deployed, answer.get("Attributes", {}))  # type: ignore[arg-type] # the same
+    def _dead_letters(self, queue: Mapping[str, str]) -> Iterator[str]:
+        dead = self._sqs.get_queue_attributes(
+            QueueUrl=self._deployed.dead, AttributeNames=["MessageRetentionPeriod", "MaximumMessageSize"]
+        ).get("Attributes", {})
+        yield from dead_letter_problems(self._deployed, dead, queue)  # type: ignore[arg-type] # the same
 
     def _bucket_as_caller(self, service: str, queue_arn: str) -> Caller:
         partition = queue_arn.split(":")[1]

@@ -130,9 +130,16 @@ def _redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) 
         yield f"the queue gives messages up to {target}, deployed as {deployed.dead_arn}: {again}"
 
 
-def dead_letter_problems(deployed: Deployed, queue: Mapping[str, str]) -> Iterator[str]:
-    """Retention of the dead-letter queue."""
-    actual, wanted = queue.get("MessageRetentionPeriod"), deployed.dead_retention
+def dead_letter_problems(deployed: Deployed, dead: Mapping[str, str], queue: Mapping[str, str]) -> Iterator[str]:
+    """Retention and message size of the dead-letter queue. `queue` has the attributes of the queue."""
+    size, least = dead.get("MaximumMessageSize"), queue.get("MaximumMessageSize")
+    if size is not None and least is not None and int(size) < int(least):
+        repair = f"run `{_set_attribute(deployed.dead, 'MaximumMessageSize', int(least))}`"
+        yield (
+            f"the dead-letter queue takes messages of {int(size):,} bytes at most, and the queue of {int(least):,}, so "
+            f"it refuses the copy of a longer one: {repair}"
+        )
+    actual, wanted = dead.get("MessageRetentionPeriod"), deployed.dead_retention
     if wanted is not None and actual is not None and int(actual) != wanted:
         repair = deployed.again("dead", _set_attribute(deployed.dead, "MessageRetentionPeriod", wanted))
         yield f"the dead-letter queue's retention is {int(actual):,} s, deployed as {wanted:,} s: {repair}"
