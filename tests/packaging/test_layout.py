@@ -1,5 +1,6 @@
 """The layout of the repository: source roots, imports and public names."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import cdk_intake_ledger
 
 ROOT = Path(__file__).parents[2]
+_CACHES = {"cache", "cached_property", "lru_cache"}
 
 
 def test_constructs_is_no_package() -> None:
@@ -83,3 +85,19 @@ def test_the_public_names_are_the_ones_that_are_promised() -> None:
         assert getattr(cdk_intake_ledger, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'IntakePipe'"):
         _ = cdk_intake_ledger.IntakePipe  # type: ignore[attr-defined] # the test uses a wrong name
+
+
+def test_each_cache_is_on_the_page_of_the_architecture() -> None:
+    """A warm function keeps it, so the page has its owner and its rule for errors."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, section = page.partition("## State that is kept between invocations")
+    table = section.partition("\n## ")[0]
+    caches = {
+        function.name
+        for path in (ROOT / "lambda_src").rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        and any(isinstance(node, ast.Name) and node.id in _CACHES for node in ast.walk(function))
+    }
+    assert {"make_consumer", "_session", "make_services"} <= caches
+    assert not {name for name in caches if f"`{name}`" not in table}

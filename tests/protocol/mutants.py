@@ -3105,4 +3105,18 @@ MUTANTS = (
         "False",
         "tests/unit/test_audit_delivery.py",
     ),
+    Mutant(
+        "a refusal of S3 is remembered in a warm function",
+        "SetReader._manifest",
+        "listing.refusal is None",
+        "True",
+        "tests/unit/test_warm.py",
+    ),
+    Mutant(
+        "a manifest that is uploaded again keeps its first date",
+        "SetReader._manifest",
+        "replace(known, source=source)",
+        "known",
+        "tests/unit/test_warm.py -k once_for_each",
+    ),
 )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from intake_ledger import Commit, FileSet, ObjectChange
@@ -32,6 +33,8 @@ SET_QUEUE_URL = "memory://sets"
 FUNCTION_SECONDS = 130
 VISIBILITY_SECONDS = 280
 MAX_WAIT = 72 * 3600
+WARM = False
+"""Whether benches keep their consumers over all invocations."""
 
 
 def settings_of(pipeline: str, filters: Sequence[KeyFilter] = ()) -> ConsumerSettings:
@@ -98,7 +101,13 @@ class SetBench:
         process: Callable[[FileSet], Commit | str | None] = lambda _: None,
         process_part: Callable[[ObjectChange], None] = lambda _: None,
         max_wait: int = MAX_WAIT,
+        warm: bool | None = None,
     ) -> None:
+        """Make both pipelines.
+
+        With `warm`, each pipeline keeps one consumer over all invocations, as a warm function does. Otherwise each
+        invocation has a new one. `WARM` when omitted.
+        """
         self.now = START
         self.form = form
         self.s3 = MemoryS3(clock=self.clock, versioned=versioned)
@@ -116,6 +125,9 @@ class SetBench:
         self.before_wake: list[Callable[[], object]] = []
         """Hooks that run once each before a wake is sent. They may raise."""
         self._owners = 0
+        if WARM if warm is None else warm:
+            self.set_consumer = cache(self.set_consumer)  # type: ignore[method-assign]
+            self.part_consumer = cache(self.part_consumer)  # type: ignore[method-assign]
 
     def clock(self) -> int:
         return self.now

@@ -11,6 +11,7 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
 from intake_ledger.set_members import FormKind, PartsFormat, SetForm, set_form, set_targets
 from intake_ledger.sets import set_settings
+from tests.unit import set_bench
 from tests.unit.set_bench import PARTS, Killed, SetBench
 from tests.unit.support import BUCKET, HOUR, MINUTE, START
 from tests.unit.test_settings import CONSUMER
@@ -20,6 +21,12 @@ MARKER = SetForm(FormKind.MARKER, "exports/*/_SUCCESS")
 QUIET = SetForm(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
 KEY = "exports/1/manifest.json"
 A, B, C = "exports/1/a.csv", "exports/1/b.csv", "exports/1/c.csv"
+
+
+@pytest.fixture(params=[False, True], ids=["new", "warm"], autouse=True)
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test with a new consumer for each invocation, and with one consumer for all."""
+    monkeypatch.setattr(set_bench, "WARM", request.param)
 
 
 def manifest(*keys: str) -> str:

@@ -121,15 +121,15 @@ class LocalRuntime:
     def _order(self, visible: Sequence[Message]) -> Sequence[Message]:
         return visible if self._random is None else self._random.sample(visible, len(visible))
 
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
-        """Run one worker, and delete the messages that it handled, as Lambda does."""
+    def _make_consumer(self) -> Consumer:
+        """A new worker. It has measured no processing time."""
         bucket = Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
         settings = self._settings
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
-        # Each worker is new and has measured no processing time. Only groups are committed together.
+        # Only groups are committed together.
         processing_time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
         options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        consumer = Consumer(
+        return Consumer(
             Services(
                 settings,
                 _Ledger(
@@ -151,6 +151,10 @@ class LocalRuntime:
             self._call,
             processing_time=processing_time,
         )
+
+    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+        """Run one worker, and delete the messages that it handled, as Lambda does."""
+        consumer = self._make_consumer()
         context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
         error: Exception | None = None
         try:

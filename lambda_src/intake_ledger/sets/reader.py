@@ -9,7 +9,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import batched
 
 from botocore.exceptions import ClientError
@@ -39,7 +39,7 @@ _TRIES = 3
 """A manifest may be replaced between two requests, and then its earlier version may be gone."""
 _SHOWN = 3
 _CACHED = 8
-"""Manifests that an execution environment remembers. Each wake of a set needs its manifest."""
+"""Manifests that an execution environment remembers, if S3 let it read them. Each wake of a set needs its manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +202,16 @@ class SetReader:
         return None if self._bucket.shows_removal(key, marker) else State(StateKind.OBJECT, name)
 
     def _manifest(self, key: str, source: State) -> Listing:
-        known = self._known.get((key, source.identity))
-        if known is None:
+        if (known := self._known.get((key, source.identity))) is not None:
+            # In a bucket without versions, the same bytes may have been uploaded again.
+            return replace(known, source=source)
+        listing = self._parsed(key, source)
+        # A refusal may end at any time. A manifest that was read does not change.
+        if listing.refusal is None:
             if len(self._known) >= _CACHED:
                 self._known.clear()
-            known = self._known[key, source.identity] = self._parsed(key, source)
-        return known
+            self._known[key, source.identity] = listing
+        return listing
 
     def _parsed(self, key: str, source: State) -> Listing:
         if (source.size or 0) > MAX_BYTES:
