@@ -3071,13 +3071,6 @@ MUTANTS = (
         "tests/unit/test_set_outage.py",
     ),
     Mutant(
-        "a claim that is taken over keeps its owner",
-        "ExecutionLedger.take_over",
-        "owner=self._new_owner()",
-        "",
-        "tests/unit/test_executions.py -k taken_over_is_not_ended",
-    ),
-    Mutant(
         "an answer that Lambda cannot write is tried again",
         "_failure",
         "kind in _UNWRITTEN or message == _UNWRITTEN_IN_NODE",
@@ -3118,5 +3111,12 @@ MUTANTS = (
         "replace(known, source=source)",
         "known",
         "tests/unit/test_warm.py -k once_for_each",
+    ),
+    Mutant(
+        "a Fenced of another ledger is taken for a lost lease of the processor",
+        "_code_of_other",
+        "isinstance(error, Fenced)",
+        "False",
+        "tests/unit/test_reason_codes.py -k failed_row_has",
     ),
 )

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -28,9 +28,6 @@ from intake_ledger.protocol import (
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution
 from tests.unit.executions_support import LONGEST_TASK_SECONDS, SETTINGS, ExecutionPipeline, given_event
 from tests.unit.support import HOUR, MINUTE, SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOW = 10**12
 TASK = 2 * HOUR
@@ -173,38 +170,6 @@ class TestOutcomes:
         assert "secret" not in (row.reason or "")
         if status is Status.PROCESSED:
             assert row.commit_id == execution.name
-
-    @pytest.mark.failure_mode("F143")
-    def test_a_claim_that_was_taken_over_is_not_ended_by_its_first_worker(self) -> None:
-        """The fence is the same. Only the owner shows that another worker has started the execution."""
-        pipeline = ExecutionPipeline()
-        version = pipeline.put()
-        change = Change(
-            SETTINGS.bucket,
-            "a.csv",
-            Origin.S3,
-            "ObjectCreated:Put",
-            "",
-            state=State(StateKind.OBJECT, version_id=version),
-            reported_as_new=True,
-            event_time=pipeline.clock(),
-        )
-        first, second = pipeline.ledger(), pipeline.ledger()
-        claim = first.claim(change, lease_ms=90 * SECOND)
-        assert isinstance(claim, Claim)
-        pipeline.clock.advance(90 * SECOND)
-        taken = second.take_over(claim, lease_ms=90 * SECOND)
-        ends: list[Callable[[], None]] = [
-            lambda: first.release(claim),
-            lambda: first.extend(claim, lease_ms=1),
-            lambda: first.fail(claim, Reason(ReasonCode.PROCESSOR_ERROR, "late")),
-            lambda: first.commit(claim),
-        ]
-        for end in ends:
-            with pytest.raises(Fenced):
-                end()
-        second.commit(taken)
-        assert pipeline.row().status is Status.PROCESSED
 
     @pytest.mark.failure_mode("F143")
     @pytest.mark.parametrize("place", ["before", "after"])

@@ -15,6 +15,7 @@ from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
+    Fenced,
     NotBegun,
     NotYet,
     ObjectGone,
@@ -109,6 +110,7 @@ class TestConsumer:
         ("error", "code"),
         [
             (KeyError("total"), ReasonCode.PROCESSOR_ERROR),
+            (Fenced("of another ledger"), ReasonCode.PROCESSOR_ERROR),
             (RemoteError("the function failed"), ReasonCode.PROCESSOR_ERROR),
             (RemoteTimeoutError("the function ran into its own timeout"), ReasonCode.PROCESSOR_TIMEOUT),
             (Overrun(), ReasonCode.PROCESSOR_TIMEOUT),

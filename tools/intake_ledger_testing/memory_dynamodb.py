@@ -75,6 +75,9 @@ class MemoryDynamoDB:
     def refuse(self, problem: str) -> NoReturn:
         """Refuse a request that can never be carried out, as DynamoDB does. The ledger must send none.
 
+        Args:
+            problem: the message of the error.
+
         Raises:
             ClientError: Always, with the code ValidationException.
 

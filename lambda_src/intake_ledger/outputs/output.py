@@ -51,7 +51,9 @@ class Output:
             source: the object that it is derived from, as `source_of` gives it.
             look_first: True if an earlier attempt may have written the output.
             is_version: True if it is derived from a version, with EVERY_VERSION. Then another version must not have it.
-            removals: False if the pipeline processes no removals. Then the output of another object stays.
+                It is derived from an object when omitted.
+            removals: False if the pipeline processes no removals. Then the output of another object stays. It processes
+                them when omitted.
             part_bytes: the size of a part; 8 MiB when omitted. Smaller content is one put.
 
         """
