@@ -191,6 +191,28 @@ def test_a_file_is_read_in_pages_and_from_any_page_on(
     assert [key for key, _ in first.states + last.states] == [key for key, _, _ in entries]
 
 
+@FORMATS
+def test_a_file_whose_reading_is_stopped_after_each_page_is_read_once(
+    s3: "S3Client", bucket: str, tmp_path: Path, changes: dict[str, Any], write: Any
+) -> None:
+    """Each page says where the next one begins in the file, also if the reading did not begin at the file's start."""
+    entries = [(f"{n:05d}", State(StateKind.OBJECT, f"v{n}", f"e{n}", n, BEGUN), True) for n in range(3_500)]
+    inventory = report(s3, bucket, manifest(**changes, files=[put_data(s3, bucket, "data", write(entries))]))
+    newest = inventory.newest(versioned=True)
+    (file,) = newest.files
+    keys, start, places = list[str](), None, list[Place | None]()
+    while not places or start is not None:
+        page = next(inventory.pages(newest, file, every=False, start=start, folder=tmp_path))
+        keys += [key for key, _ in page.states]
+        start = page.after
+        places.append(start)
+        assert len(places) < 6
+    assert keys == [key for key, _, _ in entries]
+    assert places == [Place("data", "1000"), Place("data", "2000"), Place("data", "3000"), None]
+    rest = list(inventory.pages(newest, file, every=False, start=places[0], folder=tmp_path))
+    assert [page.after for page in rest] == places[1:]
+
+
 def test_an_empty_file(s3: "S3Client", bucket: str, tmp_path: Path) -> None:
     """An empty bucket has one."""
     inventory = report(s3, bucket, manifest(files=[put_data(s3, bucket, "data", gzip.compress(b""))]))

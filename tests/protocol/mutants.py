@@ -3119,4 +3119,11 @@ MUTANTS = (
         "False",
         "tests/unit/test_reason_codes.py -k failed_row_has",
     ),
+    Mutant(
+        "an inventory that was stopped twice goes on at the wrong row",
+        "Inventory.pages",
+        "(done + len(page), next(pages, ()))",
+        "(len(page), next(pages, ()))",
+        "tests/integration/test_audit_inventory.py -k stopped",
+    ),
 )
