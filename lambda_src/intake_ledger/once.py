@@ -29,7 +29,6 @@ from intake_ledger.protocol import (
     Change,
     Element,
     Fenced,
-    InvalidEffectError,
     InvalidTransactionError,
     NotYet,
     Ordering,
@@ -46,6 +45,7 @@ from intake_ledger.protocol import (
     Unprocessable,
     Verdict,
     code_of,
+    invalid_effect_of,
     kept_result,
     wait_seconds,
 )
@@ -397,10 +397,11 @@ class OnceLedger:
         # A Fenced of another ledger says nothing about this claim. The write of the failure shows who has it.
         others = in_block and isinstance(error, Fenced)
         code = ReasonCode.PROCESSOR_ERROR if others else code_of(error, ReasonCode.PROCESSOR_ERROR)
-        reason = Reason(code, describe(error, Reasons.TYPES))
-        if isinstance(error, InvalidEffectError):
-            self._ledger.reject(held, reason)
+        if (invalid := invalid_effect_of(error)) is not None:
+            code = code_of(invalid, ReasonCode.PROCESSOR_ERROR)
+            self._ledger.reject(held, Reason(code, describe(invalid, Reasons.TYPES)))
             return OutcomeKind.REJECTED
+        reason = Reason(code, describe(error, Reasons.TYPES))
         passing = not in_block and isinstance(error, TransactionRefused) and error.passing
         # Nothing is wrong with writes that met others. But with one attempt, the block must not run a second time.
         self._ledger.fail(held, reason, counted=not passing or self.options.max_attempts == 1)

@@ -1945,9 +1945,9 @@ MUTANTS = (
     ),
     Mutant(
         "a wrong return value is tried again",
-        "Attempts._run",
-        "(Unprocessable, NotYet, InvalidEffectError)",
-        "(Unprocessable, NotYet)",
+        "Attempts._raised",
+        "invalid_effect_of(error)",
+        "None",
         "tests/unit/test_consumer.py -k f101",
     ),
     Mutant(
@@ -2835,8 +2835,8 @@ MUTANTS = (
     Mutant(
         "malformed writes of a block are tried again",
         "OnceLedger._failed",
-        "isinstance(error, InvalidEffectError)",
-        "False",
+        "invalid_effect_of(error)",
+        "None",
         "tests/unit/test_handover.py -k of_a_block",
     ),
     Mutant(
@@ -2882,10 +2882,10 @@ MUTANTS = (
         "tests/unit/test_handover.py -k conditions_conflicts",
     ),
     Mutant(
-        "a malformed output is tried again",
-        "Attempts._run",
-        "(Unprocessable, NotYet, InvalidEffectError)",
-        "(Unprocessable, NotYet)",
+        "a malformed output in a group of errors is tried again",
+        "invalid_effect_of",
+        "isinstance(error, BaseExceptionGroup)",
+        "False",
         "tests/unit/test_handover.py -k one_attempt",
     ),
     Mutant(

@@ -1,5 +1,6 @@
 """A malformed effect takes one attempt and is rejected, in each kind of work."""
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -69,6 +70,7 @@ MALFORMED: dict[str, Any] = {
     "a number as a number": [{"Put": {"TableName": "orders", "Item": {"id": {"N": 1}}}}],
     "a number that is none": [{"Put": {"TableName": "orders", "Item": {"id": {"N": "NaN"}}}}],
     "an empty set": [{"Put": {"TableName": "orders", "Item": KEY | {"names": {"SS": []}}}}],
+    "a set with a value twice": [{"Put": {"TableName": "orders", "Item": KEY | {"names": {"BS": ["a", b"a"]}}}}],
     "a set of another type": [{"Put": {"TableName": "orders", "Item": KEY | {"names": {"SS": [1]}}}}],
     "an unknown type": [{"Put": {"TableName": "orders", "Item": KEY | {"at": {"D": "2026"}}}}],
     "invalid Unicode": [{"Put": {"TableName": "orders", "Item": {"id": {"S": LONE}}}}],
@@ -84,6 +86,19 @@ MALFORMED: dict[str, Any] = {
 }
 
 
+def in_a_group(write: Callable[[], object]) -> None:
+    """Write as a task of `asyncio` does, whose group wraps each error."""
+
+    async def task() -> None:
+        write()
+
+    async def tasks() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(task())
+
+    asyncio.run(tasks())
+
+
 MALFORMED_OUTPUTS: dict[str, Callable[[Any], object]] = {
     "no fence": lambda output: output("results", "a").put(b"no fence"),
     "no fence, in parts": lambda output: output("results", "a").put(b"x" * 2**20 for _ in range(9)),
@@ -93,6 +108,7 @@ MALFORMED_OUTPUTS: dict[str, Callable[[Any], object]] = {
     "nothing": lambda output: output("results", "a").put(None),
     "a content type that is no header": lambda output: output("results", "a").put(b"1", content_type="a\nb"),
     "a content type of another type": lambda output: output("results", "a").put(b"1", content_type=5),
+    "in a group of errors": lambda output: in_a_group(lambda: output("results", "a").put(b"no fence")),
     "no bucket": lambda output: output("", "a"),
     "a bucket of another type": lambda output: output(None, "a"),
     "no key": lambda output: output("results", ""),

@@ -23,6 +23,7 @@ from intake_ledger.protocol import (
     Overtaken,
     Policy,
     Unprocessable,
+    invalid_effect_of,
 )
 from intake_ledger_testing import events
 from intake_ledger_testing.context import LambdaContext
@@ -204,8 +205,8 @@ class LocalRuntime:
             _LOG.warning("the processor failed for %s, attempt %d", change.key, change.attempt, exc_info=True)
             if self._raise_errors and fault is None:
                 raise _ProcessorFailed(error) from error
-            if isinstance(error, InvalidEffectError):
-                self._invalid.append(error)
+            if (invalid := invalid_effect_of(error)) is not None:
+                self._invalid.append(invalid)
             raise
         return returned
 

@@ -36,6 +36,7 @@ from intake_ledger.protocol import (
     TransactionRefused,
     Unprocessable,
     code_of,
+    invalid_effect_of,
     keeps_copy,
     remaining_seconds,
 )
@@ -128,7 +129,7 @@ class Attempts:
                 remaining_seconds=lambda: remaining_seconds(limit, self._clock() - started),
             )
             commit = as_commit(returned)
-        except (Unprocessable, NotYet, InvalidEffectError) as decision:
+        except (Unprocessable, NotYet) as decision:
             return self._judged(claim, message, decision)
         except Started as elsewhere:
             return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)
@@ -144,6 +145,8 @@ class Attempts:
 
     def _raised(self, claim: Claim, message: Message, error: BaseException, *, begun: bool) -> Outcome:
         """End the claim after an error. `begun`: the processor had started."""
+        if (invalid := invalid_effect_of(error)) is not None:
+            return self._judged(claim, message, invalid)
         if not begun and s3_refusal(error) is None:
             # The object is not the cause, so this counts no attempt.
             self._ledger.release(claim)

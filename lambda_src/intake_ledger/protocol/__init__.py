@@ -38,6 +38,7 @@ from intake_ledger.protocol.errors import (
 from intake_ledger.protocol.handover import (
     Element,
     check_transact,
+    invalid_effect_of,
     is_sequence,
     kept_result,
     remaining_seconds,
@@ -176,6 +177,7 @@ __all__ = [
     "dismissed_partition",
     "from_dynamodb",
     "identity_of",
+    "invalid_effect_of",
     "is_readable",
     "is_sequence",
     "is_settled",

@@ -13,7 +13,7 @@ The checks are pure, and raise no other error for any value.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from intake_ledger.protocol.errors import MAX_RETRY_IN, InvalidTransactionError, NotYet
+from intake_ledger.protocol.errors import MAX_RETRY_IN, InvalidEffectError, InvalidTransactionError, NotYet
 
 MAX_ELEMENTS = 100
 """DynamoDB's limit of a transaction."""
@@ -108,6 +108,14 @@ def kept_result(result: object) -> tuple[str | None, str | None]:
     return None, f"the result is {shown(result)}, expected a text or None: the effect is committed without its result"
 
 
+def invalid_effect_of(error: BaseException) -> InvalidEffectError | None:
+    """The malformed effect that ended the code, also inside a group of errors, such as that of `asyncio.TaskGroup`."""
+    if isinstance(error, BaseExceptionGroup):
+        found = (invalid_effect_of(part) for part in error.exceptions)
+        return next((one for one in found if one is not None), None)
+    return error if isinstance(error, InvalidEffectError) else None
+
+
 def wait_seconds(missing: NotYet) -> float | None:
     """The wait of a `NotYet`. None if it has no wait, or a wait that is out of its range.
 
@@ -147,7 +155,8 @@ def _set_problems(kind: str, content: Sequence[Any]) -> Iterator[str]:
         return
     if not content:
         yield "is an empty set"
-    if len(set(map(bytes, content) if kind == "BS" else content)) < len(content):
+    texts = {one.encode() if isinstance(one, str) else bytes(one) for one in content}
+    if len(texts) < len(content):
         yield "has a value twice in its set"
     yield from _number_problems(content if kind == "NS" else ())
 
