@@ -551,6 +551,19 @@ def test_a_wait_that_is_longer_than_the_stream_is_refused() -> None:
         messages(stack, "Intake", MessageSource.kinesis(record_stream(stack)), retry=retry)
 
 
+@pytest.mark.failure_mode("F253")
+def test_attempts_that_do_not_fit_into_the_retention_of_their_source_are_refused() -> None:
+    """A stream keeps its records for a day, and a queue its messages for four."""
+    retry = RetryOptions(max_attempts=12, min_backoff=Duration.minutes(15), max_backoff=Duration.hours(8))
+    stack = new_stack()
+    with refused("message-attempts-within-source", "12 attempts can take"):
+        messages(stack, "Stream", MessageSource.kinesis(record_stream(stack)), retry=retry)
+    messages(new_stack(), "Queue", MessageSource.sqs(), retry=retry)
+    retry = RetryOptions(max_attempts=12, min_backoff=Duration.hours(8), max_backoff=Duration.minutes(500))
+    with refused("message-attempts-within-source", "the source keeps a message for 4 days"):
+        messages(new_stack(), "Queue", MessageSource.sqs(), retry=retry)
+
+
 def test_a_short_visibility_timeout_is_refused() -> None:
     stack = new_stack()
     dead = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))

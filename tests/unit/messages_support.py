@@ -13,7 +13,7 @@ from intake_ledger.consumer import Services
 from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageConsumer, MessageQueues
 from intake_ledger.messages.settings import MessageSettings, MessageSource
-from intake_ledger.protocol import Ordering, Policy, Row, RowKey, row_from_attributes
+from intake_ledger.protocol import ConsumerSettings, Ordering, Policy, Row, RowKey, row_from_attributes
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
 from intake_ledger_testing.outcome_counter import OutcomeCounter
@@ -59,6 +59,9 @@ class Intake:
     removed_unprocessed: int = 0
     fifo_sends: list[dict[str, Any]] = field(default_factory=list)
     dlq_url: str = DEAD_LETTER_URL
+    settings: ConsumerSettings = SETTINGS
+    delays: dict[str, int] = field(default_factory=dict)
+    """Seconds after which each message is delivered again, by its receipt handle."""
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
@@ -69,8 +72,8 @@ class Intake:
     def ledger(self) -> KeyedLedger:
         """A new worker's ledger."""
         table = LedgerTable(cast("Any", self.table), "table")
-        policy = Policy(SETTINGS.max_attempts, SETTINGS.retention_seconds * 1000, deletes=False)
-        options = LedgerOptions("orders", Ordering.EVERY_VERSION, policy, SETTINGS.max_event_age_seconds * 1000)
+        policy = Policy(self.settings.max_attempts, self.settings.retention_seconds * 1000, deletes=False)
+        options = LedgerOptions("orders", Ordering.EVERY_VERSION, policy, self.settings.max_event_age_seconds * 1000)
         return KeyedLedger(
             table, Bucket(lambda: cast("Any", None), SOURCE_NAME), options, clock=self.clock, new_owner=self._owner
         )
@@ -79,7 +82,7 @@ class Intake:
         """A new execution environment."""
         queues = MessageQueues(lambda: cast("Any", self), QUEUE_URL, self.dlq_url)
         services = Services(
-            replace(SETTINGS, dlq_url=self.dlq_url),
+            replace(self.settings, dlq_url=self.dlq_url),
             self.ledger,
             Bucket(lambda: cast("Any", None), SOURCE_NAME),
             queues,
@@ -87,7 +90,7 @@ class Intake:
             self.clock,
             lambda: 0.0,
         )
-        settings = MessageSettings(SETTINGS, self.source, self.key, self.identity)
+        settings = MessageSettings(self.settings, self.source, self.key, self.identity)
         return MessageConsumer(settings, services, self._process, sleep=self._sleep)
 
     def handle(self, records: Sequence[dict[str, Any]], worker: MessageConsumer | None = None) -> list[str]:
@@ -118,6 +121,7 @@ class Intake:
 
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """Each message has its receipt: tests deliver the records themselves."""
+        self.delays |= {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in request["Entries"]}
         return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]]}
 
     def send_message(self, **request: Any) -> None:

@@ -16,7 +16,8 @@ from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
-from cdk_intake_ledger.validation.plan import HOLD_SHARE, QUEUE_RETENTION_DAYS, function_timeout
+from cdk_intake_ledger.validation.plan import QUEUE_RETENTION_DAYS, function_timeout
+from intake_ledger.protocol import HOLD_SHARE
 
 LATE_AFTER = 6 * 3_600
 """Seconds after which an event is late, so that the ledger looks at the object before it claims. The longest known gap

@@ -15,6 +15,7 @@ from cdk_intake_ledger.pipeline_plan import number_of, seconds_of
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
 from cdk_intake_ledger.validation.message_rules import (
+    MESSAGE_ATTEMPTS,
     MESSAGE_CAPACITY_PROVIDER,
     MESSAGE_DEAD_LETTER_QUEUE,
     MESSAGE_FIFO_BATCH,
@@ -31,7 +32,6 @@ from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
-    HOLD_SHARE,
     QUEUE_RETENTION_DAYS,
     UNKNOWN,
     Plan,
@@ -39,6 +39,7 @@ from cdk_intake_ledger.validation.plan import (
     span,
 )
 from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.protocol import HOLD_SHARE, last_try_seconds
 
 MAX_FIFO_BATCH = 10
 MAX_PARALLELIZATION = 10
@@ -172,6 +173,16 @@ def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
     kept = stream_retention(source)
     if source.is_stream and plan.max_wait > kept * HOLD_SHARE:
         yield MESSAGE_STREAM_WAIT.problem(wait=span(plan.max_wait), retention=span(kept), most=span(kept * HOLD_SHARE))
+    kept = kept or plan.queue_retention
+    last = last_try_seconds(kept * HOLD_SHARE)
+    # A queue that loses the message before its last attempt is refused for pipelines too.
+    if last < plan.retry_time and (source.is_stream or plan.retry_time <= kept):
+        yield MESSAGE_ATTEMPTS.problem(
+            attempts=number_text(plan.max_attempts),
+            retry_time=span(plan.retry_time),
+            retention=span(kept),
+            last=span(last),
+        )
 
 
 def _retention_problems(plan: Plan, ledger: IntakeLedger, stream: float) -> Iterator[Problem]:

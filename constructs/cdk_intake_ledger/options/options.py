@@ -141,7 +141,8 @@ class RetryOptions:
 
     max_wait: Duration | None = None
     """The maximum time for which the processor may raise `NotYet` for a change before it is rejected. At least 1
-    minute, and at most three quarters of the queue's retention. Three quarters, 3 of 4 days, when omitted."""
+    minute, and at most three quarters of the queue's retention. Three quarters, 3 of 4 days, when omitted. A keyed
+    message also waits no longer than its queue or stream keeps it."""
 
 
 class Existing(Enum):

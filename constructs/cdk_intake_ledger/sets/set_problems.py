@@ -10,7 +10,7 @@ from cdk_intake_ledger.functions import IntakeConsumer, Processor
 from cdk_intake_ledger.options import Ordering, RetryOptions
 from cdk_intake_ledger.pipeline_plan import seconds_of
 from cdk_intake_ledger.sets.set_form import SetForm
-from cdk_intake_ledger.validation.plan import DAY, HOLD_SHARE, QUEUE_RETENTION_DAYS, Plan, span
+from cdk_intake_ledger.validation.plan import DAY, QUEUE_RETENTION_DAYS, Plan, span
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
 from cdk_intake_ledger.validation.set_rules import (
@@ -25,6 +25,7 @@ from cdk_intake_ledger.validation.set_rules import (
     deadline_problems,
     quiet_deadline_problems,
 )
+from intake_ledger.protocol import HOLD_SHARE
 
 
 def set_problems(

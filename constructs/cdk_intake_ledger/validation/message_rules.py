@@ -118,6 +118,13 @@ MESSAGE_STREAM_WAIT = SUBJECT.error(
     why="the stream keeps a record for {retention}, and loses one that waits for longer",
     fix="Set max_wait to at most {most}, or give the stream a longer retention",
 )
+MESSAGE_ATTEMPTS = SUBJECT.error(
+    "message-attempts-within-source",
+    inputs=("retry", "processing_timeout", "source"),
+    what="{attempts} attempts can take {retry_time}",
+    why="the source keeps a message for {retention}, and the last attempt begins after {last} at the latest",
+    fix="Set fewer attempts, a shorter backoff or processing_timeout, or give the source a longer retention",
+)
 MESSAGE_LEDGER_RETENTION = SUBJECT.error(
     "message-ledger-retention",
     inputs=("ledger", "source"),

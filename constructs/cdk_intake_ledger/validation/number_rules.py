@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from cdk_intake_ledger.validation.limits import MANAGED_MEMORY, MEMORY
 from cdk_intake_ledger.validation.plan import (
     FUNCTION_MARGIN,
-    HOLD_SHARE,
     HOUR,
     MAX_ATTEMPTS,
     MINUTE,
@@ -16,6 +15,7 @@ from cdk_intake_ledger.validation.plan import (
 )
 from cdk_intake_ledger.validation.plan_check import Check, between, compare, whole
 from cdk_intake_ledger.validation.registry import Problem, Subject
+from intake_ledger.protocol import HOLD_SHARE
 
 SUBJECT = Subject("The consumer's numbers")
 

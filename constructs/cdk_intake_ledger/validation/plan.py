@@ -49,10 +49,6 @@ reaches the dead-letter queue within the queue's retention of four days."""
 IMPORTED_RECEIVES = 300
 """The assumed maxReceiveCount of an imported queue. Synthesis cannot see it."""
 
-HOLD_SHARE = 0.75
-"""The longest wait of a message for a failing downstream, as a share of the queue's retention. The rest is for a last
-attempt, so that the message reaches the dead-letter queue with its reason before SQS deletes it."""
-
 RETURN_MARGIN = 30
 """Seconds by which the visibility timeout exceeds the lease. Lambda receives a message before the lease begins."""
 

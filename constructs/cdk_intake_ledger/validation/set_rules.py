@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from cdk_intake_ledger.validation.plan import HOLD_SHARE, HOUR, MINUTE, span
+from cdk_intake_ledger.validation.plan import HOUR, MINUTE, span
 from cdk_intake_ledger.validation.registry import Problem, Subject
+from intake_ledger.protocol import HOLD_SHARE
 
 SUBJECT = Subject("Sets of files")
 LONGEST_QUIET = 11 * HOUR

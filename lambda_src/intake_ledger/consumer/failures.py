@@ -29,6 +29,8 @@ from intake_ledger.protocol import (
 _GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount
 ends such retries. In fourteen days, the longest that SQS keeps a message, there are fewer than 200 of them."""
+_LAST_SECONDS = 60
+"""The longest wait of a message that its source deletes soon."""
 _RETRY_IN_SECONDS = 60
 """The wait after a `NotYet` that names none."""
 
@@ -91,11 +93,15 @@ class Failures:
         # While the downstream is out, a failure does not show that the file is bad. In a shard no good record can show
         # the opposite: the bad ones hold it back.
         out = begun and self._breaker.is_open and not message.in_shard
+        given_up = self.is_given_up(message)
+        if given_up and message.last_try_at is not None:
+            # No audit would find it again, so it gets the rest of its attempts while its source still has it.
+            out = False
         healthy = False if begun else None
         if counted and not out:
             if claim.row.attempts >= self._settings.max_attempts:
                 return self.reject(claim, message, reason, healthy=healthy, s3_error=s3_error)
-        elif self.is_given_up(message):
+        elif given_up and message.last_try_at is None:
             return self.reject(claim, message, reason, healthy=healthy, s3_error=s3_error)
         now = self._clock()
         if out:
@@ -104,6 +110,16 @@ class Failures:
             wait = self.backoff(claim.row.attempts)
         else:
             wait = self._growing_wait(claim.row)
+        if message.last_try_at is not None:
+            left = (message.last_try_at - now) / 1000
+            if left <= 0:
+                text = f"its source keeps it too short for another attempt: {reason.text}"
+                return self.reject(claim, message, Reason(reason.code, text), healthy=healthy, s3_error=s3_error)
+            if counted and not out:
+                # Each of the attempts that are left gets an equal share of the time.
+                share = left / (self._settings.max_attempts - claim.row.attempts)
+                left = max(share - self._settings.processing_timeout_seconds, 0)
+            wait = min(wait, left)
         # SQS counts whole seconds. The message must not come back before `retry_at`.
         delay = math.ceil(wait)
         self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted and not out, s3_error=s3_error)
@@ -114,11 +130,13 @@ class Failures:
         text = text_of(missing) or "the processor said NotYet and gave no reason"
         now = self._clock()
         waited_ms = 0 if claim.row.waiting_since is None else now - claim.row.waiting_since
-        left_ms = self._settings.max_wait_seconds * 1000 - waited_ms
+        left_ms, limit = self._settings.max_wait_seconds * 1000 - waited_ms, "max_wait"
+        if message.last_try_at is not None and message.last_try_at - now < left_ms:
+            left_ms, limit = message.last_try_at - now, "the retention of its source"
         if left_ms <= 0:
-            text = f"waited for {waited_ms / 3_600_000:.3g} hours (max_wait): {text}"
+            text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {text}"
             return replace(self.reject(claim, message, Reason(ReasonCode.MAX_WAIT, text)), waited_too_long=True)
-        # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of `max_wait`.
+        # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of the time.
         wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, waited_ms / 1000 * _GROWTH)
         delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
         reason = Reason(ReasonCode.NOT_YET, text)
@@ -187,9 +205,20 @@ class Failures:
         return max(self.backoff(row.attempts), (self._clock() - row.first_claimed_at) / 1000 * _GROWTH)
 
     def is_given_up(self, message: Message) -> bool:
-        """True if the message is older than `max_hold`. Its next attempt is the last one, even if it does not count."""
+        """True if the message is older than `max_hold`. It is no longer held back."""
         age_ms = 0 if message.sent_at is None else self._clock() - message.sent_at
         return age_ms >= self._settings.max_hold_seconds * 1000
+
+    def is_last_delivery(self, message: Message) -> bool:
+        """True if the source of the message may delete it before another attempt, and no audit would find it again."""
+        return message.last_try_at is not None and message.last_try_at <= self._clock()
+
+    def in_time(self, message: Message, seconds: float) -> float:
+        """The wait, shortened so that the message comes back for its last attempt while its source has it."""
+        if message.last_try_at is None:
+            return seconds
+        left = (message.last_try_at - self._clock()) / 1000
+        return min(seconds, left if left > 0 else _LAST_SECONDS)
 
     def least_wait_ms(self, message: Message) -> int:
         """The shortest wait of a message that is returned because the downstream is out, in milliseconds."""
@@ -206,7 +235,7 @@ class Failures:
             self._telemetry.log_error("the copy of a rejected message could not be sent", message.id, refused)
             text = describe(refused, self._settings.reasons)
             refusal = Reason(ReasonCode.DEAD_LETTER_REFUSED, f"{text}. It was rejected: {reason}")
-            retry_at = self._clock() + math.ceil(self._growing_wait(row)) * 1000
+            retry_at = self._clock() + math.ceil(self.in_time(message, self._growing_wait(row))) * 1000
             return Copied(message.id, refusal=refusal, retry_at=retry_at)
 
     def _dead_letter(self, change: Change, row: Row, reason: str, code: str) -> str | None:

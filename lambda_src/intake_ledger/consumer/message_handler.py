@@ -11,6 +11,7 @@ from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.ledger import Claim
+from intake_ledger.observability import describe
 from intake_ledger.protocol import (
     Change,
     ConsumerSettings,
@@ -106,8 +107,22 @@ class MessageHandler:
                 self._telemetry.unparseable(self._failures.refuse(merge_unparseable(refused, message.body)), message.id)
         except Exception as error:  # noqa: BLE001 - no error may lose the message
             self._telemetry.log_error("the message could not be handled", message.id, error)
-            return self._failures.backoff(message.receives)
-        return min(delays) if delays else None
+            if self._failures.is_last_delivery(message):
+                return self._copied(message, error)
+            return self._failures.in_time(message, self._failures.backoff(message.receives))
+        return self._failures.in_time(message, min(delays)) if delays else None
+
+    def _copied(self, message: Message, error: Exception) -> float | None:
+        """Copy a message to the dead-letter queue that its source deletes soon. Returns as `handle`."""
+        text = describe(error, self._settings.reasons)
+        why = f"it could not be handled for as long as its source keeps it: {text}"
+        try:
+            reason = self._failures.refuse(Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR))
+        except Exception as again:  # noqa: BLE001 - no error may lose the message
+            self._telemetry.log_error("the message could not be copied", message.id, again)
+            return self._failures.backoff(1)
+        self._telemetry.unparseable(reason, message.id)
+        return None
 
     def _handle_part(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
         """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
@@ -133,7 +148,7 @@ class MessageHandler:
         finally:
             self._downstream.breaker.undecided(parsed.key)
 
-    def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | None:
+    def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | Unparseable | None:
         answer = batch.answers.get(message)
         for _ in range(_REJUDGE_GONE):
             if not isinstance(answer, Ruling):
@@ -188,8 +203,8 @@ class MessageHandler:
         wait_ms = self._downstream.wait_ms(change.key, first=first)
         return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None
 
-    def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | None:
-        """Act on a verdict that gives no claim. Returns the seconds until a retry."""
+    def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | Unparseable | None:
+        """Act on a verdict that gives no claim. Returns as `_handle_part`."""
         if ruling.verdict is Verdict.BUSY:
             if change.origin is Origin.PART and message.receives == 1 and _is_awaited(ruling.row):
                 return None
@@ -198,7 +213,9 @@ class MessageHandler:
                 return None
             return self._until_free(ruling.row)
         if ruling.verdict is Verdict.LATER_FORMAT:
-            return later_format_seconds(message.receives)
+            why = "a later release wrote its row, and its source keeps it no longer: deploy that release again"
+            copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR)
+            return copied if self._failures.is_last_delivery(message) else later_format_seconds(message.receives)
         if ruling.unprocessed:
             self._telemetry.removed_unprocessed(change, ruling.row)
         if keeps_copy(change, ruling.row, unprocessed=ruling.unprocessed):

@@ -66,6 +66,9 @@ class Message:
         """The number of times that SQS has delivered the message, with this one."""
         self.in_shard = False
         """True if Lambda read it from a shard. All later records of the shard wait until it is finished."""
+        self.last_try_at: int | None = None
+        """The time at which its last attempt begins at the latest, in epoch milliseconds. Soon afterwards its source
+        deletes the message, and nothing finds it again. None: an audit would find its change."""
 
     @property
     def receipt(self) -> str:

@@ -15,7 +15,7 @@ from intake_ledger.keyed import InvalidName, name_of
 from intake_ledger.messages.keyed_message import MessageChange
 from intake_ledger.messages.settings import MessageSettings, MessageSource, compiled
 from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
-from intake_ledger.protocol import Change, Origin, State, StateKind
+from intake_ledger.protocol import Change, Origin, State, StateKind, last_try_seconds
 
 RECORD = "record"
 """The kind of our own message that has a record of a stream."""
@@ -30,6 +30,7 @@ class MessageReader:
     def __init__(self, settings: MessageSettings) -> None:
         self._source = settings.source
         self._bucket = settings.consumer.bucket
+        self._last_try_ms = round(last_try_seconds(settings.consumer.max_hold_seconds) * 1000)
         self._key, self._identity = compiled(settings.key), compiled(settings.identity)
 
     def from_queue(self, record: Mapping[str, Any]) -> Message:
@@ -49,6 +50,8 @@ class MessageReader:
 
     def _message(self, record: Mapping[str, Any]) -> Message:
         message = Message(record, partial(self._parse))
+        if message.sent_at is not None:
+            message.last_try_at = message.sent_at + self._last_try_ms
         message.parsed = [
             replace(part, event_time=message.sent_at) if isinstance(part, Change) else part for part in message.parsed
         ]

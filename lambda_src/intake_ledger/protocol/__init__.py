@@ -72,6 +72,8 @@ from intake_ledger.protocol.row_items import (
     waiting_partition,
 )
 from intake_ledger.protocol.settings import (
+    HOLD_SHARE,
+    LAST_TRY_SHARE,
     PIPELINE_TAG,
     VERSION_BYTES,
     ConsumerSettings,
@@ -79,6 +81,7 @@ from intake_ledger.protocol.settings import (
     Reasons,
     Settings,
     consumer_settings,
+    last_try_seconds,
     short_version,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
@@ -106,6 +109,8 @@ __all__ = [
     "ABSENT",
     "ARCHIVED",
     "FORMAT",
+    "HOLD_SHARE",
+    "LAST_TRY_SHARE",
     "LEASE_ENDED",
     "MAX_RETRY_IN",
     "PIPELINE_TAG",
@@ -186,6 +191,7 @@ __all__ = [
     "judge_state",
     "keeps_copy",
     "kept_result",
+    "last_try_seconds",
     "lease_is_live",
     "lease_length",
     "made_at",

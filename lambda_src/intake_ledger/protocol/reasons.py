@@ -93,7 +93,7 @@ class ReasonCode(StrEnum):
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
     CONSUMER_ERROR = "consumer_error"
-    """A request to AWS failed, or the library did. Only log lines have this code. The message is delivered again."""
+    """A request to AWS failed, or the library did. The message returns, or is copied if it would expire."""
 
 
 class Reason(NamedTuple):

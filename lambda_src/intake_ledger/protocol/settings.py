@@ -63,6 +63,19 @@ class Settings:
         return not self.filters or any(key_filter.matches(key) for key_filter in self.filters)
 
 
+HOLD_SHARE = 0.75
+"""The longest wait of a message for a failing downstream, as a share of the retention of its source. The rest is for
+its last attempts, so that the message reaches the dead-letter queue with its reason before the source deletes it."""
+LAST_TRY_SHARE = 0.95
+"""The last attempt on a message begins within this share of the retention of its source, if no audit would find the
+message again. The rest is for this attempt, and for those of other messages that end at the same time."""
+
+
+def last_try_seconds(max_hold_seconds: float) -> float:
+    """The age at which the last attempt on a message begins at the latest, for the `max_hold` of its source."""
+    return max_hold_seconds / HOLD_SHARE * LAST_TRY_SHARE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(Settings):
     dlq_url: str
@@ -81,7 +94,8 @@ class ConsumerSettings(Settings):
     max_wait_seconds: int = 3 * 86_400
     """The longest time for which a change waits after `NotYet`."""
     max_hold_seconds: int = 3 * 86_400
-    """The longest time for which a message waits for a failing downstream. After it, the next failure rejects it."""
+    """The longest time for which a message waits for a failing downstream: `HOLD_SHARE` of its source's retention.
+    After it, the next failure rejects a change of an object, and failures of a keyed message spend attempts."""
     commit_together: bool = False
     """True if changes that were claimed together are committed together."""
     reasons: Reasons = Reasons.TYPES
