@@ -5,12 +5,16 @@ from constructs import Construct
 from cdk_intake_ledger.delivery import (
     BucketValidation,
     ConsumedQueue,
+    LifecycleValidation,
     add_notifications,
     register_import,
     warn_about_filters,
 )
 from cdk_intake_ledger.functions import OF_OBJECTS, IntakeConsumer, PipelineResources, warn_without_endpoints
 from cdk_intake_ledger.options import Delivery
+from cdk_intake_ledger.validation.bucket_rules import BUCKET_LIFECYCLE_UNKNOWN
+from cdk_intake_ledger.validation.plan import span
+from cdk_intake_ledger.validation.reporting import warn
 
 
 def connect_bucket(
@@ -39,7 +43,18 @@ def connect_bucket(
         queue=resources.queue,
         filters=resources.filters,
     )
+    if resources.bucket_resource is None:
+        warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
     scope.node.add_validation(resources.wildcards)
+    scope.node.add_validation(
+        LifecycleValidation(
+            scope,
+            bucket=resources.bucket,
+            filters=resources.filters,
+            ordering=resources.ordering,
+            message_life=message_life,
+        )
+    )
     scope.node.add_validation(
         BucketValidation(
             scope,
@@ -48,7 +63,6 @@ def connect_bucket(
             filters=resources.filters,
             ordering=resources.ordering,
             role=consumer.role,
-            message_life=message_life,
             consumed=ConsumedQueue(resources.queue.queue, consumer.source, "queue" in resources.existing),
         )
     )

@@ -3168,4 +3168,25 @@ MUTANTS = (
         "False",
         "tests/unit/test_message_ends.py -k leaves_a_copy",
     ),
+    Mutant(
+        "a lifecycle rule with a date passes",
+        "early_ends",
+        "seconds is None or seconds < life_seconds",
+        "seconds is not None and seconds < life_seconds",
+        "tests/unit/test_lifecycle_rules.py",
+    ),
+    Mutant(
+        "a lifecycle rule for a part of the keys passes",
+        "_applies",
+        "keys.prefix.startswith(prefix) or prefix.startswith(keys.prefix)",
+        "keys.prefix.startswith(prefix)",
+        "tests/unit/test_lifecycle_rules.py",
+    ),
+    Mutant(
+        "no deployed lifecycle rule is looked at",
+        "DeliveryCheck._lifecycle",
+        'self._s3.get_bucket_lifecycle_configuration(**self._bucket).get("Rules", ())',
+        "()",
+        "tests/unit/test_audit_delivery.py",
+    ),
 )

@@ -1,5 +1,8 @@
 """Checks of the whole app at synthesis: changes of the bucket, the role and the queue after the pipeline."""
 
+import re
+from datetime import UTC, datetime
+
 import pytest
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_lambda as lambda_
@@ -8,7 +11,7 @@ from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger import Delivery, IntakePipeline, IntakeQueue
+from cdk_intake_ledger import Delivery, FileSets, IntakePipeline, IntakeQueue, Ordering, SetForm
 from tests.synth.build import (
     new_app,
     new_stack,
@@ -86,6 +89,115 @@ def test_a_rule_for_other_keys_may_forget_versions(prefix: str, early: bool) -> 
     filters = [s3.NotificationKeyFilter(prefix="in/")]
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=filters)
     assert rules_in(" ".join(pipeline.node.validate())) == (["versions-expire-early"] if early else [])
+
+
+def bucket_with(stack: Stack, rule: s3.LifecycleRule, *, versioned: bool = True) -> s3.Bucket:
+    return s3.Bucket(stack, "Ours", versioned=versioned, lifecycle_rules=[rule])
+
+
+ARCHIVE = s3.Transition(storage_class=s3.StorageClass.GLACIER, transition_after=Duration.days(1))
+DATED = s3.LifecycleRule(expiration_date=datetime(2099, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.failure_mode("F242")
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (s3.LifecycleRule(expiration=Duration.days(17)), "removes objects after 17 days: .* for 18 days"),
+        (s3.LifecycleRule(transitions=[ARCHIVE]), "archives objects after 1 day: .* for 18 days"),
+        (DATED, "removes objects from a date on, and then each new object at once"),
+        (s3.LifecycleRule(expiration=Duration.days(1), prefix="in/old/"), "removes objects after 1 day"),
+        (s3.LifecycleRule(expiration=Duration.days(1), object_size_less_than=9), "removes objects after 1 day"),
+        (s3.LifecycleRule(expiration=Duration.days(18)), ""),
+        (s3.LifecycleRule(expiration=Duration.days(1), prefix="out/"), ""),
+        (s3.LifecycleRule(expiration=Duration.days(1), enabled=False), ""),
+        (s3.LifecycleRule(expiration=Duration.days(1), tag_filters={"intake-tombstone": "1"}), ""),
+    ],
+)
+@pytest.mark.parametrize("versioned", [True, False])
+def test_a_bucket_that_removes_or_archives_objects_before_their_messages_is_refused(
+    rule: s3.LifecycleRule, text: str, versioned: bool
+) -> None:
+    stack = new_stack()
+    bucket = bucket_with(stack, rule, versioned=versioned)
+    filters = [s3.NotificationKeyFilter(prefix="in/")]
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket, filters=filters)
+    found = " ".join(pipeline.node.validate())
+    assert rules_in(found) == (["objects-expire-early"] if text else [])
+    assert re.search(text, found)
+
+
+@pytest.mark.failure_mode("F242")
+def test_every_version_may_be_removed_and_not_archived() -> None:
+    """A delete marker hides a version that can be read by its ID."""
+    for rule, refusals in (
+        (s3.LifecycleRule(expiration=Duration.days(1)), []),
+        (s3.LifecycleRule(transitions=[ARCHIVE]), ["objects-expire-early"]),
+    ):
+        stack = new_stack()
+        pipeline = IntakePipeline(
+            stack, "Orders", processor=processor(), bucket=bucket_with(stack, rule), ordering=Ordering.EVERY_VERSION
+        )
+        assert rules_in(" ".join(pipeline.node.validate())) == refusals
+
+
+@pytest.mark.failure_mode("F242")
+def test_a_rule_for_tagged_objects_is_pointed_out() -> None:
+    """The processor may tag an object when it is processed, and so may its sender before."""
+    stack = new_stack()
+    bucket = bucket_with(stack, s3.LifecycleRule(expiration=Duration.days(1), tag_filters={"state": "done"}))
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    template_of(stack)
+    (text,) = warnings(stack)
+    assert rules_in(text) == ["objects-may-expire-early"]
+    assert "if they have the tag state=done" in text
+
+
+@pytest.mark.failure_mode("F242")
+def test_former_forms_of_cloudformation_are_judged_too() -> None:
+    stack = new_stack()
+    rule = s3.CfnBucket.RuleProperty(
+        status="Enabled",
+        transition=s3.CfnBucket.TransitionProperty(storage_class="GLACIER", transition_in_days=1),
+        object_size_greater_than=5,
+        noncurrent_version_expiration_in_days=1,
+    )
+    made = s3.CfnBucket(
+        stack,
+        "Ours",
+        versioning_configuration=s3.CfnBucket.VersioningConfigurationProperty(status="Enabled"),
+        lifecycle_configuration=s3.CfnBucket.LifecycleConfigurationProperty(rules=[rule]),
+    )
+    bucket = s3.Bucket.from_cfn_bucket(made)
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    refusals = rules_in(" ".join(pipeline.node.validate()))
+    assert refusals == ["versions-expire-early", "objects-expire-early"]
+
+
+@pytest.mark.failure_mode("F242")
+def test_a_rule_that_is_added_later_is_found_for_the_pipeline_and_its_sets() -> None:
+    """The parts of a set must be readable while the message of their set waits."""
+    stack = new_stack()
+    day = Duration.days(1)
+    queue = IntakeQueue(stack, "Short", retention=day, dead_letter_retention=day)
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    form = SetForm.manifest("in/*/manifest.json")
+    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor())
+    bucket = pipeline.bucket
+    assert isinstance(bucket, s3.Bucket)
+    bucket.add_lifecycle_rule(expiration=Duration.days(3))
+    assert rules_in(" ".join(pipeline.node.validate())) == []
+    assert rules_in(" ".join(sets.node.validate())) == ["objects-expire-early"]
+
+
+@pytest.mark.failure_mode("F242")
+def test_the_rules_of_an_imported_bucket_are_not_known() -> None:
+    stack = new_stack()
+    bucket = s3.Bucket.from_bucket_name(stack, "Theirs", "theirs")
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=bucket)
+    texts = [text for text in warnings(stack) if rules_in(text) == ["bucket-lifecycle-unknown"]]
+    assert len(texts) == 1
+    assert "sooner than 18 days" in texts[0]
 
 
 def test_a_bucket_without_versions_is_pointed_out() -> None:

@@ -44,7 +44,7 @@ WARNINGS = {
     "everything": ["network-without-endpoints"],
     "in_a_vpc": ["network-without-endpoints"],
     "unversioned_bucket": ["bucket-not-versioned"],
-    "imported_bucket": ["bucket-versioning-unknown"],
+    "imported_bucket": ["bucket-versioning-unknown", "bucket-lifecycle-unknown"],
     "imported_key": ["key-policy-unknown", "key-policy-unknown"],
     "imported_queue": ["queue-policy-unknown"],
     "imported_table": ["table-unknown"],

@@ -10,8 +10,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import IntakePipeline, Processor, delivery
+from cdk_intake_ledger import IntakePipeline, Processor
 from intake_ledger import Output, OutputError
+from intake_ledger.delivery_check import lifecycle
 from intake_ledger.outputs import source_of
 from intake_ledger.outputs.output import TOMBSTONE_TAG
 from intake_ledger_testing.memory_outputs import MemoryOutputs
@@ -324,4 +325,4 @@ def test_the_grant_is_what_outputs_request(template: Json) -> None:
 
 def test_the_lifecycle_rule_is_for_the_tag_of_tombstones() -> None:
     """The runtime writes the tag, and the construct selects it."""
-    assert "=".join(delivery.TOMBSTONE_TAG) == TOMBSTONE_TAG
+    assert "=".join(lifecycle.TOMBSTONE_TAG) == TOMBSTONE_TAG

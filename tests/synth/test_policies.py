@@ -25,7 +25,8 @@ CONSUMER = {
 }  # fmt: skip
 AUDIT = {
     "logs:CreateLogStream", "logs:PutLogEvents",
-    "s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions",
+    "s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:GetLifecycleConfiguration",
+    "s3:ListBucket", "s3:ListBucketVersions",
     "s3:GetObject", "s3:GetObjectVersion",
     "dynamodb:BatchGetItem", "dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTimeToLive", "dynamodb:GetItem",
     "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem",

@@ -106,6 +106,7 @@ class Aws:
         default_factory=lambda: {"QueueConfigurations": [notification(event) for event in EVENTS]}
     )
     versioning: str | None = "Enabled"
+    lifecycle: list[dict[str, Any]] = field(default_factory=list)
     ttl: dict[str, str] = field(default_factory=lambda: {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"})
     pitr: str = "ENABLED"
     key_state: str = "Enabled"
@@ -180,6 +181,13 @@ class Aws:
     def get_bucket_versioning(self, **_: Any) -> dict[str, Any]:
         self._call("GetBucketVersioning")
         return {"Status": self.versioning} if self.versioning else {}
+
+    def get_bucket_lifecycle_configuration(self, **request: Any) -> dict[str, Any]:
+        assert request == {"Bucket": BUCKET}
+        self._call("GetBucketLifecycleConfiguration")
+        if not self.lifecycle:
+            raise refusal("NoSuchLifecycleConfiguration", "GetBucketLifecycleConfiguration")
+        return {"Rules": self.lifecycle}
 
     def describe_time_to_live(self, **_: Any) -> dict[str, Any]:
         self._call("DescribeTimeToLive")
@@ -663,11 +671,36 @@ class TestSettings:
         assert said.endswith(HAND)
 
 
+TIDY: dict[str, Any] = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "in/"}, "Expiration": {"Days": 7}}
+
+
+@pytest.mark.failure_mode("F242")
+def test_a_deployed_lifecycle_rule_that_removes_objects_early_is_a_problem() -> None:
+    """Also of an imported bucket, whose rules synthesis cannot see. The life is that of the deployed queues."""
+    aws = Aws(lifecycle=[TIDY])
+    said = "the bucket's lifecycle rule 'tidy' removes objects after 7 days, and a message may wait for 18 days"
+    assert aws.problems() == [f"{said}: {AGAIN}"]
+    other = {"QueueConfigurations": [notification(event, "docs/") for event in EVENTS]}
+    assert Aws(lifecycle=[TIDY], filters=(KeyFilter("docs/"),), notifications=other).problems() == []
+    aws.deployed = DEPLOYED | {"stacks": {"bucket": ""}}
+    assert aws.problems()[0].startswith(f"{said}: run `aws s3api put-bucket-lifecycle-configuration --bucket {BUCKET}")
+
+
+@pytest.mark.failure_mode("F242")
+def test_a_deployed_rule_for_tagged_objects_is_unknown() -> None:
+    """The pipeline does not know which objects have the tag."""
+    looked = Aws(lifecycle=[TIDY | {"Filter": {"Tag": {"Key": "state", "Value": "done"}}}]).look()
+    assert looked.problems == []
+    [said] = looked.unknown
+    assert said.endswith("if they have the tag state=done: give it to processed objects only")
+
+
 GONE = {
     "GetQueueAttributes": ("AWS.SimpleQueueService.NonExistentQueue", "the queue is gone"),
     "GetQueueAttributes of dead letters": ("QueueDoesNotExist", "the dead-letter queue is gone"),
     "GetBucketNotificationConfiguration": ("NoSuchBucket", "the bucket is gone"),
     "GetBucketVersioning": ("NoSuchBucket", "the bucket is gone"),
+    "GetBucketLifecycleConfiguration": ("NoSuchBucket", "the bucket is gone"),
     "DescribeKey": ("NotFoundException", "the queue's key is gone"),
     "GetFunctionConfiguration": ("ResourceNotFoundException", "the function Consumer is gone"),
     "DescribeTimeToLive": ("ResourceNotFoundException", "the table is gone"),

@@ -23,7 +23,7 @@ SECONDS, GIGABYTES = 1, 1_769 / 1_024
 """Taken for a tick: a start without a warm environment, and some twenty requests, with the audit's 1,769 MB."""
 METRIC_MONTH = 0.30
 """A custom metric (https://aws.amazon.com/cloudwatch/pricing/)."""
-S3 = ("GetBucketNotificationConfiguration", "GetBucketVersioning")
+S3 = ("GetBucketNotificationConfiguration", "GetBucketVersioning", "GetBucketLifecycleConfiguration")
 SQS = ("GetQueueAttributes", "GetQueueAttributes of dead letters")
 KMS = ("DescribeKey", "GetKeyPolicy")
 

@@ -92,7 +92,13 @@ class IntakeAudit(Construct):
         )
         resources.allow(
             self.role,
-            bucket=["s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"],
+            bucket=[
+                "s3:GetBucketNotification",
+                "s3:GetBucketVersioning",
+                "s3:GetLifecycleConfiguration",
+                "s3:ListBucket",
+                "s3:ListBucketVersions",
+            ],
             table=[
                 "dynamodb:BatchGetItem",
                 "dynamodb:DescribeContinuousBackups",

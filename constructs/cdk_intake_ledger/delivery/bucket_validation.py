@@ -25,7 +25,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
     owned_resource,
     readable,
 )
-from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Delivery, Ordering
 from cdk_intake_ledger.resources import other_consumer_problems, properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
@@ -35,17 +35,12 @@ from cdk_intake_ledger.validation.bucket_rules import (
     NOTIFICATIONS_REPLACED,
     PROCESSOR_CALLS_ITSELF,
     PROCESSOR_MAY_CALL_ITSELF,
-    VERSIONS_EXPIRE_EARLY,
 )
-from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
 
 OUTPUT_SID = "OutputsOfTheProcessor"
 """Begins the names of statements that `grant_output` adds. `cdk_intake_ledger.outputs` checks their prefixes."""
-
-TOMBSTONE_TAG = ("intake-tombstone", "1")
-"""The tag of an object that stands for a removed output. No pipeline processes it."""
 
 
 class ConsumedQueue(NamedTuple):
@@ -68,7 +63,6 @@ class BucketValidation:
         filters: the pipeline's.
         ordering: the pipeline's.
         role: the processor's role.
-        message_life: the longest time for which a message waits in both queues, in seconds.
         consumed: the pipeline's queue.
 
     """
@@ -82,7 +76,6 @@ class BucketValidation:
         filters: Sequence[KeyPattern],
         ordering: Ordering,
         role: iam.Role,
-        message_life: float,
         consumed: ConsumedQueue,
     ) -> None:
         self._scope = scope
@@ -92,7 +85,6 @@ class BucketValidation:
         self._filters = filters
         self._ordering = ordering
         self._role = role
-        self._message_life = message_life
         self._queue = consumed.queue
         self._consumed = consumed
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
@@ -113,7 +105,7 @@ class BucketValidation:
             yield from overlap_problems(self._other_notifications(), self._filters)
         if self._resource is not None:
             yield from self._replaced_notifications()
-            yield from self._short_lives(properties_of(self._resource))
+            yield from self._versions(properties_of(self._resource))
 
     def _other_readers(self) -> Iterator[Problem]:
         """Find event source mappings of other functions on an existing queue (F128)."""
@@ -142,30 +134,13 @@ class BucketValidation:
         ):
             yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=path)
 
-    def _short_lives(self, properties: dict[str, Any]) -> Iterator[Problem]:
+    def _versions(self, properties: dict[str, Any]) -> Iterator[Problem]:
         versioning = properties.get("versioningConfiguration", {})
         if versioning.get("status") != "Enabled":
             if self._ordering is Ordering.EVERY_VERSION:
                 yield BUCKET_MUST_BE_VERSIONED.problem(bucket=self._bucket.node.path)
                 return
             warn(self._scope, BUCKET_NOT_VERSIONED, bucket=self._bucket.node.path)
-        for rule in properties.get("lifecycleConfiguration", {}).get("rules", ()):
-            days = rule.get("noncurrentVersionExpiration", {}).get("noncurrentDays")
-            if not isinstance(days, int) or rule.get("status") != "Enabled" or not self._applies(rule):
-                continue
-            if days * DAY < self._message_life:
-                yield VERSIONS_EXPIRE_EARLY.problem(
-                    bucket=self._bucket.node.path, expiry=span(days * DAY), message_life=span(self._message_life)
-                )
-
-    def _applies(self, rule: dict[str, Any]) -> bool:
-        """False if a lifecycle rule does not apply to objects that the pipeline processes."""
-        prefix = rule.get("prefix")
-        if any((tag["key"], tag["value"]) == TOMBSTONE_TAG for tag in rule.get("tagFilters", ())):
-            return False
-        if not isinstance(prefix, str):
-            return True
-        return any(not item.is_known or overlap(item, KeyPattern(prefix)) for item in self._filters)
 
     def _loops(self) -> Iterator[Problem]:
         """Find permissions of the processor to write keys that the pipeline processes."""

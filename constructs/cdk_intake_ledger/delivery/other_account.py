@@ -14,7 +14,13 @@ from cdk_intake_ledger.resources import accounts_of, statement_text
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_OF_OTHER_ACCOUNT, EVENTS_OF_OTHER_ACCOUNT
 from cdk_intake_ledger.validation.reporting import warn
 
-BUCKET_ACTIONS = ["s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:ListBucket", "s3:ListBucketVersions"]
+BUCKET_ACTIONS = [
+    "s3:GetBucketNotification",
+    "s3:GetBucketVersioning",
+    "s3:GetLifecycleConfiguration",
+    "s3:ListBucket",
+    "s3:ListBucketVersions",
+]
 """What the consumer and the audit do with the bucket."""
 OBJECT_ACTIONS = ["s3:GetObject", "s3:GetObjectVersion"]
 NOTIFY = "s3:PutBucketNotification"

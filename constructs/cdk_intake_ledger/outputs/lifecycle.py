@@ -6,7 +6,7 @@ from typing import Any
 from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import TOMBSTONE_TAG
+from intake_ledger.delivery_check.lifecycle import TOMBSTONE_TAG
 
 DAYS = 1
 """Longer than the longest lease. After it, no late worker writes."""

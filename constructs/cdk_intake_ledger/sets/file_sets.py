@@ -14,6 +14,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
+from cdk_intake_ledger.delivery import LifecycleValidation
 from cdk_intake_ledger.functions import (
     QUEUE_KEY_ACTIONS,
     IntakeConsumer,
@@ -167,6 +168,16 @@ class FileSets(Construct, OperatorGrants):
             # The set records its parts, and the consumer of the parts finds their manifests.
             for role, action in ((self._consumer.role, "dynamodb:BatchWriteItem"), (consumer.role, "dynamodb:Query")):
                 role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[parts.table.table_arn]))
+        # The parts must be readable for as long as the message of their set waits.
+        self.node.add_validation(
+            LifecycleValidation(
+                self,
+                bucket=parts.bucket,
+                filters=parts.filters,
+                ordering=parts.ordering,
+                message_life=plan.queue_retention + plan.dead_letter_retention,
+            )
+        )
         self._wake_from(consumer, form)
         self._audit()
         # The pipeline's audit must not take the rows of the sets for rows of a former name.

@@ -201,9 +201,30 @@ EVENTS_OF_OTHER_ACCOUNT = SUBJECT.warning(
 VERSIONS_EXPIRE_EARLY = SUBJECT.error(
     "versions-expire-early",
     inputs=("bucket", "queue"),
-    what="{bucket} removes overwritten versions after {expiry}",
+    what="{bucket} {does}",
     why="a message can wait for {message_life} in the queue and the dead-letter queue",
     fix="Keep overwritten versions for at least {message_life}",
+)
+OBJECTS_EXPIRE_EARLY = SUBJECT.error(
+    "objects-expire-early",
+    inputs=("bucket", "filters", "queue"),
+    what="{bucket} {does}",
+    why="a message can wait for {message_life} in the queue and the dead-letter queue, and then finds no object",
+    fix="Keep objects readable for at least {message_life}, or limit the rule to keys outside of the filters",
+)
+OBJECTS_MAY_EXPIRE_EARLY = SUBJECT.warning(
+    "objects-may-expire-early",
+    inputs=("bucket", "filters", "queue"),
+    what="{bucket} {does}, if they have the tag {tags}",
+    why="a message can wait for {message_life} in the queue and the dead-letter queue",
+    fix="Give the tag to objects only after they were processed, and acknowledge the warning",
+)
+BUCKET_LIFECYCLE_UNKNOWN = SUBJECT.warning(
+    "bucket-lifecycle-unknown",
+    inputs=("bucket",),
+    what="the lifecycle rules of the imported bucket {bucket} cannot be seen at synthesis",
+    why="a rule that removes or archives objects sooner than {message_life} takes them from messages that wait",
+    fix="Keep objects readable for that time. The audit checks the deployed rules every 15 minutes",
 )
 PROCESSOR_CALLS_ITSELF = SUBJECT.error(
     "processor-calls-itself",

@@ -22,9 +22,10 @@ from intake_ledger.delivery_check.deployed import (
     queue_problems,
     table_problems,
 )
+from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.delivery_check.policies import Caller, decide
-from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter
+from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter, Ordering
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -50,6 +51,8 @@ _GONE = (
 )
 _NEEDED = ("bucket", "queue", "table")
 """Resources without which no run can begin."""
+_LONGEST_RETENTION = 14 * DAY_SECONDS
+"""The longest time for which SQS keeps a message. That of an imported dead-letter queue is not known."""
 _REFUSED = ("403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 
 
@@ -96,6 +99,8 @@ class DeliveryCheck:
         if queue:
             self._way(looked, queue)
         self._run(looked, "the bucket's versioning", "bucket", self._versioning)
+        if queue:
+            self._run(looked, "the bucket's lifecycle rules", "bucket", lambda: self._lifecycle(queue))
         if self._deployed.function:
             self._run(looked, f"the function {self._deployed.function}", "function", self._function)
         self._run(looked, f"the table {self._settings.table}", "table", self._table)
@@ -272,6 +277,26 @@ class DeliveryCheck:
             )
             again = self._deployed.again("bucket", by_hand)
             yield f"the bucket's versioning is suspended, so that overwritten objects are lost: {again}"
+
+    def _lifecycle(self, queue: Mapping[str, str]) -> Iterator[str]:
+        bucket = self._settings.bucket
+        try:
+            rules: Any = self._s3.get_bucket_lifecycle_configuration(**self._bucket).get("Rules", ())
+        except ClientError as error:
+            if error.response["Error"].get("Code") != "NoSuchLifecycleConfiguration":
+                raise
+            return
+        life = int(queue.get("MessageRetentionPeriod", 0)) + (self._deployed.dead_retention or _LONGEST_RETENTION)
+        every_version = self._settings.ordering is Ordering.EVERY_VERSION
+        by_hand = f"aws s3api put-bucket-lifecycle-configuration --bucket {bucket} --lifecycle-configuration file://rules.json"
+        for end in early_ends(rules, filters=self._settings.filters, life_seconds=life, every_version=every_version):
+            said = f"the bucket's lifecycle rule {end.rule!r} {end.text}"
+            if end.tags:
+                tags = " and ".join(end.tags)
+                yield f"{UNKNOWN}{said}, if they have the tag {tags}: give it to processed objects only"
+            else:
+                waits = f"a message may wait for {life / DAY_SECONDS:.3g} days"
+                yield f"{said}, and {waits}: {self._deployed.again('bucket', by_hand)}"
 
     def _mappings(self, queue_arn: str) -> Iterator[str]:
         answer = self._make_client("lambda").list_event_source_mappings(EventSourceArn=queue_arn)

@@ -1,0 +1,116 @@
+"""Checks at synthesis that no lifecycle rule of the bucket removes or archives objects whose messages may wait."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jsii
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, IValidation
+
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
+from cdk_intake_ledger.options import Ordering
+from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.validation.bucket_rules import (
+    OBJECTS_EXPIRE_EARLY,
+    OBJECTS_MAY_EXPIRE_EARLY,
+    VERSIONS_EXPIRE_EARLY,
+)
+from cdk_intake_ledger.validation.plan import span
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import warn
+from intake_ledger.delivery_check.lifecycle import early_ends
+
+
+@jsii.implements(IValidation)
+class LifecycleValidation:
+    """Checks the lifecycle rules of a bucket of the app.
+
+    Args:
+        scope: the pipeline, or its sets.
+        bucket: the pipeline's. The rules of an imported bucket are not known.
+        filters: the pipeline's.
+        ordering: the pipeline's.
+        message_life: the longest time for which a message waits in both queues, in seconds.
+
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        bucket: s3.IBucket,
+        filters: Sequence[KeyPattern],
+        ordering: Ordering,
+        message_life: float,
+    ) -> None:
+        self._scope = scope
+        self._bucket = bucket
+        self._filters = [item if item.is_known else KeyPattern("") for item in filters]
+        self._ordering = ordering
+        self._message_life = message_life
+
+    def validate(self) -> list[str]:
+        """Check the rules.
+
+        Returns:
+            The messages. The CDK ends the synthesis if there are any.
+
+        """
+        resource = owned_resource(self._bucket)
+        return [] if resource is None else [str(problem) for problem in self._problems(properties_of(resource))]
+
+    def _problems(self, properties: Mapping[str, Any]) -> Iterator[Problem]:
+        rules = [_of_api(rule) for rule in properties.get("lifecycleConfiguration", {}).get("rules", ())]
+        life, every_version = self._message_life, self._ordering is Ordering.EVERY_VERSION
+        for end in early_ends(rules, filters=self._filters, life_seconds=life, every_version=every_version):
+            values = {"bucket": self._bucket.node.path, "does": end.text, "message_life": span(life)}
+            if end.of_versions:
+                yield VERSIONS_EXPIRE_EARLY.problem(**values)
+            elif end.tags:
+                warn(self._scope, OBJECTS_MAY_EXPIRE_EARLY, tags=" and ".join(end.tags), **values)
+            else:
+                yield OBJECTS_EXPIRE_EARLY.problem(**values)
+
+
+def _of_api(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """A rule of CloudFormation in the form of S3's API. CloudFormation has a former form of each deed too."""
+    expiry = rule.get("noncurrentVersionExpiration") or {}
+    of_versions = rule.get("noncurrentVersionTransition"), *(rule.get("noncurrentVersionTransitions") or ())
+    return {
+        "ID": rule.get("id", ""),
+        "Status": rule.get("status"),
+        "Filter": {
+            "And": {
+                "Prefix": rule.get("prefix"),
+                "Tags": [{"Key": tag["key"], "Value": tag["value"]} for tag in rule.get("tagFilters") or ()],
+                "ObjectSizeGreaterThan": _number(rule.get("objectSizeGreaterThan")),
+                "ObjectSizeLessThan": _number(rule.get("objectSizeLessThan")),
+            }
+        },
+        "Expiration": {"Days": _number(rule.get("expirationInDays")), "Date": rule.get("expirationDate")},
+        "NoncurrentVersionExpiration": {
+            "NoncurrentDays": _number(expiry.get("noncurrentDays", rule.get("noncurrentVersionExpirationInDays")))
+        },
+        "Transitions": [
+            {
+                "StorageClass": one.get("storageClass"),
+                "Days": _number(one.get("transitionInDays")),
+                "Date": one.get("transitionDate"),
+            }
+            for one in (rule.get("transition"), *(rule.get("transitions") or ()))
+            if one
+        ],
+        "NoncurrentVersionTransitions": [
+            {"StorageClass": one.get("storageClass"), "NoncurrentDays": _number(one.get("transitionInDays"))}
+            for one in of_versions
+            if one
+        ],
+    }
+
+
+def _number(value: Any) -> int | None:
+    """A number of CloudFormation, which may be a text. None: it is not known."""
+    if isinstance(value, int | float):
+        return int(value)
+    return int(value) if isinstance(value, str) and value.isdecimal() else None
