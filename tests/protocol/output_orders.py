@@ -67,7 +67,7 @@ def search_all(way: Way, *, writers: int, actions: Iterable[Action] = Action, lo
     return Found(states, None)
 
 
-def search_two_objects(*, writers: int) -> Found:
+def search_two_objects(*, writers: int, losses: int = 0) -> Found:
     """Search all orders in which writers for two objects have the same output, each combination of jobs.
 
     Before, there was nothing, or a job of the first object had ended. Each object has its own value. A fence is the
@@ -75,6 +75,7 @@ def search_two_objects(*, writers: int) -> Found:
 
     Args:
         writers: their number. They put or remove.
+        losses: as in `search`.
 
     """
     states = 0
@@ -86,7 +87,7 @@ def search_two_objects(*, writers: int) -> Found:
         for number, (source, action) in enumerate((*before, *chosen)):
             seen = any(job.source == source for job in jobs)
             jobs.append(Job(FENCE + number * STEP, action, objects[source], seen, source))
-        found = search(Way.OUTPUT, "a.gz", jobs[len(before) :], earlier=jobs[0] if before else None)
+        found = search(Way.OUTPUT, "a.gz", jobs[len(before) :], earlier=jobs[0] if before else None, losses=losses)
         states += found.states
         if found.wrong:
             return Found(states, f"{found.wrong}: {[(job.source, job.action.value) for job in jobs]}")

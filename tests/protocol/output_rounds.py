@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_testing.memory_outputs import MemoryOutputs
-from tests.protocol.output_orders import FENCE, VALUES, search_all
+from tests.protocol.output_orders import FENCE, VALUES, search_all, search_two_objects
 from tests.protocol.output_writers import BUCKET, Action, Job, Way, Writer, visible, writer
 
 ROUNDS = 500
@@ -102,9 +102,16 @@ def main(rounds: int = ROUNDS) -> bool:
         overtaken, deaths = sum(one.errors["Overtaken"] for one in ended), sum(one.deaths for one in ended)
         print(f"{way:40}{wrong:8}{overtaken:11}{lost:14}{deaths:8}")
     started = time.monotonic()
-    orders = [search_all(Way.OUTPUT, writers=2, losses=1), search_all(Way.OUTPUT, writers=3)]
+    orders = [
+        search_all(Way.OUTPUT, writers=2, losses=1),
+        search_all(Way.OUTPUT, writers=3),
+        search_two_objects(writers=2, losses=2),
+        search_two_objects(writers=3, losses=1),
+    ]
     states = sum(found.states for found in orders)
-    print(f"all orders of 2 and 3 writers in memory: {states:,} states, {time.monotonic() - started:.0f} s")
+    print(
+        f"all orders of 2 and 3 writers, for one object and two: {states:,} states, {time.monotonic() - started:.0f} s"
+    )
     wrong_orders = [found.wrong for found in orders if found.wrong]
     print(*wrong_orders, sep="\n")
     right = [way for way, ended in played.items() if not any(one.wrong for one in ended)]

@@ -35,12 +35,12 @@ def test_every_order_of_requests_is_right(writers: int, actions: list[Action], l
 
 
 @pytest.mark.failure_mode("F288")
-@pytest.mark.parametrize("writers", [2, 3])
-def test_every_order_of_requests_for_two_objects_is_right(writers: int) -> None:
+@pytest.mark.parametrize(("writers", "losses"), [(2, 1), (3, 0)], ids=["two", "three"])
+def test_every_order_of_requests_for_two_objects_is_right(writers: int, losses: int) -> None:
     """Their outputs have the same key, such as a.jpg and a.jpeg."""
-    found = search_two_objects(writers=writers)
+    found = search_two_objects(writers=writers, losses=losses)
     assert found.wrong is None
-    assert found.states > 300 * writers
+    assert found.states > 2_000
 
 
 @pytest.mark.parametrize("way", [Way.PLAIN, Way.ETAG])
