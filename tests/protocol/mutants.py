@@ -3189,4 +3189,11 @@ MUTANTS = (
         "()",
         "tests/unit/test_audit_delivery.py",
     ),
+    Mutant(
+        "a worker starts with the variables of another kind",
+        "make_worker",
+        'refuse_other_kinds(environment, "a worker")',
+        "",
+        "tests/unit/test_worker.py -k one_line",
+    ),
 )

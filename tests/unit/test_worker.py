@@ -1,5 +1,8 @@
 """A worker outside of Lambda: short leases that a heartbeat extends, returned messages, and the way it stops."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +13,15 @@ from botocore.exceptions import EndpointConnectionError
 from intake_ledger.consumer import Services
 from intake_ledger.ledger import Claim, LedgerOptions
 from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import Fenced, SettingsError, Status, Verdict, WorkerSettings, worker_settings
+from intake_ledger.protocol import (
+    Fenced,
+    SettingsError,
+    Status,
+    Verdict,
+    WorkerSettings,
+    refuse_other_kinds,
+    worker_settings,
+)
 from intake_ledger.worker.heartbeat import Extensions, Heartbeat
 from intake_ledger.worker.held import HeldLedger, HeldQueues
 from intake_ledger.worker.worker import Worker, batch_size, make_heartbeat
@@ -19,6 +30,7 @@ from tests.unit.support import KEY, LATE_AFTER, PIPELINE, SECOND, World, created
 from tests.unit.test_consumer import SKEW, FakeTelemetry
 from tests.unit.test_consumer import Bench as ConsumerBench
 from tests.unit.test_groups import new_world
+from tests.unit.test_settings import CONSUMER as CONSUMER_VARIABLES
 
 if TYPE_CHECKING:
     from intake_ledger.aws import Queues
@@ -457,6 +469,55 @@ class TestSettings:
     def test_a_wrong_value_is_named(self, name: str, value: str) -> None:
         with pytest.raises(SettingsError, match=f"{name} is '?{value}'?, expected"):
             worker_settings({name: value})
+
+    @pytest.mark.failure_mode("F263")
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            (
+                {"INTAKE_MESSAGE_SOURCE": "sqs"},
+                "INTAKE_MESSAGE_SOURCE is set: these are the variables of MessageIntake",
+            ),
+            ({"INTAKE_MESSAGE_KEY": "id"}, "INTAKE_MESSAGE_KEY is set: "),
+            ({"INTAKE_SET_FORM": "{}"}, "INTAKE_SET_FORM is set: these are the variables of FileSets, "),
+            ({"INTAKE_SET_PARTS_PIPELINE": "p"}, "INTAKE_SET_PARTS_PIPELINE is set: "),
+            ({"INTAKE_STATE_MACHINE": "arn"}, "INTAKE_STATE_MACHINE is set: these are the variables of a pipeline "),
+            (
+                {"INTAKE_PROCESSOR": "no:no", "AWS_DEFAULT_REGION": "eu-central-1"},
+                "the processor 'no:no' was not found",
+            ),
+            ({"INTAKE_DLQ_URL": ""}, "the environment variable INTAKE_DLQ_URL is not set"),
+            ({}, "the environment variable AWS_DEFAULT_REGION is not set"),
+        ],
+    )
+    def test_a_worker_that_cannot_work_ends_with_one_line(self, more: dict[str, str], said: str) -> None:
+        """It exits with 2 before it receives a message. The consumer of another kind would dead-letter each one."""
+        paths = os.pathsep.join(path for path in sys.path if path)
+        environment = CONSUMER_VARIABLES | {"INTAKE_PROCESSOR": "json:loads", "PYTHONPATH": paths} | more
+        nothing = {
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "intake_ledger.worker"],
+            env=environment | nothing,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2
+        [line] = done.stderr.splitlines()
+        assert line.startswith(said)
+
+    @pytest.mark.failure_mode("F263")
+    def test_the_function_of_a_pipeline_refuses_the_variables_of_another_kind(self) -> None:
+        """It takes those of a state machine."""
+        takes = ("INTAKE_STATE_MACHINE",)
+        refuse_other_kinds({"INTAKE_STATE_MACHINE": "arn"}, "the consumer of objects", takes=takes)
+        for name in ("INTAKE_MESSAGE_SOURCE", "INTAKE_SET_FORM"):
+            with pytest.raises(SettingsError, match=f"{name} is set"):
+                refuse_other_kinds({name: "x"}, "the consumer of objects", takes=takes)
 
     def test_a_worker_needs_a_ledger_that_it_can_extend(self, bench: Bench) -> None:
         services = Services(

@@ -15,7 +15,7 @@ from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.ledger import CompletenessRecord, ExecutionLedger, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import ObjectChange, Processor, load_processor
-from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings
+from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings, refuse_other_kinds
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.executions import Executions
@@ -31,6 +31,7 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[
 @no_garbage_collection(freeze=True)
 def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
+    refuse_other_kinds(os.environ, "the consumer of objects", takes=("INTAKE_STATE_MACHINE",))
     settings = consumer_settings(os.environ)
     if "INTAKE_STATE_MACHINE" in os.environ:
         services = make_services(settings, ledger_class=ExecutionLedger)

@@ -82,6 +82,7 @@ from intake_ledger.protocol.settings import (
     Settings,
     consumer_settings,
     last_try_seconds,
+    refuse_other_kinds,
     short_version,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
@@ -198,6 +199,7 @@ __all__ = [
     "matches_reason",
     "pause_key",
     "real_version",
+    "refuse_other_kinds",
     "remaining_seconds",
     "removed_partition",
     "review_partition",

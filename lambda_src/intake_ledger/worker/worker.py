@@ -10,7 +10,13 @@ from intake_ledger.aws import POOL, make_client
 from intake_ledger.consumer import Consumer, Services, make_processor, make_services, make_sets
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.processor import Commit, ObjectChange, Processor
-from intake_ledger.protocol import WorkerSettings, consumer_settings, lease_length, worker_settings
+from intake_ledger.protocol import (
+    WorkerSettings,
+    consumer_settings,
+    lease_length,
+    refuse_other_kinds,
+    worker_settings,
+)
 from intake_ledger.worker.heartbeat import Extensions, Heartbeat
 from intake_ledger.worker.held import HeldLedger, HeldQueues
 
@@ -134,9 +140,10 @@ def make_worker(environment: Mapping[str, str]) -> Worker:
     """Make the worker that these environment variables describe.
 
     Raises:
-        SettingsError: A variable is missing or malformed.
+        SettingsError: A variable is missing or malformed, or belongs to another kind of work.
 
     """
+    refuse_other_kinds(environment, "a worker")
     consumer, settings = consumer_settings(environment), worker_settings(environment)
     services = make_services(consumer, ledger_class=HeldLedger, queues_class=HeldQueues)
     heartbeat = make_heartbeat(services, settings)
