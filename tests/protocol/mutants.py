@@ -3196,4 +3196,11 @@ MUTANTS = (
         "",
         "tests/unit/test_worker.py -k one_line",
     ),
+    Mutant(
+        "a record of DynamoDB loses who made the change",
+        "dynamodb_record",
+        '{**record, "dynamodb": {**change, **images}}',
+        '{"eventID": record.get("eventID"), "dynamodb": {**change, **images}}',
+        "tests/unit/test_message_streams.py",
+    ),
 )

@@ -79,7 +79,31 @@ def test_a_record_of_dynamodb_has_plain_values() -> None:
         "photo": b"\x00\xff",
     }
     assert (message.body["eventName"], message.body["dynamodb"]["SequenceNumber"]) == ("MODIFY", "1")
-    assert json.loads(message.raw)["NewImage"]["amount"] == {"N": "12.50"}
+    assert json.loads(message.raw)["dynamodb"]["NewImage"]["amount"] == {"N": "12.50"}
+
+
+@pytest.mark.failure_mode("F264")
+def test_a_record_of_dynamodb_tells_who_removed_the_item() -> None:
+    """DynamoDB's TTL has a user identity, and a writer has none. A redriven copy has it too."""
+    ttl = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    record = dynamodb("o-1", "e-1", 1) | {"eventName": "REMOVE", "userIdentity": ttl}
+    refuses = True
+
+    def process(_: KeyedMessage) -> None:
+        if refuses:
+            raise Unprocessable("no")
+
+    intake = Intake(MessageSource.DYNAMODB, process, key="dynamodb.Keys.order", identity="eventID")
+    assert intake.handle([record, dynamodb("o-2", "e-2", 2)]) == []
+    letter, _ = intake.sqs.dead_letters
+    refuses = False
+    fence = {"rejected_fence": {"stringValue": str(letter.attributes["rejected_fence"])}}
+    assert intake.handle([sqs("o-1", "e-1") | {"body": letter.body, "messageAttributes": fence}]) == []
+    first, other, again = intake.calls
+    for message in (first, again):
+        assert message.body["userIdentity"] == json.loads(message.raw)["userIdentity"] == ttl
+        assert json.loads(message.raw) == record
+    assert "userIdentity" not in other.body
 
 
 @pytest.mark.failure_mode("F149")

@@ -29,7 +29,7 @@ class KeyedMessage:
     body: Any
     """The message, parsed. For a DynamoDB stream: the record, with plain values in its images."""
     raw: str
-    """The message as its sender wrote it. For a DynamoDB stream: the record in DynamoDB's typed JSON."""
+    """The message as its sender wrote it. For a DynamoDB stream: the whole record, in DynamoDB's typed JSON."""
     source: str
     """`sqs`, `fifo`, `kinesis`, `dynamodb` or `eventbridge`."""
     sent_at: int | None

@@ -95,7 +95,7 @@ class MessageReader:
         if self._source is MessageSource.KINESIS:
             data = kinesis_data(record)
             return _json(data), data
-        return dynamodb_record(record), json.dumps(record["dynamodb"])
+        return dynamodb_record(record), json.dumps(record)
 
 
 def is_stream_record(record: Mapping[str, Any]) -> bool:

@@ -39,8 +39,8 @@ def dynamodb_record(record: Mapping[str, Any]) -> dict[str, Any]:
         }
     except (AttributeError, ArithmeticError, TypeError, ValueError) as problem:
         raise MalformedError(f"the record's images are not DynamoDB's JSON: {type(problem).__name__}") from None
-    names = ("eventID", "eventName", "eventSourceARN")
-    return {name: record[name] for name in names if name in record} | {"dynamodb": {**change, **images}}
+    # All other fields too: `userIdentity` tells a removal by TTL from one by a writer.
+    return {**record, "dynamodb": {**change, **images}}
 
 
 def plain(typed: Mapping[str, Any]) -> Any:
