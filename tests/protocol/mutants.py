@@ -3203,4 +3203,11 @@ MUTANTS = (
         '{"eventID": record.get("eventID"), "dynamodb": {**change, **images}}',
         "tests/unit/test_message_streams.py",
     ),
+    Mutant(
+        "each notification of SNS is unwrapped",
+        "MessageReader._decoded",
+        "self._unwrap_sns",
+        "True",
+        "tests/unit/test_messages.py -k notification",
+    ),
 )

@@ -10,6 +10,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 from constructs import Construct
@@ -241,6 +243,35 @@ def test_an_imported_queue_warns_about_its_visibility_timeout() -> None:
     )
     messages(stack, "Intake", MessageSource.sqs(live, dead_letter_queue=dead))
     assert len(warned(stack, "queue-visibility-unknown")) == 1
+
+
+@pytest.mark.failure_mode("F265")
+@pytest.mark.parametrize(
+    ("options", "raw", "key", "warns"),
+    [
+        ({}, False, "order", True),
+        ({}, True, "order", False),
+        ({"unwrap_sns": True}, False, "order", False),
+        ({}, False, "TopicArn", False),
+    ],
+)
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_subscription_without_raw_delivery_warns(
+    fifo: bool, options: dict[str, Any], raw: bool, key: str, warns: bool
+) -> None:
+    """Also a subscription that is added after the intake. Expressions on the envelope are meant so."""
+    stack = new_stack()
+    queue = standard(stack, fifo=True) if fifo else standard(stack)
+    source = (MessageSource.fifo if fifo else MessageSource.sqs)(queue, **options)
+    identity = "MessageId" if key == "TopicArn" else "event"
+    messages(stack, "Intake", source, key=key, identity=identity)
+    topic = sns.Topic(stack, "Topic", fifo=fifo or None)
+    topic.add_subscription(subscriptions.SqsSubscription(queue, raw_message_delivery=raw))
+    unwraps = variables(template_of(stack), "IntakeConsumer").get("INTAKE_MESSAGE_UNWRAP_SNS")
+    assert unwraps == ("true" if options else None)
+    found = warned(stack, "message-sns-envelope")
+    assert len(found) == warns
+    assert not warns or "sends messages of SNS to Stack/Orders in an envelope" in found[0]
 
 
 def test_a_shared_ledger_and_a_pipeline() -> None:

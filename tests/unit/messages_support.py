@@ -62,6 +62,7 @@ class Intake:
     settings: ConsumerSettings = SETTINGS
     delays: dict[str, int] = field(default_factory=dict)
     """Seconds after which each message is delivered again, by its receipt handle."""
+    unwrap_sns: bool = False
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class Intake:
             self.clock,
             lambda: 0.0,
         )
-        settings = MessageSettings(self.settings, self.source, self.key, self.identity)
+        settings = MessageSettings(self.settings, self.source, self.key, self.identity, self.unwrap_sns)
         return MessageConsumer(settings, services, self._process, sleep=self._sleep)
 
     def handle(self, records: Sequence[dict[str, Any]], worker: MessageConsumer | None = None) -> list[str]:

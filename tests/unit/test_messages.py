@@ -407,3 +407,60 @@ def test_a_message_takes_three_requests_and_a_duplicate_one() -> None:
 
 def refused(operation: str, code: str = "InternalServerError") -> ClientError:
     return ClientError({"Error": {"Code": code}}, operation)
+
+
+def sns_envelope(message: str, **more: str) -> str:
+    """A notification as SNS sends it to a queue without raw message delivery."""
+    topic = "arn:aws:sns:eu-central-1:111122223333:orders"
+    return json.dumps({"Type": "Notification", "MessageId": "m-1", "TopicArn": topic, "Message": message, **more})
+
+
+class TestSns:
+    """Notifications of SNS, in queues whose subscription has no raw message delivery."""
+
+    @pytest.mark.failure_mode("F265")
+    def test_the_message_in_a_notification_is_processed_if_the_source_unwraps(self) -> None:
+        """A message that another sender sent is processed too. Both are copies of one message."""
+        intake = Intake(unwrap_sns=True)
+        direct = sqs("o-1", "e-1")
+        wrapped = direct | {"messageId": "n", "body": sns_envelope(direct["body"])}
+        assert intake.handle([wrapped, direct]) == []
+        [message] = intake.calls
+        assert (message.key, message.identity, message.raw) == ("o-1", "e-1", direct["body"])
+        assert message.body == {"order": "o-1", "event": "e-1"}
+
+    @pytest.mark.failure_mode("F265")
+    def test_a_notification_stays_as_it_is_by_default(self) -> None:
+        """Expressions on the envelope see its `MessageId`."""
+        intake = Intake(key="TopicArn", identity="MessageId")
+        assert intake.handle([sqs("o", "e") | {"body": sns_envelope("no JSON")}]) == []
+        [message] = intake.calls
+        assert (message.identity, message.body["Message"]) == ("m-1", "no JSON")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            sns_envelope("no JSON"),
+            sns_envelope(json.dumps({"order": 1})),
+            json.dumps({"Type": "Notification", "Message": {"order": "o", "event": "e"}}),
+            json.dumps({"Type": "SubscriptionConfirmation", "Message": json.dumps({"order": "o", "event": "e"})}),
+            json.dumps(["Notification"]),
+        ],
+    )
+    def test_an_unreadable_notification_is_dead_lettered_whole(self, body: str) -> None:
+        """The copy has the envelope, so that a redrive reads it again."""
+        intake = Intake(unwrap_sns=True)
+        assert intake.handle([sqs("o", "e") | {"body": body}]) == []
+        assert (intake.calls, [letter.body for letter in intake.sqs.dead_letters]) == ([], [body])
+
+    def test_a_redriven_copy_is_unwrapped_again(self) -> None:
+        """The copy of a rejected notification is the notification."""
+        refuses = [True]
+        intake = Intake(process=lambda _: raise_(Unprocessable("no")) if refuses.pop() else None, unwrap_sns=True)
+        wrapped = sqs("o-1", "e-1") | {"body": sns_envelope(json.dumps({"order": "o-1", "event": "e-1"}))}
+        assert intake.handle([wrapped]) == []
+        [letter] = intake.sqs.dead_letters
+        fence = {"rejected_fence": {"stringValue": str(letter.attributes["rejected_fence"])}}
+        refuses.append(False)
+        assert intake.handle([wrapped | {"messageId": "r", "body": letter.body, "messageAttributes": fence}]) == []
+        assert intake.status("o-1", "e-1") == "PROCESSED"

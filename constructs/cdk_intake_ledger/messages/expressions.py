@@ -30,8 +30,18 @@ Path = tuple[str, ...]
 
 _EVENT = ("version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail", "replay-name")
 """https://docs.aws.amazon.com/eventbridge/latest/ref/overiew-event-structure.html"""
-_RECORD = ("eventID", "eventName", "eventSourceARN", "userIdentity", "dynamodb")
-"""Fields of a record of a DynamoDB stream that a message has."""
+_RECORD = (
+    *("eventID", "eventName", "eventVersion", "eventSource", "awsRegion", "eventSourceARN"),
+    *("userIdentity", "dynamodb"),
+)
+"""Fields of a record of a DynamoDB stream."""
+_SNS_ENVELOPE = frozenset(
+    {
+        *("Type", "MessageId", "SequenceNumber", "TopicArn", "Subject", "Message", "Timestamp", "MessageAttributes"),
+        *("SignatureVersion", "Signature", "SigningCertURL", "UnsubscribeURL"),
+    }
+)
+"""https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html"""
 _CHANGE = (
     "ApproximateCreationDateTime",
     "Keys",
@@ -52,6 +62,9 @@ _SHARED: Mapping[SourceKind, tuple[Path, ...]] = {
     SourceKind.EVENT_BRIDGE: tuple((name,) for name in _EVENT if name not in ("id", "detail")),
     SourceKind.DYNAMODB: (
         ("eventName",),
+        ("eventVersion",),
+        ("eventSource",),
+        ("awsRegion",),
         ("eventSourceARN",),
         ("userIdentity",),
         ("dynamodb", "Keys"),
@@ -110,6 +123,15 @@ def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, id
     if paths and all(any(path[: len(one)] == one for one in shared) for path in paths):
         own = "id" if source.kind is SourceKind.EVENT_BRIDGE else "eventID"
         warn(scope, MESSAGE_IDENTITY_SHARED, expression=identity, own=own)
+
+
+def reads_sns_envelope(*expressions: str) -> bool:
+    """True if each expression names a field of the envelope of SNS, or is not known yet."""
+    return all(
+        Token.is_unresolved(one)
+        or all(path[:1] and path[0] in _SNS_ENVELOPE for path in _paths(jmespath.compile(one).parsed))
+        for one in expressions
+    )
 
 
 def _function_problems(name: str, node: Mapping[str, Any]) -> Iterator[Problem]:

@@ -112,6 +112,7 @@ class MessageResources:
             "INTAKE_MESSAGE_SOURCE": self.source.kind.value,
             "INTAKE_MESSAGE_KEY": self.key,
             "INTAKE_MESSAGE_IDENTITY": self.identity,
+            **({"INTAKE_MESSAGE_UNWRAP_SNS": "true"} if self.source.unwrap_sns else {}),
             "POWERTOOLS_SERVICE_NAME": self.name,
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": "INFO",

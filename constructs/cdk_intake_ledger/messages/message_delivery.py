@@ -1,14 +1,17 @@
-"""How messages reach the queue of an intake: a rule of EventBridge, and no other consumer."""
+"""How messages reach the queue of an intake: a rule of EventBridge, subscriptions of SNS, and no other consumer."""
 
 import jsii
-from aws_cdk import Stack
+from aws_cdk import IAspect, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct, IValidation
+from constructs import Construct, IConstruct, IValidation
 
 from cdk_intake_ledger.messages.message_source import MessageSource
-from cdk_intake_ledger.resources import IntakeQueue, allow_service, other_consumer_problems
+from cdk_intake_ledger.resources import IntakeQueue, allow_service, other_consumer_problems, properties_of
+from cdk_intake_ledger.validation.message_rules import MESSAGE_SNS_ENVELOPE
+from cdk_intake_ledger.validation.reporting import warn
 
 
 def deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) -> None:
@@ -44,6 +47,26 @@ class _QueueTarget:
         # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
         dead_letters = events.CfnRule.DeadLetterConfigProperty(arn=self._queue.dead_letter_queue.queue_arn)
         return events.RuleTargetConfig(arn=self._queue.queue.queue_arn, dead_letter_config=dead_letters)
+
+
+@jsii.implements(IAspect)
+class SnsEnvelopes:
+    """Warns of subscriptions of the app that send the intake messages in an envelope, however late they are added."""
+
+    def __init__(self, intake: Construct, queue: sqs.IQueue) -> None:
+        self._intake = intake
+        self._queue = queue
+
+    def visit(self, node: IConstruct) -> None:
+        """Look at the whole app once, when the aspect comes to the intake."""
+        if node.node.path != self._intake.node.path:
+            return
+        for construct in node.node.root.node.find_all():
+            if not isinstance(construct, sns.CfnSubscription) or construct.endpoint != self._queue.queue_arn:
+                continue
+            if properties_of(construct).get("rawMessageDelivery") is not True:
+                subscription, path = construct.node.path, self._queue.node.path
+                warn(self._intake, MESSAGE_SNS_ENVELOPE, subscription=subscription, path=path)
 
 
 @jsii.implements(IValidation)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import jsii
-from aws_cdk import Duration, Names, RemovalPolicy
+from aws_cdk import Aspects, Duration, Names, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -15,9 +15,9 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.functions import FunctionNetworking, Processor
-from cdk_intake_ledger.messages.expressions import warn_about_identity
+from cdk_intake_ledger.messages.expressions import reads_sns_envelope, warn_about_identity
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources
-from cdk_intake_ledger.messages.message_delivery import OneConsumer, deliver_events
+from cdk_intake_ledger.messages.message_delivery import OneConsumer, SnsEnvelopes, deliver_events
 from cdk_intake_ledger.messages.message_grants import MessageGrants
 from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
@@ -195,6 +195,8 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
         self._check_rows()
         self.node.add_validation(wildcards)
         self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.queue_source))
+        if not source.is_stream and not source.unwrap_sns and not reads_sns_envelope(key, identity):
+            Aspects.of(self).add(SnsEnvelopes(self, self._queue.queue))
         fix_names(self, intake_name, table=self._ledger.table)
 
     @property

@@ -58,6 +58,8 @@ class MessageSource:
     """The largest number of pollers of a queue in provisioned mode. The default mode when omitted."""
     existing: QueueOptions = QueueOptions()
     """An existing queue. The intake makes one when omitted."""
+    unwrap_sns: bool = False
+    """Whether a notification of SNS is replaced by the message in it. It stays as it is when omitted."""
     stream: aws_kinesis.IStream | None = None
     """The stream of Kinesis. None when omitted."""
     table: aws_dynamodb.ITable | None = None
@@ -83,6 +85,7 @@ class MessageSource:
         max_concurrency: int | None = None,
         min_pollers: int | None = None,
         max_pollers: int | None = None,
+        unwrap_sns: bool = False,
     ) -> "MessageSource":
         """Take the messages of a standard queue. Messages of a key have no order.
 
@@ -100,6 +103,8 @@ class MessageSource:
                 it is 2, and when both are omitted, the default mode polls. Provisioned mode excludes `max_concurrency`.
             max_pollers: the largest number of pollers of provisioned mode, 2 to 10,000. When omitted with
                 `min_pollers`, it is 200.
+            unwrap_sns: whether a notification of SNS without raw message delivery is replaced by the message in it, for
+                the expressions and the processor. It stays as it is when omitted. Other messages never change.
 
         """
         return cls(
@@ -112,6 +117,7 @@ class MessageSource:
             max_concurrency=max_concurrency,
             min_pollers=min_pollers,
             max_pollers=max_pollers,
+            unwrap_sns=unwrap_sns,
         )
 
     @classmethod
@@ -125,6 +131,7 @@ class MessageSource:
         max_concurrency: int | None = None,
         min_pollers: int | None = None,
         max_pollers: int | None = None,
+        unwrap_sns: bool = False,
     ) -> "MessageSource":
         """Take the messages of a FIFO queue. Messages of a group are in order, and a failed one holds the next ones
         back.
@@ -140,6 +147,7 @@ class MessageSource:
             max_concurrency: as for `sqs`; no limit when omitted.
             min_pollers: as for `sqs`; the default mode when omitted.
             max_pollers: as for `sqs`; the default mode when omitted.
+            unwrap_sns: as for `sqs`; a notification of SNS stays as it is when omitted.
 
         """
         return cls(
@@ -151,6 +159,7 @@ class MessageSource:
             max_concurrency=max_concurrency,
             min_pollers=min_pollers,
             max_pollers=max_pollers,
+            unwrap_sns=unwrap_sns,
         )
 
     @classmethod

@@ -41,6 +41,13 @@ MESSAGE_IDENTITY_SHARED = SUBJECT.warning(
     why="different messages of this source have the same value, and all of a key but the first would be duplicates",
     fix="Name the field with the sender's own ID, or {own}, or acknowledge the warning",
 )
+MESSAGE_SNS_ENVELOPE = SUBJECT.warning(
+    "message-sns-envelope",
+    inputs=("source", "key", "identity"),
+    what="the subscription {subscription} sends messages of SNS to {path} in an envelope",
+    why="the expressions and the processor get the envelope, and each message without their fields is a dead letter",
+    fix="Pass unwrap_sns=True to the source, or set raw_message_delivery=True of the subscription",
+)
 MESSAGE_IDENTITY_IS_KEY = SUBJECT.warning(
     "message-identity-is-key",
     inputs=("key", "identity"),

@@ -29,6 +29,7 @@ class MessageReader:
 
     def __init__(self, settings: MessageSettings) -> None:
         self._source = settings.source
+        self._unwrap_sns = settings.unwrap_sns
         self._bucket = settings.consumer.bucket
         self._last_try_ms = round(last_try_seconds(settings.consumer.max_hold_seconds) * 1000)
         self._key, self._identity = compiled(settings.key), compiled(settings.identity)
@@ -78,11 +79,19 @@ class MessageReader:
         )
         return [change]
 
+    @staticmethod
+    def _unwrapped(content: Any, body: str) -> tuple[Any, str]:
+        """The message in a notification of SNS. Any other message stays as it is."""
+        inner = content.get("Message") if isinstance(content, Mapping) else None
+        if not isinstance(inner, str) or content.get("Type") != "Notification":
+            return content, body
+        return _json(inner), inner
+
     def _decoded(self, body: str) -> tuple[Any, str]:
         """The decoded message and its text."""
         content = _json(body)
         if not self._source.is_stream:
-            return content, body
+            return self._unwrapped(content, body) if self._unwrap_sns else (content, body)
         own = content.get(OWN_MESSAGE) if isinstance(content, Mapping) else None
         if isinstance(own, Mapping) and own.get("kind") == POINTER:
             raise MalformedError(

@@ -41,6 +41,8 @@ class MessageSettings:
     """The JMESPath expression of a message's key."""
     identity: str
     """The JMESPath expression of its identity. Two messages with the same key and identity are the same message."""
+    unwrap_sns: bool = False
+    """True if a notification of SNS is replaced by the message in it."""
 
 
 def message_settings(environment: Mapping[str, str]) -> MessageSettings:
@@ -59,8 +61,12 @@ def message_settings(environment: Mapping[str, str]) -> MessageSettings:
     if source not in MessageSource:
         raise SettingsError(f"INTAKE_MESSAGE_SOURCE is {source!r}, expected one of {', '.join(MessageSource)}")
     key, identity = (_expression(environment, name) for name in ("INTAKE_MESSAGE_KEY", "INTAKE_MESSAGE_IDENTITY"))
+    unwrap = environment.get("INTAKE_MESSAGE_UNWRAP_SNS", "false")
+    if unwrap not in ("true", "false"):
+        raise SettingsError(f"INTAKE_MESSAGE_UNWRAP_SNS is {unwrap!r}, expected true or false")
     # Messages are claimed alone, just before their processor starts.
-    return MessageSettings(replace(consumer, commit_together=False), MessageSource(source), key, identity)
+    alone = replace(consumer, commit_together=False)
+    return MessageSettings(alone, MessageSource(source), key, identity, unwrap_sns=unwrap == "true")
 
 
 def compiled(expression: str) -> Any:
