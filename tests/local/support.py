@@ -120,6 +120,10 @@ class Catalogue(Pipeline):
             entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(few)]
             self.aws.client("sqs").send_message_batch(QueueUrl=self.queue, Entries=entries)
 
+    def drained(self) -> None:
+        """Wait until the queue has no message."""
+        drained(self.aws, self.queue)
+
     def rejected(self, word: str) -> Entry:
         """The dead letter whose body or reason has `word` in it, awaited; it stays where it is."""
 
@@ -165,6 +169,21 @@ class Catalogue(Pipeline):
             },
         }
         return json.dumps({"Records": [record]})
+
+
+def drained(aws: LocalAws, *queues: str) -> None:
+    """Wait until no queue has a message, visible or hidden. Name a queue before those that its consumer sends to.
+
+    Then each message was handled and deleted, so that rows, effects and log are final. Wait for this, not for lines.
+    """
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+
+    def empty() -> bool:
+        sqs = aws.client("sqs")
+        found = [sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"] for queue in queues]
+        return all(one[name] == "0" for one in found for name in names)
+
+    aws.wait_until(empty, "no message is left", timeout=TIMEOUT)
 
 
 def _plain(item: Entry) -> Entry:

@@ -110,11 +110,7 @@ def test_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) ->
     assert len(catalogue.effects(key)) == 2
 
     assert types("reprocess", key, "--id", first, "--yes")["sent"] == 1
-    catalogue.aws.wait_until(
-        lambda: any(one.get("verdict") == "DUPLICATE" for one in catalogue.decisions(key)),
-        "it is judged",
-        timeout=TIMEOUT,
-    )
+    catalogue.drained()
     assert len(catalogue.effects(key)) == 2
 
     second = types("reprocess", "--prefix", "models/cli-again/", "--yes")

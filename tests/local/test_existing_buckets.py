@@ -35,4 +35,3 @@ def test_one_upload_concerns_one_pipeline(pipeline: Callable[[str, str], Pipelin
     first.effect(key, first.put(key, b"x"))
 
     assert other.effects(key) == []
-    assert not other.decisions(key)

@@ -41,10 +41,8 @@ def test_the_process_ends_and_a_new_one_goes_on(threads: Catalogue, versions: di
     assert second["attempt"] == 2
     assert second["process"] not in {threads.effect(key, versions[key])["process"] for key in NEIGHBOURS}
 
-    def ends() -> list[list[str]]:
-        return [one["keys"] for one in threads.aws.records(threads.function) if one["message"] == "the process ends"]
-
-    first, *_ = threads.aws.wait_until(ends, "the process has ended")
+    threads.drained()
+    first, *_ = [one["keys"] for one in threads.aws.records(threads.function) if one["message"] == "the process ends"]
     assert sorted(first) == sorted(HUNG)
     assert [one["attempt"] for one in threads.effects(HUNG[0])] == [2]
 
@@ -69,12 +67,7 @@ def test_the_neighbours_of_one_that_hangs_are_done_once(threads: Catalogue, vers
     for key in NEIGHBOURS:
         assert threads.effect(key, versions[key])["attempt"] == 1
 
-    def empty() -> bool:
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        answer = threads.aws.client("sqs").get_queue_attributes(QueueUrl=threads.queue, AttributeNames=names)
-        return all(answer["Attributes"][name] == "0" for name in names)
-
-    threads.aws.wait_until(empty, "no message is left", timeout=TIMEOUT)
+    threads.drained()
     for key in NEIGHBOURS:
         assert [one["message"] for one in threads.decisions(key)] == ["verdict", "committed"]
         assert len(threads.effects(key)) == 1

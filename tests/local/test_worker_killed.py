@@ -9,12 +9,4 @@ def test_a_killed_worker_leaves_the_work_to_the_next_attempt(dying_worker: tuple
 
     assert second.effect(key, version)["attempt"] == 2
 
-    # On a slow machine the message may come back before the lease ends, and is BUSY.
-    lines = second.aws.wait_until(
-        lambda: (
-            lines if len(lines := [one for one in second.decisions(key) if one.get("verdict") != "BUSY"]) > 2 else []
-        ),
-        "both attempts are logged",
-    )
-    assert [one.get("verdict", one["message"]) for one in lines] == ["ACCEPTED", "ACCEPTED", "committed"]
-    assert lines[1]["fence"] > lines[0]["fence"]
+    assert [effect["attempt"] for effect in second.effects(key)] == [2]

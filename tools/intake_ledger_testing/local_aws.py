@@ -266,6 +266,8 @@ class LocalAws:
     def logs(self, function: str) -> list[str]:
         """Return all lines of a function's log group, oldest first.
 
+        An invocation's lines are there when it has ended: when its messages are deleted from the queue, for example.
+
         Args:
             function: its name.
 

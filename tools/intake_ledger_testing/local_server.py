@@ -101,7 +101,8 @@ class LocalServer:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", str(Path(__file__).with_name("_supervisor.py"))),
-                    *(str(self._directory), keep, sys.executable, "-m", "ministack"),
+                    # Without this folder on its path, whose modules have names of others.
+                    *(str(self._directory), keep, sys.executable, "-P", str(Path(__file__).with_name("_ministack.py"))),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=log,

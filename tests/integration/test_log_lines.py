@@ -1,0 +1,75 @@
+"""The local AWS has each log line of an invocation when the invocation has ended."""
+
+import subprocess
+import sys
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ministack.core import lambda_runtime  # type: ignore[import-untyped]
+
+from intake_ledger_testing import _ministack
+
+WORKER = """
+import sys, time
+for asked in sys.stdin:
+    for number in range(int(asked)):
+        print(f"line {number} ü", file=sys.stderr, flush=True)
+        time.sleep(0.02)  # longer than MiniStack waits for another line
+    print("answered", flush=True)
+"""
+
+
+class Asked:
+    """A worker of MiniStack, whose thread for log lines has had no time yet."""
+
+    lines = None
+
+    def __init__(self) -> None:
+        self._stderr_queue: Queue[str] = Queue()
+        pipe = subprocess.PIPE
+        self._proc = subprocess.Popen([sys.executable, "-c", WORKER], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def answers(self, lines: int) -> str:
+        assert self._proc.stdin
+        assert self._proc.stdout
+        self._proc.stdin.write(f"{lines}\n")
+        self._proc.stdin.flush()
+        assert self._proc.stdout.readline() == "answered\n"
+        return _ministack.drain(self)
+
+
+def test_lines_are_complete_at_the_answer() -> None:
+    """However slowly they came, and none of them comes with the next invocation."""
+    worker = Asked()
+    with worker._proc:
+        for lines in (3, 0, 40, 1):
+            assert worker.answers(lines).splitlines() == [f"line {number} ü" for number in range(lines)]
+        assert worker._proc.stdin
+        worker._proc.stdin.close()
+        assert worker._proc.wait() == 0
+        assert _ministack.drain(worker) == ""
+        _ministack.follow(worker)
+
+
+def test_a_line_without_an_end_is_kept_when_its_process_dies() -> None:
+    process: Any = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print('a', file=sys.stderr); sys.stderr.write('b')"], stderr=subprocess.PIPE
+    )
+    with process:
+        process.wait()
+        assert _ministack.drain(SimpleNamespace(_proc=process, _stderr_queue=Queue(), lines=None)) == "a\nb"
+
+
+def test_ministack_has_the_names_that_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new release may have others. Then lines could be lost again."""
+    worker, provided = lambda_runtime.Worker, lambda_runtime.ProvidedWorker
+    for name in ("_read_stderr", "_drain_stderr", "_drain_stderr_bounded"):
+        monkeypatch.setattr(worker, name, getattr(worker, name))
+        monkeypatch.setattr(provided, name, getattr(worker, name), raising=False)
+    monkeypatch.setattr(worker, "lines", None, raising=False)
+    bounded = worker._drain_stderr_bounded
+    _ministack.keep_lines()
+    assert (worker._drain_stderr_bounded, worker._read_stderr) == (_ministack.drain, _ministack.follow)
+    assert provided._drain_stderr_bounded is bounded
