@@ -18,11 +18,13 @@ export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
+# What takes long is for `make thorough`.
+QUICK := -m "not thorough"
 UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration packaging protocol bench prove late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration packaging protocol bench prove thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,18 +85,28 @@ SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going
 check: $(READY) ## before each commit, in under two minutes: ruff, import-linter, mypy, measures, unit tests
 	@$(SIDE_BY_SIDE) --jobs=2 types unit lint house
 
-test: $(READY) ## everything that CI runs
+test: $(READY) ## every test that does not take long, in less than ten minutes
 	@$(SIDE_BY_SIDE) --jobs=3 lint types house environments
 	@$(SIDE_BY_SIDE) --jobs=3 parts
 
-environments: $(CHECKOV)/.ready $(LOWEST)/.ready $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
+environments: $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
 # The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
 parts: deployed examples synth integration unit packaging protocol
-# All random examples. Without it, tests take a quarter of them.
-parts: export THOROUGH := 1
 # Other jobs use the second core.
 parts: UNIT_WORKERS :=
+
+thorough: $(READY) ## what takes long: runs under faults, strangers, checkov, the oldest CDK, all random examples (about ten minutes)
+	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready
+	@$(SIDE_BY_SIDE) --jobs=2 thorough-deployed thorough-others
+
+thorough-deployed: $(READY)
+	@pytest tests/local tests/examples -m thorough
+
+# All random examples. Without it, tests take a quarter of them.
+thorough-others: export THOROUGH := 1
+thorough-others: $(READY)
+	@pytest tests/unit tests/integration tests/synth tests/packaging tests/protocol -m "thorough or wide"
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
@@ -108,28 +120,28 @@ types: $(READY) ## mypy, strict
 	@mypy app.py benchmarks examples tests
 
 deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
-	@pytest tests/local
+	@pytest tests/local $(QUICK)
 
 examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
-	@pytest tests/examples $(EXAMPLE_WORKERS)
+	@pytest tests/examples $(QUICK) $(EXAMPLE_WORKERS)
 
-synth: $(READY) $(CHECKOV)/.ready $(LOWEST)/.ready ## tests of synthesised templates
-	@pytest tests/synth
+synth: $(READY) ## tests of synthesised templates
+	@pytest tests/synth $(QUICK)
 
 combinations: $(READY) $(LOWEST)/.ready ## a pipeline in more than a hundred apps, on the oldest and the newest CDK (some minutes)
 	@python -m tests.synth.combinations
 
 unit: $(READY) ## unit tests
-	@pytest tests/unit $(UNIT_WORKERS)
+	@pytest tests/unit $(QUICK) $(UNIT_WORKERS)
 
 integration: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## tests with databases, a browser, threads and processes
-	@pytest tests/integration
+	@pytest tests/integration $(QUICK)
 
-packaging: $(READY) $(CHECKOV)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents
-	@pytest tests/packaging
+packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents
+	@pytest tests/packaging $(QUICK)
 
 protocol: $(READY) $(OLD_URLLIB3)/.ready ## the short form of the proof of the protocol
-	@pytest tests/protocol
+	@pytest tests/protocol $(QUICK)
 
 prove: $(READY) $(OLD_URLLIB3)/.ready ## the whole proof of the protocol: every world explored, every seeded defect found; MINUTES=n to stop then
 	@python -m tests.protocol.prove $(if $(MINUTES),--minutes $(MINUTES))

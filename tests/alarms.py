@@ -57,7 +57,7 @@ class Alarm:
         self.period_ms: int = 1000 * properties["Period"]
 
     def rings(self, points: Sequence[Point], at: int) -> bool:
-        """Whether it is in ALARM at this time, in epoch milliseconds."""
+        """True if it is in ALARM at this time, in epoch milliseconds."""
         end = at // self.period_ms * self.period_ms
         breaching = 0
         for number in range(self._periods):
@@ -66,7 +66,7 @@ class Alarm:
         return breaching >= self._needed
 
     def ever_rings(self, points: Sequence[Point], *, since: int, until: int) -> bool:
-        """Whether it goes into ALARM at any time in between."""
+        """True if it goes into ALARM at any time in between."""
         return any(self.rings(points, at) for at in range(since, until + self.period_ms, self.period_ms))
 
     def _breaches(self, value: float | None) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from examples.postgres import Postgres
 
 ROOT = Path(__file__).parents[1]
+_WIDENING = {"THOROUGH", "examples"}
+"""Names of tests.settings in a module whose tests take more examples with THOROUGH=1."""
 LOWEST = ROOT / "build" / "lowest" / "bin" / "python"
 
 
@@ -73,6 +75,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let `-k f20` choose the tests that hold line F20 of docs/failure-modes.md."""
+    """Let `-k f20` choose the tests that hold line F20 of docs/failure-modes.md. Mark tests that THOROUGH=1 widens."""
+    module = vars(getattr(item, "module", None) or object)
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False) or not _WIDENING.isdisjoint(module):
+        item.add_marker("wide")
     for marker in item.iter_markers("failure_mode"):
         item.extra_keyword_matches.update(marker.args)

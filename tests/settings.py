@@ -5,7 +5,7 @@ import os
 from intake_ledger.protocol import AuditSettings, ConsumerSettings, Ordering
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
-"""Set by `make test` and `make prove`. Without it, randomised tests take a quarter of their examples."""
+"""Set by `make thorough` and `make prove`. Without it, randomised tests take a quarter of their examples."""
 _DAY = 86_400
 CONSUMER = ConsumerSettings(
     pipeline="p",

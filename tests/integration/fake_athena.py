@@ -38,7 +38,7 @@ class FakeAthena:
         self.executions: list[dict[str, Any]] = []
         """The requests that started one."""
         self.states: list[dict[str, Any]] = []
-        """What `get_query_execution` says before the statement is run, one after the other."""
+        """The answers of `get_query_execution` before the statement is run, one after the other."""
         self.read: set[str] = set()
         """The URIs of the files that were read."""
         self._results: dict[str, bytes] = {}

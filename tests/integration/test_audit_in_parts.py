@@ -216,7 +216,7 @@ def test_a_second_run_resubmits_nothing(world: PartsWorld) -> None:
 
 
 def test_no_head_for_what_another_shard_has_shown(world: PartsWorld) -> None:
-    """A state that agrees is no candidate."""
+    """A state that agrees is not a candidate."""
     world.processed(*names())
     report = world.audit()
     assert (world.s3.heads, report.counts, report.checked) == ([], {}, 20)

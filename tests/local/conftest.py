@@ -71,10 +71,17 @@ def sources(aws: LocalAws) -> Sources:
 
 
 @pytest.fixture(scope="session")
-def outputs(aws: LocalAws, sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outputs]:
+def outputs(
+    request: pytest.FixtureRequest, aws: LocalAws, sources: Sources, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Outputs]:
+    """All stacks, without those of the runs that no chosen test wants."""
     code = tmp_path_factory.mktemp("processors")
+    runs = {"faults": STACK, "audited": AUDITED, "worked": WORKED}
+    wanted = _wanted(request.session.items)
+    without = " ".join(stack for fixture, stack in runs.items() if fixture not in wanted)
     with sources.running() as context:
-        yield aws.deploy(f"{sys.executable} -m tests.local.stacks", context={"code": str(code), **context}, cwd=ROOT)
+        given = {"code": str(code), "without": without, **context}
+        yield aws.deploy(f"{sys.executable} -m tests.local.stacks", context=given, cwd=ROOT)
 
 
 @pytest.fixture(scope="session")

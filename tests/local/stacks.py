@@ -1,6 +1,7 @@
 """Stacks that the tests deploy: the catalogue example with short times, and pipelines on existing buckets.
 
 `python -m tests.local.stacks` synthesises them, with the folder for the processors' code as the context value `code`.
+The value `without` names stacks to leave out.
 The stack of the fault runs (`tests.local.faults.stack`) is in the same app.
 """
 
@@ -19,6 +20,7 @@ from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
 from tests.local.faults import IN_TESTS
+from tests.local.faults import STACK as FAULTS
 from tests.local.faults import stack as faults
 from tests.local.long_stack import STACK as LONG
 from tests.local.long_stack import LongStack
@@ -130,12 +132,16 @@ def main() -> None:
     put_code(code)
     LocalStack(app, "Local", code=code)
     GuestStack(app, "Guest", host=HostStack(app, "Host"), code=code)
-    faults.from_context(app, lines=IN_TESTS)
-    audited.AuditedStack(app, AUDITED, code=code)
+    without = str(app.node.try_get_context("without") or "").split()
+    if FAULTS not in without:
+        faults.from_context(app, lines=IN_TESTS)
+    if AUDITED not in without:
+        audited.AuditedStack(app, AUDITED, code=code)
     PartsStack(app, "Parts", code=code)
     BroughtStack(app, "Brought", code=code)
     WatchedStack(app, WATCHED)
-    WorkedStack(app, WORKED, code=code)
+    if WORKED not in without:
+        WorkedStack(app, WORKED, code=code)
     LongStack(app, LONG, code=code)
     app.synth()
 

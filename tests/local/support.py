@@ -172,7 +172,7 @@ class Catalogue(Pipeline):
 
 
 def drained(aws: LocalAws, *queues: str) -> None:
-    """Wait until no queue has a message, visible or hidden. Name a queue before those that its consumer sends to.
+    """Wait until the queues have no message, visible or hidden. Name a queue before those that its consumer sends to.
 
     Then each message was handled and deleted, so that rows, effects and log are final. Wait for this, not for lines.
     """

@@ -6,6 +6,7 @@ import pytest
 
 from tests.local.audit_run.scenario import Outcome
 
+pytestmark = pytest.mark.thorough
 LIMIT = 900
 
 

@@ -8,6 +8,7 @@ from tests.local.faults import IN_TESTS
 from tests.local.faults.outcomes import Outcome
 from tests.local.faults.sizes import SHORT
 
+pytestmark = pytest.mark.thorough
 LIMIT = 2 * SHORT.timeout
 
 

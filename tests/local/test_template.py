@@ -39,7 +39,7 @@ def function_of_the_team(aws: LocalAws) -> str:
 
 
 def carry_out(aws: LocalAws, line: str) -> None:
-    """Do what a printed command of the AWS CLI does."""
+    """Act like a printed command of the AWS CLI."""
     match shlex.split(line):
         case ["aws", "s3", "cp", source, target]:
             bucket, _, key = target.removeprefix("s3://").partition("/")

@@ -70,8 +70,17 @@ def test_make_test_runs_every_folder_of_tests() -> None:
     [parts] = [needed.split() for name, needed, _ in rules if name == "parts" and ":=" not in needed]
     folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     targets = sorted(re.sub(r" \$\([A-Z]+_WORKERS\)", "", recipes[part]) for part in parts)
-    assert targets == [f"\t@pytest {folder}\n" for folder in sorted(folders)]
+    assert targets == [f"\t@pytest {folder} $(QUICK)\n" for folder in sorted(folders)]
     assert recipes["test"].endswith(" parts\n")
+
+
+def test_make_thorough_runs_every_folder_and_ci_all_of_it() -> None:
+    """`make thorough` runs the tests that `make test` leaves out. CI runs both."""
+    makefile = (ROOT / "Makefile").read_text()
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    chosen = re.findall(r"\t@pytest (.+) -m (?:thorough|\"thorough or wide\")\n", makefile)
+    assert {folder for line in chosen for folder in line.split()} == folders
+    assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == ["test", "thorough", "prove"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

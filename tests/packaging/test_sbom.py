@@ -23,6 +23,7 @@ def errors(bill: bytes) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.version_info[:2] != hatch_build.PYTHON, reason="only Python 3.13 builds the layer")
 def test_the_bill_of_materials_is_valid_cyclonedx(wheel: Path) -> None:
     """The names of the licences too are those of the schema."""

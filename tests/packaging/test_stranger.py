@@ -141,6 +141,7 @@ def test_the_page_has_every_file() -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_both_packages_come_from_the_wheel(shell: Shell) -> None:
     """They do not come from this checkout."""
     for package in ("cdk_intake_ledger", "intake_ledger"):
@@ -148,6 +149,7 @@ def test_both_packages_come_from_the_wheel(shell: Shell) -> None:
         assert Path(output.strip()).is_relative_to(shell.folder)
 
 
+@pytest.mark.thorough
 def test_a_stranger_has_a_pipeline_that_is_tested_and_deployed(shell: Shell) -> None:
     """The page's commands in its order: the first writes the snapshot, then all tests pass on a local AWS."""
     written = shell.run(f"{ACTIVATE}\n{SNAPSHOT}")
@@ -158,6 +160,7 @@ def test_a_stranger_has_a_pipeline_that_is_tested_and_deployed(shell: Shell) -> 
     assert BANNER not in written + output
 
 
+@pytest.mark.thorough
 def test_a_stranger_deploys_to_an_account_and_operates_the_pipeline(shell: Shell) -> None:
     """The local AWS plays the account."""
     with LocalAws() as aws:
@@ -169,6 +172,7 @@ def test_a_stranger_deploys_to_an_account_and_operates_the_pipeline(shell: Shell
         assert "Billing" in shell.run(f"{ACTIVATE}\n{OPERATE}", **account)
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F216")
 def test_no_test_prints_the_banner_of_node(shell: Shell) -> None:
     """jsii prints ten lines about Node.js 20 at each start, unless the plugin of pytest silences them."""
@@ -183,6 +187,7 @@ def test_no_test_prints_the_banner_of_node(shell: Shell) -> None:
         assert BANNER in shell.run(f"{ACTIVATE}; python -c 'import constructs'")
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F217")
 def test_an_old_python_is_refused_at_once(shell: Shell) -> None:
     """pip reads `requires-python` in the index. It downloads nothing, and looks for no dependencies."""
@@ -196,6 +201,7 @@ def test_an_old_python_is_refused_at_once(shell: Shell) -> None:
     assert all(line.startswith("ERROR: ") for line in others)
 
 
+@pytest.mark.thorough
 def test_a_checkout_can_be_installed_instead(shell: Shell) -> None:
     """pip builds the wheel, with the runtime layer, in an environment that it makes for the build."""
     (shell.folder.parent / "cdk-intake-ledger").symlink_to(ROOT, target_is_directory=True)

@@ -44,6 +44,7 @@ def test_a_violation_is_told_with_the_steps_that_lead_to_it() -> None:
     assert any("is lost" in step for step in result.trace)
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F96")
 @pytest.mark.parametrize("effect", [Effect.PLAIN, Effect.KEYED])
 def test_an_effect_without_the_fence_is_wrong_if_a_late_worker_dies(effect: Effect) -> None:

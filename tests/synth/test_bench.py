@@ -121,6 +121,7 @@ def stored_figures(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(stored)))
 
 
+@pytest.mark.thorough
 def test_every_benchmark_prints_what_it_stores(stored_figures: dict[str, Any]) -> None:
     """A title, and one line for each row."""
     assert stored_figures.keys() == bench.SHOWN.keys()

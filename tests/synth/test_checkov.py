@@ -59,6 +59,7 @@ def report(matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> Json:
     return dict(json.loads(ended.stdout))
 
 
+@pytest.mark.thorough
 def test_what_is_found_is_what_is_accepted(report: Json) -> None:
     """Each finding has a reason, and each reason has a finding."""
     failed = report["results"]["failed_checks"]
@@ -67,6 +68,7 @@ def test_what_is_found_is_what_is_accepted(report: Json) -> None:
     assert set(findings) == set(ACCEPTED)
 
 
+@pytest.mark.thorough
 def test_every_template_was_read(report: Json, matrix: Matrix) -> None:
     """All resources of all templates, without an error."""
     templates = [json.loads((matrix.directory / f"{name}.template.json").read_text()) for name in TEMPLATES]

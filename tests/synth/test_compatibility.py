@@ -30,6 +30,7 @@ def pairs(matrix: Matrix, lowest: Lowest | None) -> dict[str, tuple[Json, Json]]
     return {name: (read[0][name].get("Resources", {}), read[1][name].get("Resources", {})) for name in read[0]}
 
 
+@pytest.mark.thorough
 def test_the_oldest_cdk_makes_the_same_resources(pairs: dict[str, tuple[Json, Json]]) -> None:
     """Logical ids and types are the same in each row."""
     for name, templates in pairs.items():
@@ -39,6 +40,7 @@ def test_the_oldest_cdk_makes_the_same_resources(pairs: dict[str, tuple[Json, Js
         assert old == new, name
 
 
+@pytest.mark.thorough
 def test_an_update_of_the_cdk_replaces_nothing_that_holds_data(pairs: dict[str, tuple[Json, Json]]) -> None:
     """No property of these resources differs, and the templates have some of each type."""
     seen = set()

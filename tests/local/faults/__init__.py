@@ -6,4 +6,4 @@ HOUR = 60
 WIRED_SECONDS = 4
 """The processor's time in the pipeline behind the proxy. A slow answer of S3 takes longer."""
 IN_TESTS = ("Killed", "Wired", "Plain", "Outage", "Executions", "Messages", "Sets")
-"""The lines of `make test`, in their short form. Each source, bus, stream and form of sets is in `make faults`."""
+"""The lines of `make thorough`, in their short form. Each source, bus, stream and form of sets is in `make faults`."""

@@ -1,6 +1,6 @@
 """Run the fault runs on a new local AWS: `python -m tests.local.faults`, or `make faults`.
 
---short          the form that `make test` runs
+--short          the form that `make thorough` runs
 --ten-minutes    larger than the short form: half of the faults of the full form
 --times N        N runs, each on a new local AWS
 --line NAME ...  only these pipelines
