@@ -3210,4 +3210,17 @@ MUTANTS = (
         "True",
         "tests/unit/test_messages.py -k notification",
     ),
+    Mutant(
+        "a lost key replaces the error of a block",
+        "OnceLedger._record",
+        """
+        except Fenced:
+            outcome = OutcomeKind.FENCED
+        """,
+        """
+        except ZeroDivisionError:
+            outcome = OutcomeKind.FENCED
+        """,
+        "tests/unit/test_once.py -k reaches_the_caller",
+    ),
 )

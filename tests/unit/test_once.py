@@ -147,6 +147,25 @@ def test_a_block_that_outlives_its_lease_is_not_committed_after_another() -> Non
         pass
 
 
+@pytest.mark.failure_mode("F234")
+@pytest.mark.parametrize("same", [False, True])
+def test_the_error_of_a_block_that_lost_its_key_reaches_the_caller(same: bool) -> None:
+    """The end of another attempt on the identity, or of another identity of the key, stays as it is."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger, other, counted = make(table, clock), make(table, clock), list[str]()
+    ledger.count = counted.append
+    with pytest.raises(ZeroDivisionError), ledger.once("o-1", "e-1"):  # noqa: PT012 - the block raises it
+        clock.advance(LEASE_SECONDS * 1000)
+        with other.once("o-1", "e-1" if same else "e-2") as claim:
+            claim.result = "receipt"
+        raise ZeroDivisionError
+    with pytest.raises(Duplicate) as done, other.once("o-1", "e-1" if same else "e-2"):
+        pass
+    assert done.value.result == "receipt"
+    if same:
+        assert counted == ["Fenced"]
+
+
 def test_a_block_that_extends_its_lease_may_run_for_longer() -> None:
     """By the time of the last extension."""
     table, clock = MemoryDynamoDB(), Clock()
