@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
+from rich.console import Console
 
 from intake_ledger.events import parse_message
 from intake_ledger.protocol import State, StateKind
 from intake_ledger_cli import drain
 from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, MessageFilter
 from intake_ledger_cli.redrive import Redrive, RedriveResult
+from intake_ledger_cli.result_tables import redrive_table
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_site
 from tests.unit.support import KEY, notification, record
 
@@ -314,3 +316,19 @@ def test_one_body_with_several_records_fits_by_any_of_them(site: Site) -> None:
     site.dead_letter(notification(record("in/a", state), record("in/b", state)))
     site.dead_letter(json.dumps({"Records": []}))
     assert redrive(site, wanted=MessageFilter("in/b")).moved == 1
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_copy_whose_object_was_removed_stays_with_its_reason(site: Site) -> None:
+    """The consumer has sent it back, because it cannot run. A person may still choose it, after a restore."""
+    why = "removed before it was processed, so it cannot run: no invoice in it"
+    site.dead_letter(event(KEY), reason=why, reason_code="removed_unprocessed", rejected_fence=7)
+    rejected(site, "in/other")
+    found = redrive(site)
+    assert (found.moved, found.removed, found.arrived_meanwhile) == (1, 1, 0)
+    terminal = Console(width=300)
+    with terminal.capture() as capture:
+        terminal.print(redrive_table(found, dry_run=False))
+    assert "1 not moved: their objects were removed before they were processed, see: list --removed" in capture.get()
+    chosen = redrive(site, wanted=MessageFilter(reason="removed_unprocessed"))
+    assert (chosen.moved, chosen.removed) == (1, 0)

@@ -89,6 +89,11 @@ class MessageFilter:
     reason: str | None = None
     """A reason code, or a part of the reason's text in any case."""
 
+    @property
+    def selects(self) -> bool:
+        """True if a person has chosen messages by key or reason."""
+        return self.key is not None or self.reason is not None
+
     def matches(self, message: DeadLetterMessage) -> bool:
         if self.reason is not None and not matches_reason(self.reason, message.reason_code, message.reason):
             return False

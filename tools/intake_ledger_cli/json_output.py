@@ -81,6 +81,7 @@ def redrive_json(found: RedriveResult, *, dry_run: bool) -> JsonObject:
         "moved": found.moved,
         "left": found.left,
         "ofOthers": dict(found.of_others),
+        "removed": found.removed,
         "arrivedMeanwhile": found.arrived_meanwhile,
         "hiddenByOthers": found.hidden_by_others,
         "undeleted": found.undeleted,

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from itertools import batched
 from typing import TYPE_CHECKING
 
+from intake_ledger.protocol import ReasonCode
 from intake_ledger_cli.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.rate_limit import RateLimit
@@ -32,6 +33,8 @@ class RedriveResult:
     """Messages that do not match the filter, or that exceed the limit. They stay."""
     of_others: Counter[str] = field(default_factory=Counter)
     """Messages of other pipelines, by pipeline. They stay."""
+    removed: int = 0
+    """Messages whose object was removed before it was processed. They cannot run, and stay."""
     arrived_meanwhile: int = 0
     """Messages that were sent after the start. They stay. Most likely they failed again, and would be moved in an
     endless loop.
@@ -110,6 +113,9 @@ class Redrive:
         for message in messages:
             if message.pipeline not in self._ours:
                 out.of_others[message.pipeline] += 1
+            elif message.reason_code == ReasonCode.REMOVED_UNPROCESSED and not self._wanted.selects:
+                # The consumer has sent the copy back.
+                out.removed += 1
             elif self._is_back(message, begun_at):
                 out.arrived_meanwhile += 1
             elif not self._wanted.matches(message) or (self._limit is not None and out.matched >= self._limit):

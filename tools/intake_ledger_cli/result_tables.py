@@ -39,6 +39,10 @@ def redrive_table(found: RedriveResult, *, dry_run: bool) -> RenderableType:
             found.of_others.total(),
             f"not moved, of another pipeline: {others} (if this is a former name, run: intake-ledger adopt)",
         ),
+        (
+            found.removed,
+            "not moved: their objects were removed before they were processed, see: list --removed",
+        ),
         (found.arrived_meanwhile, "not moved: they arrived after the start, most likely because they failed again"),
         (
             found.hidden_by_others,
