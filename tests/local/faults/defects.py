@@ -90,7 +90,7 @@ DEFECTS = (
     Mutant(
         "an attempt that did not come back is not counted",
         "judge_state",
-        "row.unfinished and row.attempts >= policy.max_attempts and not ignored",
+        "row.unfinished and (uncopied or row.attempts >= policy.max_attempts) and not ignored",
         "False",
         "Killed",
     ),
@@ -140,7 +140,7 @@ DEFECTS = (
         "no copy goes to the dead-letter queue",
         "Failures.reject",
         "self._copy(claim.change, message, claim.row, reason.text, reason.code)",
-        "pass",
+        "Copied()",
         "Plain",
     ),
     Mutant(
