@@ -34,42 +34,6 @@ RIGHT = MessageFacts(sent=[FIRST, FIRST, SECOND, BAD, SECOND], rows=ROWS, letter
 EXPECTED = MessagesExpected(poison={BAD: "no amount"}, ordered=True)
 
 
-def test_a_run_in_which_all_is_right() -> None:
-    """Each number is counted from the facts."""
-    report = judge_messages(RIGHT, EXPECTED)
-
-    assert report.right, report.problems
-    assert (report.sent, report.processed, report.repeated, report.rejected) == (5, 2, 0, 1)
-    assert (report.lost, report.innocents) == (0, 0)
-
-
-def test_an_effect_may_be_repeated_for_a_killed_worker_and_for_an_unheard_commit() -> None:
-    """Without one of these causes, the same facts are a problem."""
-    facts = replace(RIGHT, calls=[call(FIRST, 1), call(FIRST, 2), call(SECOND, 3)])
-
-    assert judge_messages(facts, replace(EXPECTED, killed=frozenset({FIRST}))).right
-    assert judge_messages(facts, replace(EXPECTED, unheard=1)).right
-    assert not judge_messages(facts, replace(EXPECTED, killed=frozenset({SECOND}))).right
-
-
-def test_a_queue_without_order_may_have_any_order() -> None:
-    facts = replace(RIGHT, calls=[call(SECOND, 1), call(FIRST, 2)])
-
-    assert judge_messages(facts, replace(EXPECTED, ordered=False)).right
-    assert not judge_messages(facts, EXPECTED).right
-
-
-def test_a_record_of_a_shard_waits_for_the_attempts_on_the_earlier_ones_of_its_key() -> None:
-    """An attempt without an effect counts too."""
-    facts = replace(
-        RIGHT, calls=[call(FIRST, 1, taken=False), call(FIRST, 2), call(SECOND, 3), call(BAD, 4, taken=False)]
-    )
-    held = replace(EXPECTED, held=True)
-    assert judge_messages(facts, held).right
-    assert judge_messages(RIGHT, EXPECTED).right
-    assert judge_messages(RIGHT, held).problems == ("a 3 was attempted before a 2 was done",)
-
-
 @pytest.mark.parametrize(
     ("facts", "problem"),
     [
@@ -99,14 +63,7 @@ def test_a_record_of_a_shard_waits_for_the_attempts_on_the_earlier_ones_of_its_k
 )
 def test_each_violation_is_found(facts: MessageFacts, problem: str) -> None:
     """One thing at a time is altered in facts that were right."""
+    assert judge_messages(RIGHT, EXPECTED).right
     found = judge_messages(facts, EXPECTED).problems
 
     assert any(problem in one for one in found), found
-
-
-def test_lost_messages_and_innocents_are_counted() -> None:
-    facts = replace(RIGHT, calls=[call(FIRST, 1)], letters=[LETTER, MessageLetter(SECOND, "")])
-
-    report = judge_messages(facts, EXPECTED)
-
-    assert (report.lost, report.innocents) == (1, 1)

@@ -12,7 +12,7 @@ import pytest
 from examples.load import chart, gaps, script
 from examples.load.database import Databases
 from examples.load.judge import Content, Current, Measure, judge, mistakes
-from examples.load.material import Csv, customer_of, key_of, new_csv
+from examples.load.material import Csv, customer_of, key_of
 from examples.postgres import Postgres
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
@@ -60,10 +60,6 @@ class TestJudge:
         assert values["customers with doubled rows"] == {"ledger": 0, "naive": 1}
         assert result.by_story == {"story": {"files": 2, "ledger": 0, "naive": 1}}
 
-    def test_a_side_that_was_not_there_is_not_right(self) -> None:
-        """Without the ledger no line is about it."""
-        assert not self._judge(naive=self.RIGHT).is_right("ledger")
-
     def test_mistakes_that_cancel_out_are_found(self) -> None:
         """The customer's totals are right, but one file is doubled and another one lost."""
         first, second = key_of("ann", 1), key_of("ann", 2)
@@ -75,14 +71,6 @@ class TestJudge:
 
 
 class TestChart:
-    def test_every_value_is_in_one_bar(self) -> None:
-        values = [0.0, 0.4, 1.0, 9.9, 10.0, 999.0, 62.0, 22_162_000.0]
-        axis = chart.Scale(values)
-        assert sum(axis.counts(values)) == len(values)
-        assert axis.counts([10.0]).index(1) == chart.PER_DECADE
-        assert axis(1.0) == axis(0.0) == chart.LEFT
-        assert axis(10.0**axis.last) == chart.WIDTH - chart.RIGHT
-
     @pytest.mark.parametrize("values", [[], [0.0], [5.0, 70_000.0]])
     def test_the_picture_is_xml_and_stays_within_its_frame(self, values: list[float]) -> None:
         """Also for a run without duplicates."""
@@ -93,18 +81,6 @@ class TestChart:
         assert all(0 <= float(bar.attrib["x"]) <= width for bar in picture.iter("rect"))
         titles = [text.text for text in picture.iter("text") if text.attrib["class"] == "label"]
         assert titles[1] == f"DuplicateAge of {len(values)} duplicates, as the pipeline measured it"
-
-    def test_both_axes_show_the_same_moment(self) -> None:
-        """A second of the run is five minutes of the article at the scale 1:300."""
-        texts = [t.text for t in ET.fromstring(chart.gaps_chart([1000.0], [], scale=300)).iter("text")]
-        assert texts[texts.index("1 s") + 1] == "5 min"
-
-    @pytest.mark.parametrize(
-        ("milliseconds", "text"),
-        [(0.2, "0.2 ms"), (62, "62 ms"), (1500, "1.5 s"), (100_000, "100 s"), (22_162_000, "6.16 h")],
-    )
-    def test_a_duration_has_its_unit(self, milliseconds: float, text: str) -> None:
-        assert chart.span(milliseconds) == text
 
 
 def test_gaps_are_from_the_articles_range() -> None:
@@ -129,14 +105,6 @@ def test_a_seed_gives_one_script_with_every_story_and_every_fault(*, short: bool
     assert any(fate.lost for fate in fates)
     assert any(fate.copies for fate in fates)
     assert len({customer_of(key) for key in told.stories}) == told.customers
-
-
-def test_a_file_has_one_customer_and_thousands_of_orders() -> None:
-    content = new_csv(random.Random(1), "ann", at_most=4_000)
-    header, *lines = content.read_bytes().decode().splitlines()
-    assert header == "customer,order,cents"
-    assert 2_000 <= len(lines) == len(content.orders) <= 4_000
-    assert all(line.startswith("ann,") for line in lines)
 
 
 CONTENT = Csv("ann", ((1, 100), (2, 250)))

@@ -3,12 +3,11 @@
 from io import BytesIO
 
 import pytest
-from examples.pictures.client import mixed
 from examples.pictures.columns import Column
-from examples.pictures.judge import Finding, Judged, compare, demonstrated, wrong_by_story, wrong_rounds
+from examples.pictures.judge import Finding, Judged, compare, demonstrated
 from examples.pictures.montage import WRONG, draw
 from examples.pictures.processor.pictures import greyscale, process
-from examples.pictures.script import STORIES, Action, Event, Worker, picture, shares, write
+from examples.pictures.script import STORIES, Action, Event, Worker, picture, write
 from PIL import Image, PngImagePlugin
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
@@ -78,40 +77,11 @@ def test_two_hundred_rounds_have_all_stories_with_their_weights() -> None:
     assert len({one.key for one in rounds}) == 200
 
 
-def test_the_same_seed_gives_the_same_script() -> None:
-    assert write(30, seed=1) == write(30, seed=1) != write(30, seed=2)
-
-
-def test_the_short_form_has_every_story_without_kills() -> None:
-    titles = {one.story.title for one in write(10, seed=1, kills=False)}
-
-    assert titles == {story.title for story in STORIES if not story.kills}
-
-
 def test_the_stories_have_each_fault() -> None:
     steps = [step for story in STORIES for step in story.steps]
 
     assert {step.event for step in steps} == set(Event)
     assert {step.worker for step in steps} == set(Worker)
-
-
-def test_the_stories_are_played_side_by_side() -> None:
-    """Late workers of one story in a row would look like a downstream that is out."""
-    rounds = write(200, seed=1)
-    played = mixed(rounds)
-
-    assert sorted(played, key=lambda one: one.number) == rounds
-    assert {one.story for one in played[:20]} == set(STORIES)
-
-
-def test_few_rounds_are_shared_too() -> None:
-    assert shares(2, [5, 5, 5]) == [1, 1, 0]
-    assert shares(6, [3, 2, 1]) == [3, 2, 1]
-
-
-def test_each_upload_of_a_round_has_another_picture() -> None:
-    assert len({picture(7, action) for action in Action}) == len(Action)
-    assert picture(7, Action.DELETE) is None
 
 
 # -- the judge -------------------------------------------------------------------------------------------------------
@@ -149,24 +119,11 @@ def test_the_colours_of_a_picture_make_it_wrong() -> None:
     assert compare(FIRST, picture(7, Action.PUT_FIRST)) is Finding.STALE
 
 
-def test_wrong_rounds_are_counted_by_column_and_story() -> None:
-    rounds = [ALL_RIGHT, judged(SECOND, None, FIRST), judged(None, FIRST, FIRST)]
-    counts = {Column.USUAL: 2, Column.PLAIN: 1, Column.FENCED: 0}
-
-    assert wrong_rounds(rounds) == counts
-    assert wrong_by_story(rounds) == {"a story": counts}
-
-
 @pytest.mark.parametrize(
     ("wrong", "shown"), [((9, 5, 0), True), ((9, 5, 1), False), ((0, 5, 0), False), ((9, 0, 0), False)]
 )
 def test_the_comparison_needs_one_right_column_and_two_wrong_ones(wrong: tuple[int, ...], shown: bool) -> None:
     assert demonstrated(dict(zip(Column, wrong, strict=True))) is shown
-
-
-@pytest.mark.parametrize("column", [Column.USUAL, Column.PLAIN])
-def test_the_comparison_fails_without_the_ledger_and_without_the_fence(column: Column) -> None:
-    assert not demonstrated({Column.USUAL: 9, Column.PLAIN: 5, Column.FENCED: 0}, column)
 
 
 # -- the montage -----------------------------------------------------------------------------------------------------
@@ -185,21 +142,3 @@ def test_wrong_outputs_are_marked_and_counted_in_red() -> None:
     )
 
     assert right < one < two
-
-
-@pytest.mark.parametrize("rounds", [1, 28, 29, 60])
-def test_the_montage_grows_with_the_rounds(rounds: int) -> None:
-    image, smaller = draw([ALL_RIGHT] * rounds), draw([ALL_RIGHT])
-
-    assert image.height - smaller.height == (-(-rounds // 28) - 1) * (smaller.height - draw_height_without_blocks())
-    assert image.width >= smaller.width
-
-
-def draw_height_without_blocks() -> int:
-    one, two = (draw([ALL_RIGHT] * rounds).height for rounds in (1, 29))
-    return 2 * one - two
-
-
-@pytest.mark.parametrize("content", [None, b"no picture"])
-def test_the_montage_shows_outputs_that_are_no_pictures(content: bytes | None) -> None:
-    assert draw([judged(content, content, content)]).width > 0

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).resolve().parents[2]
 
 MADE_UP = """

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from examples.demo import script
-from examples.demo.judge import Measure, SideFacts, _compare_effects
-from examples.demo.material import MaterialError, Source, botocore_models, files_below
+from examples.demo.judge import SideFacts, _compare_effects
+from examples.demo.material import MaterialError, files_below
 from examples.demo.script import Action
 
 KEY = "models/one"
@@ -47,34 +47,14 @@ def test_effects_that_follow_what_s3_held_are_right(epochs: list[str | None], st
     assert (facts.repeated, facts.backwards, facts.removed_present) == ([], [], [])
 
 
-def test_the_same_state_twice_is_a_repetition() -> None:
-    """The state did not change in between, so that the second effect is a repetition."""
+def test_each_mistake_has_its_name() -> None:
+    """An older version over a newer one is a step backwards, and mending it is none."""
+    assert judged(["v1", "v2"], "v2", "v1", "v2").backwards == [KEY]
+    assert judged(["v1", None, "v2"], "v1", None, "v2", None, "v2").removed_present == [KEY]
+    assert judged(["v1", "v2"], "v1", "v2", pids=(1, 2)).overlapping == [KEY]
     facts = judged(["v1", "v2"], "v1", "v1", "v2", "v2")
     assert facts.repeated == [KEY, KEY]
     assert facts.per_version == Counter({2: 2})
-
-
-def test_an_older_version_over_a_newer_one_is_a_step_backwards_and_mending_it_is_none() -> None:
-    """The first version follows the second, which S3 never showed. Then the second is right again."""
-    assert judged(["v1", "v2"], "v2", "v1", "v2").backwards == [KEY]
-
-
-def test_a_removal_of_what_is_there_is_told_apart() -> None:
-    """S3 had an object at all times after the row was written."""
-    facts = judged(["v1", None, "v2"], "v1", None, "v2", None, "v2")
-    assert (facts.removed_present, facts.backwards) == ([KEY], [])
-
-
-def test_two_workers_at_once_are_seen() -> None:
-    """The effects overlap in time and come from different processes."""
-    assert judged(["v1", "v2"], "v1", "v2", pids=(1, 2)).overlapping == [KEY]
-    assert judged(["v1", "v2"], "v1", "v2", pids=(1, 1)).overlapping == []
-
-
-def test_a_measure_knows_what_is_right() -> None:
-    """A consumer without the figure is neither right nor wrong."""
-    measure = Measure("rows", ledger=3, naive=None, right=3, explanation="")
-    assert (measure.verdict(3), measure.verdict(2), measure.verdict(None)) == (True, False, None)
 
 
 @pytest.mark.parametrize("number", [1, 3, 60])
@@ -97,21 +77,6 @@ def test_any_number_of_files_makes_a_whole_script(tmp_path: Path, number: int, s
     for key in told.stories:
         steps = [operation.action for operation in told.operations if operation.key == key]
         assert steps[0] is Action.PUT
-
-
-def test_the_models_of_botocore_come_in_successive_versions() -> None:
-    """A service with several API versions is a file that was overwritten."""
-    sources = {source.key: source for source in botocore_models()}
-    assert len(sources) > 300
-    assert len(sources["models/cloudfront/service-2.json.gz"].contents) > 10
-    assert sources["models/sqs/service-2.json.gz"].contents[0].read_bytes()[:2] == b"\x1f\x8b"
-
-
-def test_one_file_may_be_named_instead_of_a_folder(tmp_path: Path) -> None:
-    """The key is the file's name."""
-    file = tmp_path / "a b.txt"
-    file.write_text("x")
-    assert files_below(file) == ([Source("models/a b.txt", (file,))], 0)
 
 
 def test_a_path_with_nothing_to_upload_is_refused(tmp_path: Path) -> None:
