@@ -10,6 +10,7 @@ all leases end. After each step these promises are checked:
 - In FIFO queues and streams, no message starts before the earlier ones of its key are finished.
 - A message leaves its queue or its shard only if its row is finished, and a rejected one has its copy.
 - A worker that returns holds no lock.
+- A message whose processor returns malformed writes is called again only after a death or the end of a lease.
 """
 
 from collections import Counter
@@ -24,6 +25,7 @@ from intake_ledger.consumer import Services
 from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageConsumer, MessageQueues
 from intake_ledger.messages.settings import MessageSettings, MessageSource
+from intake_ledger.processor import Commit
 from intake_ledger.protocol import Ordering, Policy
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 from intake_ledger_testing.outcome_counter import OutcomeCounter
@@ -54,6 +56,8 @@ class MessageWorld(NamedTuple):
     losses: int = 0
     """The number of lost answers."""
     max_attempts: int = 3
+    malformed: str = ""
+    """The identities whose processor returns malformed writes."""
 
     @property
     def names(self) -> list[tuple[str, str]]:
@@ -77,6 +81,7 @@ SHORT: dict[str, MessageWorld] = {
     "messages, a death": MessageWorld("ka", crashes=1, lapses=1, deliveries=2),
     "messages, FIFO": MessageWorld("ka kb", MessageSource.FIFO, failures=1, crashes=1, deliveries=2),
     "messages, a stream": MessageWorld("ka lb kc", _STREAM, failures=1, deliveries=2),
+    "messages, malformed writes": MessageWorld("ka", crashes=1, lapses=1, malformed="a", deliveries=2),
 }
 FULL: dict[str, MessageWorld] = SHORT | {
     "messages of a key, deaths": MessageWorld("ka kb", crashes=1, failures=1, deliveries=2),
@@ -160,8 +165,9 @@ class _Violation(Exception):  # noqa: N818 - a finding
 class _Port:
     """Answers a worker's requests from its history, and stops it at the next one."""
 
-    def __init__(self, worker: _Worker) -> None:
+    def __init__(self, worker: _Worker, malformed: str) -> None:
         self._worker = worker
+        self._malformed = malformed
         self._position = 0
         self._owners = 0
         self._lease_until = 0
@@ -202,8 +208,9 @@ class _Port:
     def send_message(self, **request: Any) -> None:
         self.call("send_message", request["MessageAttributes"]["version_id"]["StringValue"])
 
-    def process(self, message: KeyedMessage) -> None:
+    def process(self, message: KeyedMessage) -> Commit:
         self.call("process", message)
+        return Commit(transact=cast("Any", [5]) if message.identity in self._malformed else ())
 
     def __getattr__(self, operation: str) -> Any:
         return lambda **request: self.call(operation, request)
@@ -307,7 +314,7 @@ class MessageSearch:
 
     def _ask(self, worker: _Worker) -> _Request | list[str]:
         """The worker's next request, or the ids that it returns."""
-        port, settings = _Port(worker), self._settings
+        port, settings = _Port(worker, self._world.malformed), self._settings
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
         bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
@@ -366,6 +373,10 @@ class MessageSearch:
         if message.fence <= fences.get(message.key, 0):
             raise _Violation(f"the fence of {message.key} does not grow")
         fences[message.key] = message.fence
+        _, crashes, lapses, _ = state.left
+        ended = self._world.crashes - crashes + self._world.lapses - lapses
+        if message.identity in self._world.malformed and message.attempt > 1 + ended:
+            raise _Violation(f"the malformed effect of {message.identity} is tried again")
         running = [one.asked for one in state.workers if isinstance(one.asked, _Request)]
         live = [one for one in running if one.operation == "process" and one.lease_until > state.now]
         if any(one.argument.key == message.key for one in live):

@@ -2830,7 +2830,7 @@ MUTANTS = (
         "Attempts._commit",
         "InvalidEffectError",
         "NotImplementedError",
-        "tests/unit/test_handover.py -k malformed_writes_take",
+        "messages, malformed writes",
     ),
     Mutant(
         "malformed writes of a block are tried again",
