@@ -54,6 +54,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "list --status": ("list", "--status", "REJECTED"),
     "list --waiting": ("list", "--waiting"),
     "list --stuck": ("list", "--stuck"),
+    "list --removed": ("list", "--removed"),
     "list --by-reason": ("list", "--by-reason"),
     "list --csv": ("list", "--csv"),
     "list --prefix": ("list", "--prefix", "l", "--older-than", "1s"),
