@@ -116,6 +116,7 @@ def test_other_content_with_the_fence_passes_unchanged(
         b"a,b\n1,2\n",
         str(FENCE + 1).encode(),
         b"\x89PNG\r\n\x1a\n",  # without its first chunk
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR" + bytes(16),  # cut in its first chunk
         b"\x89PNG\r\n\x1a\n\x00\x00\x00\x04CgBIabcd" + bytes(20),  # no standard PNG
     ],
 )
@@ -152,6 +153,12 @@ def test_the_mark_of_gzip_is_without_content_and_short() -> None:
     blocks = whole[10 : len(whole) - len(packed[10:])]
     assert zlib.decompress(blocks + b"\x03\x00", wbits=-15) == b""
     assert len(blocks) < 250
+
+
+@pytest.mark.parametrize("number", [*range(1, 20), 255, 10**6])
+def test_gzip_with_any_mark_is_read(number: int) -> None:
+    """The data of the content begin at a byte, whatever the bits of the mark are."""
+    assert gzip.decompress(sealed(gzip.compress(b"content"), number=number)) == b"content"
 
 
 @given(fences, st.integers(1, 10**6), fences, st.integers(1, 10**6))
