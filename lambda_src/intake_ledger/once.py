@@ -38,6 +38,7 @@ from intake_ledger.protocol import (
     Reason,
     ReasonCode,
     Reasons,
+    Row,
     Ruling,
     State,
     StateKind,
@@ -155,8 +156,8 @@ class _NoBucket:
 
     name: str
 
-    def look(self, key: str) -> State:
-        raise NotImplementedError(key)
+    def look_for(self, change: Change, row: Row | None) -> State:
+        raise NotImplementedError(change, row)
 
     def created_at(self, key: str, marker: State) -> int | None:
         raise NotImplementedError(key, marker)

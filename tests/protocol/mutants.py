@@ -2018,24 +2018,26 @@ MUTANTS = (
     ),
     Mutant(
         "sets: the digest has no versions of parts",
-        "SetReader.contents",
+        "SetReader._contents",
         "parts[key].identity",
         '""',
         "sets: deaths, a replaced part",
     ),
     Mutant(
         "sets: the digest has no version of the manifest",
-        "SetReader.contents",
+        "SetReader._contents",
         "[source.identity, versions]",
         "[versions]",
         "sets: a newer manifest",
     ),
     Mutant(
         "sets: missing parts are not in the digest",
-        "SetReader.contents",
+        "SetReader._contents",
         """
-        if len(parts) < len(order):
-            return Contents(listing, _state("incomplete", source, source.identity), parts, others)
+        if len(parts) < len(listing.keys):
+            return Contents(listing, _state(INCOMPLETE, source, source.identity), parts, read.others, newest=read.newest)
+        if self._form.kind is FormKind.QUIET and (quiet_at := read.newest + quiet_ms) > self._clock():
+            return Contents(listing, _state(MOVING, source, read.newest // quiet_ms), parts, quiet_at=quiet_at)
         versions = [(key, parts[key].identity) for key in listing.keys]
         """,
         "versions = [(key, parts[key].identity) for key in listing.keys if key in parts]",
@@ -2060,10 +2062,12 @@ MUTANTS = (
         "SetCall._contents",
         """
         self._register(key, listing)
-        return self._reader.contents(listing, whole=True)
+        row = known_row(claim.change, claim.seen)
+        return self._reader.contents(key, listing, row=row, whole=True)
         """,
         """
-        contents = self._reader.contents(listing, whole=True)
+        row = known_row(claim.change, claim.seen)
+        contents = self._reader.contents(key, listing, row=row, whole=True)
         self._register(key, listing)
         return contents
         """,
@@ -2130,9 +2134,9 @@ MUTANTS = (
     ),
     Mutant(
         "sets: each part that arrives moves the deadline",
-        "SetReader.contents",
-        '_state("incomplete", source, source.identity)',
-        '_state("incomplete", source, [source.identity, sorted(parts)])',
+        "SetReader._contents",
+        '_state(INCOMPLETE, source, source.identity)',
+        '_state(INCOMPLETE, source, [source.identity, sorted(parts)])',
         "tests/unit/test_sets.py -k f152",
     ),
     Mutant(
@@ -2193,14 +2197,14 @@ MUTANTS = (
     ),
     Mutant(
         "sets: a folder in motion has one name",
-        "SetReader.contents",
+        "SetReader._contents",
         "listing.changed_at // quiet_ms",
         "0",
         "tests/unit/test_sets.py -k f157",
     ),
     Mutant(
         "sets: a folder is not quiet for long enough",
-        "SetReader.contents",
+        "SetReader._contents",
         "listing.changed_at + quiet_ms",
         "listing.changed_at + quiet_ms // 10",
         "tests/unit/test_sets.py -k f157",
@@ -2568,7 +2572,7 @@ MUTANTS = (
     ),
     Mutant(
         "sets: the version that a manifest names is ignored",
-        "SetReader.contents",
+        "SetReader._read",
         "listing.versions.get(key) in (None, version_of(version))",
         "True",
         "tests/unit/test_sets.py -k f272",
@@ -2621,6 +2625,62 @@ MUTANTS = (
         '{"version": "", "version_id": change.version, "removed": False}',
         '{"version": change.version, "version_id": change.version, "removed": False}',
         "tests/integration/test_sql_outputs.py -k f273",
+    ),
+    Mutant(
+        "sets: removals from a finished set have no quiet time",
+        "SetReader._after_removals",
+        "contents.newest > (row.committed_fence or 0) + _CLOCKS_MS",
+        "True",
+        "tests/unit/test_set_removals.py -k f274",
+    ),
+    Mutant(
+        "sets: a set that lost all parts is processed",
+        "SetReader._after_removals",
+        "manifest or not listing.keys or self._expired(key, row)",
+        "manifest or self._expired(key, row)",
+        "tests/unit/test_set_removals.py -k f274",
+    ),
+    Mutant(
+        "sets: a finished manifest that lost parts waits for them",
+        "SetReader._after_removals",
+        "manifest or not listing.keys or self._expired(key, row)",
+        "not listing.keys or self._expired(key, row)",
+        "tests/unit/test_set_removals.py -k f274",
+    ),
+    Mutant(
+        "sets: lifecycle expirations are removals",
+        "SetReader._expired",
+        'int(item.get("expired_at", 0)) > (row.committed_fence or 0)',
+        "False",
+        "tests/unit/test_set_removals.py -k f275",
+    ),
+    Mutant(
+        "sets: expirations before the commit of a set count",
+        "SetReader._expired",
+        'int(item.get("expired_at", 0)) > (row.committed_fence or 0)',
+        "bool(item)",
+        "tests/unit/test_set_removals.py -k f275",
+    ),
+    Mutant(
+        "sets: a request for an emptied set is not served",
+        "known_row",
+        "None if change.asked_for or (row is not None and row.reprocess_id is not None) else row",
+        "row",
+        "tests/unit/test_set_removals.py -k f274",
+    ),
+    Mutant(
+        "sets: a replica's Last-Modified is believed",
+        "SetReader._contents",
+        "self._form.kind is FormKind.QUIET and (quiet_at := read.newest + quiet_ms) > self._clock()",
+        "self._form.kind is FormKind.QUIET and (quiet_at := 0) > self._clock()",
+        "tests/unit/test_set_removals.py -k f276",
+    ),
+    Mutant(
+        "a commit of the same state looks like its first",
+        "committed",
+        "again = row.committed_state == identity",
+        "again = False",
+        "tests/unit/test_set_removals.py -k f276",
     ),
     Mutant(
         "sets: a part that was read keeps its connection",

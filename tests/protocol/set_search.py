@@ -512,7 +512,10 @@ class SetSearch:
         truth = self._truth(world)
         row = self._row(world, SETS, self.set_key)
         versions = world.objects.get(self.set_key, [])
-        if truth is not None:
+        if self._lost_parts_only(world, truth):
+            if row is None or not row.settled:
+                raise ViolationError("G4: a finished set that lost parts is not at rest", trace)
+        elif truth is not None:
             if not world.given or world.given[-1][1:] != truth:
                 raise ViolationError(f"G4: the last set that was given is {world.given[-1:]}, not {truth}", trace)
             if row is None or not row.settled or row.committed_state != f"v#{world.given[-1].version}":
@@ -521,6 +524,24 @@ class SetSearch:
                 raise ViolationError(f"no rest: {world.messages}", trace)
         elif versions and versions[-1].content is not None and (row is None or row.status is not Status.FAILED):
             raise ViolationError("G4: an incomplete set is not shown as waiting", trace)
+
+    def _lost_parts_only(self, world: World, truth: Any) -> bool:
+        """True if the set was finished and then lost parts, so that its processor is not called again.
+
+        With a manifest it is incomplete. A marker's folder is empty.
+        """
+        present = world.objects.get(self.set_key, [])
+        if self.scenario.form.kind is FormKind.QUIET or not world.commits or present[-1].content is None:
+            return False
+        last = world.given[-1]
+        if last.manifest != present[-1].version_id or (truth is not None and truth[1]):
+            return False
+        contents = {(key, one.version_id): one.content for key, own in world.objects.items() for one in own}
+        for key, version in last.parts:
+            now = next(own for name, own in reversed(world.committed) if name == key)
+            if now != version and contents[key, now] is not None:
+                return False
+        return bool(last.parts)
 
     def _row(self, world: World, pipeline: str, key: str) -> Row | None:
         item = world.items.get((f"{BUCKET}/{key}", f"{pipeline}@latest"))
@@ -575,6 +596,9 @@ WORLDS: dict[str, Scenario] = SHORT | {
     "sets: a replaced part": Scenario("a m:a a"),
     "sets: a deleted part": Scenario("a m:a -a"),
     "sets: a deleted part that comes back": Scenario("a m:a -a a", workers=1),
+    "sets: a marker whose parts are removed": Scenario("a b m -a", MARKER, workers=1),
+    "sets: a marker whose only part is removed": Scenario("a m -a", MARKER, workers=1, deaths=1),
+    "sets: a quiet folder whose part is removed": Scenario("a b -a", QUIET, workers=1, ticks=1),
     "sets: a newer manifest": Scenario("a m:a m:a"),
     "sets: a manifest without one of its parts": Scenario("a m:ab m:a", workers=1, deaths=1),
     "sets: slow workers": Scenario("a m:a", ticks=1),

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -152,6 +152,20 @@ class SetBench:
         """Delete an object without naming its version."""
         marker = self.s3.delete(key)
         event = "ObjectRemoved:DeleteMarkerCreated" if marker else "ObjectRemoved:Delete"
+        self._notify(key, event, marker.version_id if marker else None, None)
+
+    def put_replica(self, key: str, content: bytes | str = "content", *, days: int = 30) -> str | None:
+        """Upload an object whose Last-Modified is some days old, as replication does."""
+        version = self.s3.put(key, content.encode() if isinstance(content, str) else content)
+        replica = replace(version, modified=version.modified - timedelta(days=days))
+        self.s3.keys[key] = [replica if one is version else one for one in self.s3.keys[key]]
+        self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
+        return version.version_id
+
+    def expire(self, key: str) -> None:
+        """Delete an object as a lifecycle rule does."""
+        marker = self.s3.delete(key)
+        event = "LifecycleExpiration:DeleteMarkerCreated" if marker else "LifecycleExpiration:Delete"
         self._notify(key, event, marker.version_id if marker else None, None)
 
     def delete_version(self, key: str, version_id: str | None) -> None:

@@ -66,7 +66,7 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
     entries = reading.read_rows(aws.dynamodb, deployed, key)
     row = entries[0].row if entries else None
     reader = SetReader(table, bucket, settings, lambda: time.time_ns() // 1_000_000)
-    contents = reader.contents(reader.listing(key), whole=True)
+    contents = reader.contents(key, reader.listing(key), row=row, whole=True)
     parts = []
     for name in contents.listing.keys:
         place = row_key(settings.parts_pipeline, Ordering.LATEST, deployed.bucket, name, None)

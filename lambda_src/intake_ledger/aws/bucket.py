@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.processor import ObjectStream, checksum_of
-from intake_ledger.protocol import ABSENT, ObjectGone, ObjectReadError, State, StateKind, real_version
+from intake_ledger.protocol import ABSENT, Change, ObjectGone, ObjectReadError, Row, State, StateKind, real_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,10 @@ class Bucket:
     @cached_property
     def _client(self) -> "S3Client":
         return self._make_client()
+
+    def look_for(self, change: Change, _row: Row | None) -> State:
+        """The present state of the change's key. For objects, it does not depend on the row."""
+        return self.look(change.key)
 
     def look(self, key: str) -> State:
         """The present state of the key. S3 is strongly consistent. Raises ClientError if S3 does not answer.

@@ -1,6 +1,6 @@
 """The part of a pipeline's consumer that knows sets of files: it wakes them, and leaves out their manifests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -43,16 +43,25 @@ class SetWakes:
         for message in batch.messages:
             if batch.retry_after[message] is not None:
                 continue
-            keys = dict.fromkeys(
-                part.key
+            changes = [
+                part
                 for part in message.parsed
                 if isinstance(part, Change) and part.bucket == settings.bucket and settings.wants(part.key)
-            )
+            ]
+            keys = dict.fromkeys(change.key for change in changes)
             try:
+                self._note_expirations(changes)
                 woken.update(self._wakes.wake(keys, woken))
             except Exception as error:  # noqa: BLE001 - no error may lose the wake
                 self._services.telemetry.log_error("the sets of an object could not be woken", message.id, error)
                 batch.finish(message, WAKE_AGAIN_SECONDS)
+
+    def _note_expirations(self, changes: Sequence[Change]) -> None:
+        """Record lifecycle expirations before the wake, because they are no change of a finished set."""
+        expired = [change.key for change in changes if change.expired]
+        if expired:
+            keep = self._services.settings.retention_seconds
+            self._wakes.note_expirations(expired, now=self._services.clock(), keep_seconds=keep)
 
 
 class _WithoutSetFiles:

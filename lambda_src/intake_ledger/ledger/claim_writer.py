@@ -50,7 +50,7 @@ class StateReader(Protocol):
     @property
     def name(self) -> str: ...
 
-    def look(self, key: str) -> State: ...
+    def look_for(self, change: Change, row: Row | None) -> State: ...
 
     def created_at(self, key: str, marker: State) -> int | None: ...
 
@@ -192,7 +192,7 @@ class ClaimWriter:
         """
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is not None:
             return change.state if self._is_shown(change.key, change.state, row) else None
-        state = self._bucket.look(change.key)
+        state = self._bucket.look_for(change, row)
         for _ in range(MAX_JUDGEMENTS):
             if row is not None or state.kind is not StateKind.MARKER:
                 break
@@ -200,7 +200,7 @@ class ClaimWriter:
             try:
                 return replace(state, created_at=self._bucket.created_at(change.key, state))
             except ObjectGone:
-                state = self._bucket.look(change.key)
+                state = self._bucket.look_for(change, row)
         return state
 
     def _is_shown(self, key: str, state: State, row: Row | None) -> bool:

@@ -9,6 +9,9 @@ from intake_ledger.protocol.object_state import State
 RESTORED = "ObjectRestore:Completed"
 """S3's name for the event that an archived object was restored."""
 
+EXPIRED = "LifecycleExpiration:"
+"""The beginning of S3's names for the events of lifecycle rules."""
+
 
 class Origin(StrEnum):
     """The sender of a message."""
@@ -87,6 +90,11 @@ class Change:
         the present time without the retention, in epoch milliseconds.
         """
         return self.rejected_fence is not None or self.reports_upload_since(time)
+
+    @property
+    def expired(self) -> bool:
+        """True if this reports that a lifecycle rule removed the object or a version of it."""
+        return self.event_name.startswith(EXPIRED)
 
     @property
     def restored(self) -> bool:

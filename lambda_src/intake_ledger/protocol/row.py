@@ -70,6 +70,8 @@ class Row:
     committed_state: str | None = None
     """The identity of the state that was last committed."""
     committed_fence: int | None = None
+    committed_at: int | None = None
+    """The time at which this state was first committed. A commit of the same state, after a reprocess, keeps it."""
     transactional: int | None = None
     """1 when the last commit was one transaction with the processor's writes. Otherwise absent."""
     late_writes: frozenset[str] = frozenset()

@@ -147,13 +147,16 @@ def committed(
 
     `note` says that information about the effect was not kept.
     """
+    identity = identity_of(row.kind, row.version_id, row.etag)
+    again = row.committed_state == identity
     return replace(
         row,
         status=Status.PROCESSED,
         lease_until=None,
         lease_owner=None,
-        committed_state=identity_of(row.kind, row.version_id, row.etag),
+        committed_state=identity,
         committed_fence=row.fence,
+        committed_at=now if not again or row.committed_at is None else row.committed_at,
         commit_id=truncate(commit, MAX_COMMIT_BYTES),
         transactional=1 if transactional else None,
         processor_version=processor_version,
@@ -183,6 +186,7 @@ def abandoned(row: Row, reason: Reason, *, seen: Row | None, now: int, retention
         expires_at=retention.expires_at(StateKind.DELETED, now),
         committed_state=row.committed_state,
         committed_fence=row.committed_fence,
+        committed_at=row.committed_at,
         transactional=row.transactional,
         processor_version=row.processor_version,
     )

@@ -9,7 +9,7 @@ from intake_ledger.set_members.forms import (
     set_form,
     set_targets,
 )
-from intake_ledger.set_members.membership import Membership
+from intake_ledger.set_members.membership import Membership, expirations_key
 from intake_ledger.set_members.wakes import Wake, Wakes
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "SetTarget",
     "Wake",
     "Wakes",
+    "expirations_key",
     "set_form",
     "set_targets",
 ]

@@ -9,13 +9,25 @@ from collections.abc import Iterator, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import LibraryError
+from intake_ledger.protocol import LibraryError, RowKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRITES = 25  # DynamoDB's limit of BatchWriteItem
 _TRIES = 8
+
+
+def expirations_key(name: str, bucket: str, set_key: str) -> RowKey:
+    """The key of the item that says when a lifecycle rule last removed a part of a set.
+
+    Args:
+        name: of the pipeline of the sets.
+        bucket: the bucket's name.
+        set_key: the key of the set.
+
+    """
+    return RowKey(f"{bucket}/{set_key}", f"{name}@expirations")
 
 
 class Membership:
@@ -50,6 +62,21 @@ class Membership:
             )
         # Only when all items are there. A worker that dies before writes them again.
         self._client.put_item(TableName=self._table, Item={**place, "listed": {"S": manifest}})
+
+    def note_expiration(self, name: str, set_key: str, *, now: int, keep_seconds: int) -> None:
+        """Record that a lifecycle rule has removed a part of a set.
+
+        Args:
+            name: of the pipeline of the sets.
+            set_key: the key of the set.
+            now: epoch milliseconds.
+            keep_seconds: the time for which the record stays.
+
+        """
+        key = expirations_key(name, self._bucket, set_key)
+        item = {"pk": {"S": key.pk}, "sk": {"S": key.sk}, "expired_at": {"N": str(now)}}
+        expires_at = {"expires_at": {"N": str(now // 1000 + keep_seconds)}}
+        self._client.put_item(TableName=self._table, Item=item | expires_at)
 
     def sets_of(self, name: str, part: str) -> Iterator[str]:
         """The keys of the sets of this name whose manifests list the part, or once did."""

@@ -50,6 +50,18 @@ class Wakes:
             self._send(target.queue_url, own_message(Origin.PART, self._bucket, set_key))
         return list(found)
 
+    def note_expirations(self, keys: Iterable[str], *, now: int, keep_seconds: int) -> None:
+        """Record for each set of these objects that a lifecycle rule has removed parts. Call it before `wake`.
+
+        Args:
+            keys: of the objects that expired.
+            now: epoch milliseconds.
+            keep_seconds: the time for which the record stays.
+
+        """
+        for target, set_key in dict.fromkeys(one for key in keys for one in self._sets_of(key)):
+            self._membership.note_expiration(target.name, set_key, now=now, keep_seconds=keep_seconds)
+
     def _sets_of(self, key: str) -> Iterator[Wake]:
         for target in self._targets:
             own = target.form.set_of(key)

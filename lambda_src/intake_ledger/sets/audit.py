@@ -135,12 +135,13 @@ class SetAudit:
 
     def _is_lost(self, key: str) -> bool:
         """True if no message continues the present state of the set."""
-        state = self._ledger.reader.look(key)
+        place = row_key(self._settings.consumer.pipeline, Ordering.LATEST, self._bucket.name, key, None)
+        row = self._ledger.rows.get(place)
+        state = self._ledger.reader.look(key, row)
         now = self._clock()
         if state.removed or now - (state.created_at or 0) < SETTLE_MS:
             return False
-        place = row_key(self._settings.consumer.pipeline, Ordering.LATEST, self._bucket.name, key, None)
-        return not _continues(self._ledger.rows.get(place), state, now)
+        return not _continues(row, state, now)
 
 
 def _continues(row: Row | None, state: State, now: int) -> bool:

@@ -19,7 +19,7 @@ from intake_ledger.protocol import (
     Unprocessable,
 )
 from intake_ledger.set_members import FormKind, Membership
-from intake_ledger.sets.reader import Contents, Listing, SetReader
+from intake_ledger.sets.reader import SHRINKING, Contents, Listing, SetReader, known_row
 from intake_ledger.sets.settings import SetSettings
 
 
@@ -87,7 +87,8 @@ class SetCall:
         listing = self._reader.listing(key)
         try:
             self._register(key, listing)
-            return self._reader.contents(listing, whole=True)
+            row = known_row(claim.change, claim.seen)
+            return self._reader.contents(key, listing, row=row, whole=True)
         except AWS_ERRORS as error:
             # It would be taken for S3's refusal of an object.
             raise LibraryError("the rows of the parts could not be read or recorded", detail=repr(error)) from error
@@ -107,7 +108,8 @@ class SetCall:
             raise Unprocessable(listing.problem)
         if contents.quiet_at is not None:
             rest = (contents.quiet_at - self._clock()) / 1000
-            why = f"the last upload was less than {self._settings.form.quiet_seconds:,} seconds ago"
+            what = "removal" if (claim.state.version_id or "").startswith(SHRINKING) else "upload"
+            why = f"the folder is not quiet yet: the last {what} was a moment ago"
             raise NotYet(why, retry_in=min(max(rest, 1), MAX_RETRY_IN))
         if contents.missing:
             raise NotYet(contents.what_is_missing())

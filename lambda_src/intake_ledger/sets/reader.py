@@ -18,6 +18,7 @@ from intake_ledger.aws import Bucket, s3_refusal
 from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol import (
     ABSENT,
+    Change,
     ObjectGone,
     Ordering,
     Row,
@@ -29,12 +30,21 @@ from intake_ledger.protocol import (
     row_from_attributes,
     row_key,
 )
-from intake_ledger.set_members import MAX_PARTS, FormKind
+from intake_ledger.set_members import MAX_PARTS, FormKind, expirations_key
 from intake_ledger.sets.manifest import MAX_BYTES, parts_of
 from intake_ledger.sets.settings import SetSettings
 
+COMPLETE, INCOMPLETE, MALFORMED, REFUSED = "complete", "incomplete", "malformed", "refused"
 MOVING = "moving"
 """The first word in the name of the state of a folder that still gets uploads."""
+SHRINKING = "shrinking"
+"""The same for a finished set from whose folder parts were removed a moment ago."""
+REDUCED = "reduced"
+"""The same for a finished set that has lost parts, and for which the processor is not called again."""
+REMOVALS_QUIET_MS = 600_000
+"""The quiet time of removals from a marker's folder. A quiet folder has its own."""
+_CLOCKS_MS = 5_000
+"""Clocks differ. A commit of a part so shortly after the claim of its set counts as one before the claim."""
 _TRIES = 3
 """A manifest may be replaced between two requests, and then its earlier version may be gone."""
 _SHOWN = 3
@@ -72,6 +82,8 @@ class Contents:
     """The committed version of each part of which the manifest names another version."""
     quiet_at: int | None = None
     """The time at which the folder is quiet, in epoch milliseconds. None: it is."""
+    newest: int = 0
+    """The time at which the newest of the committed versions was first committed, in epoch milliseconds."""
 
     @property
     def missing(self) -> list[str]:
@@ -92,6 +104,17 @@ class Contents:
         return f"{key} in version {wanted}" + ("" if other is None else f" ({version_of(other)} is committed)")
 
 
+@dataclass(slots=True)
+class _Read:
+    """What the rows of the parts say."""
+
+    parts: dict[str, State] = field(default_factory=dict)
+    others: dict[str, State] = field(default_factory=dict)
+    newest: int = 0
+    updated_at: int = 0
+    """The time of the last write of a part's row, in epoch milliseconds."""
+
+
 class SetReader:
     """Reads the states of sets, as `Bucket` reads those of objects."""
 
@@ -108,9 +131,13 @@ class SetReader:
         """The bucket's name."""
         return self._bucket.name
 
-    def look(self, key: str) -> State:
-        """The present state of a set. Raises ClientError if AWS does not answer."""
-        return self.contents(self.listing(key), whole=False).state
+    def look_for(self, change: Change, row: Row | None) -> State:
+        """The present state of the set that a message names. Raises ClientError if AWS does not answer."""
+        return self.look(change.key, known_row(change, row))
+
+    def look(self, key: str, row: Row | None) -> State:
+        """The present state of a set; see `contents`. Raises ClientError if AWS does not answer."""
+        return self.contents(key, self.listing(key), row=row, whole=False).state
 
     def created_at(self, key: str, marker: State) -> int | None:
         """The creation time of a manifest's delete marker; see `Bucket.created_at`."""
@@ -134,26 +161,86 @@ class SetReader:
                 continue
         raise ObjectGone(f"{key}: the manifest was replaced at each look")
 
-    def contents(self, listing: Listing, *, whole: bool) -> Contents:
+    def contents(self, key: str, listing: Listing, *, row: Row | None, whole: bool) -> Contents:
         """The set as the ledger knows it.
 
         Args:
+            key: the key of the set.
             listing: its parts, by S3.
+            row: the row of the set. Removals from a finished set are judged by it. None: there is none, or a person
+                asks for the set, so that removals are changes as all others.
             whole: false: stop at the first hundred parts of which one is missing. The state is the same.
 
         """
+        contents = self._contents(listing, whole=whole)
+        if row is None or (source := _finished(row, listing.source)) is None:
+            return contents
+        return self._after_removals(key, contents, row, source)
+
+    def _after_removals(self, key: str, contents: Contents, row: Row, source: str) -> Contents:
+        """The set that was finished with this manifest or marker, if parts were removed since, and nothing else.
+
+        A part that was committed later is a change. Otherwise only removals can make the difference.
+        """
+        listing, name = contents.listing, contents.state.version_id or ""
+        if contents.state.identity in (row.committed_state, row.identity):
+            return contents
+        manifest = self._form.kind is FormKind.MANIFEST
+        if not name.startswith(INCOMPLETE if manifest else COMPLETE):
+            return contents
+        if contents.missing:
+            contents = self._contents(listing, whole=True)
+        if contents.newest > (row.committed_fence or 0) + _CLOCKS_MS:
+            return contents
+        if manifest or not listing.keys or self._expired(key, row):
+            return replace(contents, state=_unchanged(row, source))
+        return self._shrinking(contents, row)
+
+    def _shrinking(self, contents: Contents, row: Row) -> Contents:
+        """The set from whose folder parts were removed. It waits in a state of its own until the folder is quiet."""
+        shrinking = _state(SHRINKING, contents.listing.source, contents.state.identity)
+        now = self._clock()
+        waits = row.identity == shrinking.identity and row.waiting_since is not None
+        quiet_ms = self._form.quiet_seconds * 1000 or REMOVALS_QUIET_MS
+        # Half of `max_wait`, so that no wait for quiet ends in a rejection.
+        quiet_ms = min(quiet_ms, self._settings.consumer.max_wait_seconds * 500)
+        quiet_at = (row.waiting_since or now if waits else now) + quiet_ms
+        return contents if waits and quiet_at <= now else replace(contents, state=shrinking, quiet_at=quiet_at)
+
+    def _expired(self, key: str, row: Row) -> bool:
+        """True if a lifecycle rule has removed parts since the set was finished."""
+        item = self._table.read(expirations_key(self._settings.consumer.pipeline, self.name, key))
+        return int(item.get("expired_at", 0)) > (row.committed_fence or 0)
+
+    def _contents(self, listing: Listing, *, whole: bool) -> Contents:
         source = listing.source
         if source.removed:
             return Contents(listing, source)
         if listing.problem is not None or listing.refusal is not None:
-            return Contents(listing, _state("malformed" if listing.problem else "refused", source, source.identity))
+            return Contents(listing, _state(MALFORMED if listing.problem else REFUSED, source, source.identity))
         quiet_ms = self._form.quiet_seconds * 1000
         if listing.changed_at is not None and (quiet_at := listing.changed_at + quiet_ms) > self._clock():
             # Another name in each period, so that the wait for quiet has no deadline.
             return Contents(listing, _state(MOVING, source, listing.changed_at // quiet_ms), quiet_at=quiet_at)
-        parts: dict[str, State] = {}
-        others: dict[str, State] = {}
-        newest = source.created_at or 0
+        read = self._read(listing, whole=whole)
+        parts = read.parts
+        if len(parts) < len(listing.keys):
+            return Contents(
+                listing, _state(INCOMPLETE, source, source.identity), parts, read.others, newest=read.newest
+            )
+        if self._form.kind is FormKind.QUIET and (quiet_at := read.newest + quiet_ms) > self._clock():
+            # The Last-Modified of a replica may be old.
+            return Contents(listing, _state(MOVING, source, read.newest // quiet_ms), parts, quiet_at=quiet_at)
+        versions = [(key, parts[key].identity) for key in listing.keys]
+        word = f"{COMPLETE}-{_digest(source.identity, 8)}"
+        complete = _state(
+            word, source, [source.identity, versions], created_at=max(source.created_at or 0, read.updated_at)
+        )
+        return Contents(listing, complete, parts, newest=read.newest)
+
+    def _read(self, listing: Listing, *, whole: bool) -> "_Read":
+        """Read the rows of the parts."""
+        read = _Read()
         # The order of the reads is not that of the manifest. Otherwise a set whose last parts are missing would be
         # read completely at each wake.
         order = sorted(listing.keys, key=lambda key: zlib.crc32(key.encode()))
@@ -164,18 +251,13 @@ class SetReader:
                 version = None if row is None else self._committed(key, row)
                 if row is None or version is None:
                     continue
-                if listing.versions.get(key) in (None, version_of(version)):
-                    parts[key] = version
-                    newest = max(newest, row.updated_at)
-                else:
-                    others[key] = version
-            if not whole and len(parts) < len(order) and any(key not in parts for key in group):
+                wanted = listing.versions.get(key) in (None, version_of(version))
+                (read.parts if wanted else read.others)[key] = version
+                read.newest = max(read.newest, row.committed_at or 0)
+                read.updated_at = max(read.updated_at, row.updated_at if wanted else 0)
+            if not whole and any(key not in read.parts for key in group):
                 break
-        if len(parts) < len(order):
-            return Contents(listing, _state("incomplete", source, source.identity), parts, others)
-        versions = [(key, parts[key].identity) for key in listing.keys]
-        complete = _state("complete", source, [source.identity, versions], created_at=newest)
-        return Contents(listing, complete, parts)
+        return read
 
     def _rows(self, keys: Sequence[str]) -> dict[str, Row]:
         wanted: dict[RowKey, str] = {
@@ -247,6 +329,26 @@ class SetReader:
         return Listing(source, tuple(name for name, _ in found), changed_at=changed_at)
 
 
+def known_row(change: Change, row: Row | None) -> Row | None:
+    """The row by which removals are judged. None: a person asks for the set."""
+    return None if change.asked_for or (row is not None and row.reprocess_id is not None) else row
+
+
+def _finished(row: Row, source: State) -> str | None:
+    """The digest of the manifest or marker, if the set was finished with this version of it. None: it was not."""
+    digest = _digest(source.identity, 8)
+    names = (f"v#{COMPLETE}-{digest}-", f"v#{REDUCED}-{digest}")
+    return digest if not source.removed and (row.committed_state or "").startswith(names) else None
+
+
+def _unchanged(row: Row, source: str) -> State:
+    """The state of a finished set for which the processor is not called again: the committed one, if it is settled."""
+    if not row.settled:
+        return State(StateKind.MARKER, f"{REDUCED}-{source}")
+    name = (row.committed_state or "").removeprefix("v#")
+    return State(StateKind.MARKER if name.startswith(REDUCED) else StateKind.OBJECT, name)
+
+
 def version_of(state: State) -> str:
     """The version, as a manifest names it: `null` without versioning."""
     return state.version_id or "null"
@@ -254,5 +356,8 @@ def version_of(state: State) -> str:
 
 def _state(word: str, source: State, facts: object, *, created_at: int | None = None) -> State:
     """A state of a set. Its name begins with a word for people."""
-    digest = hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return State(StateKind.OBJECT, f"{word}-{digest}", created_at=created_at or source.created_at)
+    return State(StateKind.OBJECT, f"{word}-{_digest(facts, 32)}", created_at=created_at or source.created_at)
+
+
+def _digest(facts: object, length: int) -> str:
+    return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogatepass")).hexdigest()[:length]

@@ -18,7 +18,7 @@ from intake_ledger.protocol import (
     row_from_attributes,
     waiting_partition,
 )
-from intake_ledger.sets.reader import MOVING
+from intake_ledger.sets.reader import MOVING, SHRINKING
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -77,6 +77,6 @@ class SetTelemetry(PowertoolsTelemetry):
 def waiting_since(row: Row) -> int | None:
     """The time since when a set waits for its parts or for its processor, in epoch milliseconds.
 
-    None: it does not wait, or its folder still gets uploads. Such a folder misses nothing.
+    None: it does not wait, or its folder is not quiet. Such a folder misses nothing.
     """
-    return None if (row.version_id or "").startswith(f"{MOVING}-") else row.waiting_since
+    return None if (row.version_id or "").startswith((f"{MOVING}-", f"{SHRINKING}-")) else row.waiting_since

@@ -68,7 +68,7 @@ DEFECTS = (
     ),
     Mutant(
         "a new version of a part makes no new version of its set",
-        "SetReader.contents",
+        "SetReader._contents",
         "parts[key].identity",
         '""',
         "Sets",

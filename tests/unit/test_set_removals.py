@@ -1,0 +1,202 @@
+"""Parts that are removed from a finished set: by a person, by a clean-up, or by a lifecycle rule."""
+
+import json
+from typing import Any
+
+import pytest
+
+from intake_ledger.events import own_message
+from intake_ledger.protocol import Origin, Status, ulid
+from intake_ledger.set_members import FormKind, SetForm
+from tests.unit.set_bench import SetBench
+from tests.unit.support import BUCKET, DAY, HOUR, MINUTE
+
+MARKER = SetForm(FormKind.MARKER, "s/*/_SUCCESS")
+QUIET = SetForm(FormKind.QUIET, "s/*/", quiet_seconds=600)
+MANIFEST = SetForm(FormKind.MANIFEST, "s/*/manifest.json")
+CONTROL = {MARKER: "s/1/_SUCCESS", MANIFEST: "s/1/manifest.json"}
+KEYS = [f"s/1/{number}.csv" for number in range(4)]
+FORMS = pytest.mark.parametrize("form", [MARKER, QUIET, MANIFEST], ids=["marker", "quiet", "manifest"])
+
+
+def finished(form: SetForm, **options: Any) -> SetBench:
+    """A bench with a set that was processed."""
+    bench = SetBench(form, **options)
+    for key in KEYS:
+        bench.put(key)
+    if form in CONTROL:
+        bench.put(CONTROL[form], json.dumps([key.rpartition("/")[2] for key in KEYS]))
+    bench.run()
+    assert runs(bench) == [KEYS]
+    return bench
+
+
+def set_key(form: SetForm) -> str:
+    return CONTROL.get(form, "s/1/")
+
+
+def runs(bench: SetBench) -> list[list[str]]:
+    return [[key for key, _ in run.parts] for run in bench.runs]
+
+
+@FORMS
+@pytest.mark.failure_mode("F274")
+@pytest.mark.parametrize("minutes", [0, 1, 9])
+@pytest.mark.parametrize("control", ["first", "last", "never"])
+def test_a_folder_that_is_deleted_file_by_file_runs_nothing(form: SetForm, minutes: int, control: str) -> None:
+    """A load that replaces the rows of the set would end without any."""
+    bench = finished(form)
+    keys = [*KEYS]
+    if form in CONTROL and control != "never":
+        keys.insert(0 if control == "first" else len(keys), CONTROL[form])
+    for key in keys:
+        bench.delete(key)
+        if minutes:
+            bench.run(minutes / 60)
+    bench.run()
+    assert runs(bench) == [KEYS]
+    assert bench.dead_letters == []
+    assert bench.known(set_key(form)).status is Status.PROCESSED
+
+
+@pytest.mark.failure_mode("F274")
+@pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
+def test_a_part_that_is_removed_alone_makes_a_version_after_the_quiet_time(form: SetForm) -> None:
+    bench = finished(form)
+    bench.delete(KEYS[1])
+    began = bench.now
+    bench.run(0.1)
+    assert runs(bench) == [KEYS]
+    assert bench.audit().oldest_waiting_ms is None, "the folder misses nothing"
+    bench.run()
+    assert runs(bench) == [KEYS, [KEYS[0], *KEYS[2:]]]
+    assert 10 * MINUTE <= bench.runs[1].at - began < 12 * MINUTE
+
+
+@FORMS
+@pytest.mark.failure_mode("F274")
+def test_a_part_that_comes_back_or_is_replaced_runs_the_set_at_once(form: SetForm) -> None:
+    bench = finished(form)
+    bench.delete(KEYS[1])
+    bench.run(0.05)
+    began = bench.now
+    bench.put(KEYS[1], "corrected")
+    bench.run()
+    assert runs(bench) == [KEYS, KEYS]
+    assert bench.runs[1].at - began < (11 * MINUTE if form is QUIET else MINUTE)
+
+
+@pytest.mark.failure_mode("F274")
+@pytest.mark.parametrize("minutes", [1, 20])
+def test_a_processor_that_fails_after_removals_is_retried_and_rejected_as_ever(minutes: int) -> None:
+    """Its own wait for quiet is over, so each further attempt counts."""
+    calls: list[int] = []
+
+    def fail(files: Any) -> None:
+        calls.append(len(files.parts))
+        if len(files.parts) < len(KEYS):
+            raise RuntimeError
+
+    bench = finished(MARKER, process=fail)
+    bench.delete(KEYS[0])
+    bench.run(minutes / 60)
+    bench.run()
+    assert calls == [4, 3, 3, 3, 3]
+    assert bench.known(CONTROL[MARKER]).status is Status.REJECTED
+
+
+@pytest.mark.failure_mode("F274")
+def test_an_empty_export_is_processed_and_an_emptied_one_only_if_a_person_asks() -> None:
+    bench = SetBench(MARKER)
+    bench.put(CONTROL[MARKER], "")
+    bench.run()
+    assert runs(bench) == [[]]
+    bench.put(KEYS[0])
+    bench.run()
+    bench.delete(KEYS[0])
+    bench.run()
+    assert runs(bench) == [[], [KEYS[0]]]
+    request = own_message(Origin.REPROCESS, BUCKET, CONTROL[MARKER], reprocess_id=ulid(bench.now, 0))
+    bench.sets.queue.send(request)
+    bench.run()
+    assert runs(bench) == [[], [KEYS[0]], []]
+    bench.put(CONTROL[MARKER], "")
+    bench.run()
+    assert runs(bench) == [[], [KEYS[0]], [], []], "a new export that is empty"
+
+
+@pytest.mark.failure_mode("F274")
+def test_an_old_finished_set_is_never_rejected_by_a_removal_or_a_late_wake() -> None:
+    bench = finished(MANIFEST)
+    bench.now += 20 * DAY
+    bench.delete(KEYS[0])
+    bench.run()
+    bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
+    bench.run()
+    row = bench.known(CONTROL[MANIFEST])
+    assert (row.status, bench.dead_letters) == (Status.PROCESSED, [])
+    assert bench.sets.outcomes["Waiting"] == 0
+    bench.put(KEYS[1], "corrected")
+    bench.run(1)
+    assert "1 of 4 parts are missing" in str(bench.known(CONTROL[MANIFEST]).reason), "it is a change, and is shown"
+
+
+@FORMS
+@pytest.mark.failure_mode("F275")
+def test_lifecycle_expirations_are_no_change_of_a_finished_set(form: SetForm) -> None:
+    """Not with their own wakes, and not when the audit or another wake looks later."""
+    bench = finished(form)
+    for key in KEYS[:3]:
+        bench.now += DAY
+        bench.expire(key)
+        bench.run()
+        bench.sets.queue.send(own_message(Origin.PART, BUCKET, set_key(form)))
+        bench.run()
+        bench.now += 2 * HOUR
+        assert bench.audit().woken == []
+        bench.run()
+    assert runs(bench) == [KEYS]
+    assert (bench.dead_letters, bench.known(set_key(form)).status) == ([], Status.PROCESSED)
+
+
+@pytest.mark.failure_mode("F275")
+@pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
+def test_an_expiration_before_the_set_was_finished_says_nothing_of_later_removals(form: SetForm) -> None:
+    bench = SetBench(form)
+    bench.put(KEYS[0])
+    bench.run()
+    bench.expire(KEYS[0])
+    bench.run()
+    for key in KEYS[1:]:
+        bench.put(key)
+    if form in CONTROL:
+        bench.put(CONTROL[form])
+    bench.run()
+    bench.delete(KEYS[1])
+    bench.run()
+    assert runs(bench)[-1] == KEYS[2:]
+
+
+@pytest.mark.failure_mode("F276")
+def test_a_quiet_folder_of_replicas_is_processed_once() -> None:
+    """Their Last-Modified is old, so only their commits tell that they arrive now."""
+    bench = SetBench(QUIET)
+    for key in KEYS:
+        bench.put_replica(key)
+        bench.run(0.02)
+    last = bench.now
+    bench.run()
+    assert runs(bench) == [KEYS]
+    assert 8 * MINUTE <= bench.runs[0].at - last < 12 * MINUTE
+
+
+@pytest.mark.failure_mode("F276")
+def test_a_part_that_is_processed_again_does_not_reopen_its_folder() -> None:
+    bench = finished(QUIET)
+    waits = bench.sets.outcomes["Waiting"]
+    bench.now += 2 * HOUR
+    request = own_message(Origin.REPROCESS, BUCKET, KEYS[0], reprocess_id=ulid(bench.now, 0))
+    bench.parts.queue.send(request)
+    bench.run()
+    assert bench.part_calls.count(KEYS[0]) == 2
+    assert (runs(bench), bench.sets.outcomes["Waiting"]) == ([KEYS], waits)
