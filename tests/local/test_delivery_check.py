@@ -218,6 +218,16 @@ def suspended_versions(path: Watched) -> Iterator[None]:
 
 
 @contextmanager
+def early_expiry(path: Watched) -> Iterator[None]:
+    s3, bucket = path.client("s3"), path["Bucket"]
+    tidy = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 7}}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [tidy]})
+    yield
+    # The local AWS makes no lifecycle rules of a template.
+    s3.delete_bucket_lifecycle(Bucket=bucket)
+
+
+@contextmanager
 def disabled_rule(path: Watched) -> Iterator[None]:
     name = path.rule
     path.client("events").disable_rule(Name=name)
@@ -343,6 +353,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "time to live": (no_expiry, "do not expire", DEPLOY),
     "point-in-time recovery": (no_recovery, "has no point-in-time recovery", DEPLOY),
     "versioning": (suspended_versions, "the bucket's versioning is suspended", DEPLOY),
+    "lifecycle": (early_expiry, "the bucket's lifecycle rule 'tidy' removes objects after 7 days", DEPLOY),
 }
 RULED: dict[str, tuple[Break, str, str]] = {
     "EventBridge switched off": (notifications(dict.clear), "the bucket does not tell EventBridge", DEPLOY),

@@ -34,6 +34,7 @@ class ExecutionPipeline:
     clock: Clock = field(default_factory=Clock)
     lost_events: bool = False
     """True if EventBridge loses each event."""
+    deletes: bool = True
 
     def __post_init__(self) -> None:
         self.s3 = MemoryS3(clock=self.clock)
@@ -67,7 +68,7 @@ class ExecutionPipeline:
     def ledger(self) -> ExecutionLedger:
         """The ledger of another worker."""
         settings = SETTINGS
-        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=True)
+        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=self.deletes)
         return ExecutionLedger(
             LedgerTable(cast("Any", self.store), settings.table),
             self._bucket(),

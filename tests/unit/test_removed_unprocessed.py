@@ -1,5 +1,6 @@
 """An object that is removed before it was processed leaves a trace, and the copy of its rejection stays."""
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,10 @@ from intake_ledger.protocol import (
     removed_partition,
     row_changes,
 )
+from intake_ledger.set_members import FormKind, SetForm
 from intake_ledger_testing.local_settings import PIPELINE
+from tests.unit.executions_support import ExecutionPipeline
+from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, RETENTION, START, created, deleted, marked
 
 if TYPE_CHECKING:
@@ -332,3 +336,39 @@ class TestRow:
                 None, change, MARKER, now=START, retention=Retention(RETENTION // 1000), partition="p#removed"
             )
             assert row.settled_as == Settlement.REMOVED_UNSEEN
+
+
+class TestOtherKinds:
+    """Sets of files and executions of a state machine are claimed by the same ledger."""
+
+    @pytest.mark.failure_mode("F240")
+    @pytest.mark.parametrize("end", ["waits", "rejected"])
+    def test_a_set_whose_manifest_is_removed_keeps_its_reason(self, end: str) -> None:
+        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json"), max_wait=3_600)
+        bench.put("in/manifest.json", json.dumps(["a.csv"]))
+        bench.run(hours=0.5)
+        if end == "rejected":
+            bench.run()
+        bench.delete("in/manifest.json")
+        bench.run()
+        row = bench.known("in/manifest.json")
+        assert (row.status, row.settled_as) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED)
+        assert "a.csv" in str(row.reason)
+        assert bench.sets.removed_unprocessed == 1
+        assert len(bench.dead_letters) == (end == "rejected")
+
+    @pytest.mark.failure_mode("F240")
+    def test_an_object_that_is_removed_while_its_execution_runs_keeps_its_reason(self) -> None:
+        """The execution decides first. Then S3 shows the removal."""
+        pipeline = ExecutionPipeline(deletes=False)
+        version = pipeline.put()
+        pipeline.turn()
+        pipeline.s3.delete("a.csv")
+        [execution] = pipeline.running()
+        pipeline.end(execution, "FAILED", error="States.TaskFailed")
+        pipeline.run(lambda _: None)
+        row = pipeline.row()
+        assert (row.status, row.settled_as) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED)
+        assert (row.attempts, row.unprocessed_state) == (1, f"v#{version}")
+        assert "States.TaskFailed" in str(row.reason)
+        assert len(pipeline.telemetry.removed) == 1
