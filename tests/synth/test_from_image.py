@@ -41,7 +41,7 @@ def test_a_folder_is_an_image_without_a_docker_engine(folder: Path, monkeypatch:
         IntakePipeline(
             new_stack(name, app),
             "Pictures",
-            processor=from_image(folder, architecture=architecture, memory_size=2048, environment={"A": "b"}),
+            processor=from_image(folder, architecture=architecture, memory_size=2048, environment={"MODE": "b"}),
         )
     app.synth()
     for name, machine, platform in (("Arm", "arm64", "linux/arm64"), ("X86", "x86_64", "linux/amd64")):
@@ -53,7 +53,7 @@ def test_a_folder_is_an_image_without_a_docker_engine(folder: Path, monkeypatch:
         assert consumer["MemorySize"] == 2048
         assert not {"Layers", "Runtime", "Handler"} & consumer.keys()
         environment = variables(template, "PicturesConsumer")
-        assert (environment["INTAKE_PROCESSOR"], environment["A"]) == ("pictures:process", "b")
+        assert (environment["INTAKE_PROCESSOR"], environment["MODE"]) == ("pictures:process", "b")
         (image,) = json.loads((out / f"{name}.assets.json").read_text())["dockerImages"].values()
         assert image["source"]["platform"] == platform
         assert image["source"]["dockerBuildArgs"] == {"INTAKE_LEDGER_VERSION": version("cdk-intake-ledger")}

@@ -133,5 +133,5 @@ def test_cdk_refuses_a_stack_with_too_many_resources_and_names_their_types() -> 
     """So the library needs no check of its own. The limit is lower here, to make fewer pipelines."""
     stack = new_stack(app=new_app(context={"@aws-cdk/core:stackResourceLimit": 35}))
     IntakePipeline(stack, "Orders", processor=processor())
-    with pytest.raises(RuntimeError, match=r"36 is greater than allowed maximum of 35.*AWS::CloudWatch::Alarm \(15\)"):
+    with pytest.raises(RuntimeError, match=r"greater than allowed maximum of 35.*AWS::CloudWatch::Alarm \(\d+\)"):
         template_of(stack)
