@@ -11,8 +11,10 @@ all leases end. After each step these promises are checked:
 - A message leaves its queue or its shard only if its row is finished, and a rejected one has its copy.
 - A worker that returns holds no lock.
 - A message whose processor returns malformed writes is called again only after a death or the end of a lease.
+- A copy that is moved back opens its row, unless another copy is left.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +28,7 @@ from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageConsumer, MessageQueues
 from intake_ledger.messages.settings import MessageSettings, MessageSource
 from intake_ledger.processor import Commit
-from intake_ledger.protocol import Ordering, Policy
+from intake_ledger.protocol import Ordering, Policy, Unprocessable
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.protocol.explorer import Result
@@ -58,6 +60,14 @@ class MessageWorld(NamedTuple):
     max_attempts: int = 3
     malformed: str = ""
     """The identities whose processor returns malformed writes."""
+    rejects: int = 0
+    """The number of calls of the processor that raise `Unprocessable`."""
+    redrives: int = 0
+    """The number of copies that a person moves back from the dead-letter queue. Of a standard queue only."""
+    refusals: int = 0
+    """The number of copies that the dead-letter queue does not take."""
+    bare: bool = False
+    """No message leaves room for attributes in its copy."""
 
     @property
     def names(self) -> list[tuple[str, str]]:
@@ -66,7 +76,7 @@ class MessageWorld(NamedTuple):
     @property
     def cost(self) -> float:
         """A guess at the effort of the search, on the scale of `prove.cost`."""
-        faults = self.failures + self.crashes + self.lapses + self.losses
+        faults = self.failures + self.crashes + self.lapses + self.losses + self.rejects + self.redrives + self.refusals
         return 3.0 ** (self.deliveries + len(self.names) + faults)
 
     @property
@@ -82,6 +92,9 @@ SHORT: dict[str, MessageWorld] = {
     "messages, FIFO": MessageWorld("ka kb", MessageSource.FIFO, failures=1, crashes=1, deliveries=2),
     "messages, a stream": MessageWorld("ka lb kc", _STREAM, failures=1, deliveries=2),
     "messages, malformed writes": MessageWorld("ka", crashes=1, lapses=1, malformed="a", deliveries=2),
+    "messages, a redrive": MessageWorld("ka ka", rejects=1, redrives=1, deliveries=3),
+    "messages, a bare copy": MessageWorld("ka", rejects=2, redrives=2, deliveries=3, bare=True),
+    "messages, a refused copy": MessageWorld("ka", rejects=1, refusals=1, deliveries=3),
 }
 FULL: dict[str, MessageWorld] = SHORT | {
     "messages of a key, deaths": MessageWorld("ka kb", crashes=1, failures=1, deliveries=2),
@@ -90,6 +103,9 @@ FULL: dict[str, MessageWorld] = SHORT | {
     "messages, the last attempt": MessageWorld("ka", max_attempts=2, failures=2, deliveries=3),
     "messages, FIFO, a late worker": MessageWorld("ka kb", MessageSource.FIFO, lapses=1, failures=1, deliveries=2),
     "messages, a stream, a late worker": MessageWorld("ka kc", _STREAM, lapses=1, deliveries=2),
+    "messages, a bare copy, deaths": MessageWorld("ka", rejects=1, redrives=1, crashes=1, deliveries=4, bare=True),
+    "messages, a bare copy, FIFO": MessageWorld("ka kb", MessageSource.FIFO, rejects=1, bare=True, deliveries=2),
+    "messages, a refused copy, deaths": MessageWorld("ka", rejects=1, refusals=1, crashes=1, lapses=1, deliveries=3),
     "messages, a stream, deaths": MessageWorld("ka kb", _STREAM, crashes=1, lapses=1, deliveries=2),
 }
 
@@ -97,7 +113,7 @@ FULL: dict[str, MessageWorld] = SHORT | {
 class _Answer(NamedTuple):
     tick: int
     value: Any
-    error: ClientError | RuntimeError | None = None
+    error: Exception | None = None
 
 
 class _Pause(KeyboardInterrupt):
@@ -130,21 +146,25 @@ class _State:
     workers: tuple[_Worker, ...]
     waiting: tuple[int, ...]
     """Places of the messages that Lambda may deliver."""
-    copies: tuple[str, ...] = ()
-    """Identities in the dead-letter queue."""
+    copies: tuple[tuple[str, int], ...] = ()
+    """Identities in the dead-letter queue, and the fences of their rejections: 0 for a copy without attributes."""
     fences: tuple[tuple[str, int], ...] = ()
     """The highest fence that a processor of each key had."""
     tick: int = 0
     delivered: int = 0
     left: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Failures, crashes, lapses and losses that may still happen."""
+    rejects: int = 0
+    redrives: int = 0
+    refusals: int = 0
 
     @property
     def name(self) -> str:
         """Equal for states that go on in the same way."""
         workers = [(one.number, one.batch, one.started, _told(one.history)) for one in self.workers]
         rest = (self.waiting, self.copies, self.fences, self.tick, self.delivered, self.left)
-        return repr((sorted(self.items.items()), workers, rest))
+        budgets = (self.rejects, self.redrives, self.refusals)
+        return repr((sorted(self.items.items()), workers, rest, budgets))
 
     @property
     def now(self) -> int:
@@ -153,7 +173,7 @@ class _State:
 
 def _told(history: Sequence[_Answer]) -> list[Any]:
     return [
-        (one.tick, one.value, one.error.response if isinstance(one.error, ClientError) else one.error is None)
+        (one.tick, one.value, one.error.response if isinstance(one.error, ClientError) else type(one.error).__name__)
         for one in history
     ]
 
@@ -165,9 +185,10 @@ class _Violation(Exception):  # noqa: N818 - a finding
 class _Port:
     """Answers a worker's requests from its history, and stops it at the next one."""
 
-    def __init__(self, worker: _Worker, malformed: str) -> None:
+    def __init__(self, worker: _Worker, world: MessageWorld) -> None:
         self._worker = worker
-        self._malformed = malformed
+        self._malformed = world.malformed
+        self._bare = world.bare
         self._position = 0
         self._owners = 0
         self._lease_until = 0
@@ -206,7 +227,14 @@ class _Port:
         return {}
 
     def send_message(self, **request: Any) -> None:
-        self.call("send_message", request["MessageAttributes"]["version_id"]["StringValue"])
+        attributes = request.get("MessageAttributes", {})
+        if self._bare and attributes:
+            raise ClientError({"Error": {"Code": "InvalidParameterValue"}}, "SendMessage")
+        if not attributes:
+            self.call("send_message", (str(json.loads(request["MessageBody"])["event"]), 0))
+            return
+        fence = int(attributes["rejected_fence"]["StringValue"])
+        self.call("send_message", (attributes["version_id"]["StringValue"], fence))
 
     def process(self, message: KeyedMessage) -> Commit:
         self.call("process", message)
@@ -219,7 +247,7 @@ class _Port:
 class _Counter(OutcomeCounter):
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         """Raise errors that only a defect can cause. By name, since a seeded copy has other classes."""
-        if type(error).__name__ != "Fenced":
+        if type(error).__name__ not in ("Fenced", "CopyRefused"):
             raise AssertionError(text) from error
 
 
@@ -229,6 +257,10 @@ class MessageSearch:
     def __init__(self, world: MessageWorld) -> None:
         self._world = world
         self._names = world.names
+        self._sent = len(self._names)
+        """The number of messages that were sent. Those after them are copies that were moved back."""
+        self._moved: dict[tuple[str, int, int], int] = {}
+        """The place of a copy that was moved back, by its identity, its fence and the redrives before it."""
         self._settings = replace(
             CONSUMER,
             pipeline="orders",
@@ -245,7 +277,15 @@ class MessageSearch:
         """Search all orders, or until a promise is broken."""
         world = self._world
         left = (world.failures, world.crashes, world.lapses, world.losses)
-        start = _State({}, (), tuple(range(len(self._names))), left=left)
+        start = _State(
+            {},
+            (),
+            tuple(range(self._sent)),
+            left=left,
+            rejects=world.rejects,
+            redrives=world.redrives,
+            refusals=world.refusals,
+        )
         parents: dict[str, tuple[str, str] | None] = {start.name: None}
         waiting = [start]
         while waiting:
@@ -278,17 +318,38 @@ class MessageSearch:
             if asked.operation == "process" and failures:
                 after = replace(others, left=(failures - 1, crashes, lapses, losses))
                 yield f"{worker.number}: it fails", self._answered(after, worker, asked, RuntimeError())
+            if asked.operation == "process" and state.rejects:
+                after = replace(others, rejects=state.rejects - 1)
+                yield f"{worker.number}: it rejects", self._answered(after, worker, asked, Unprocessable("no"))
+            if asked.operation == "send_message" and state.refusals:
+                after = replace(others, refusals=state.refusals - 1)
+                denied = ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessage")
+                yield f"{worker.number}: the copy is refused", self._answered(after, worker, asked, denied)
             if asked.operation in _WRITES and losses:
                 after = replace(others, left=(failures, crashes, lapses, losses - 1))
                 yield f"{worker.number}: {asked.operation} twice", self._carried_out(after, worker, asked, times=2)
             if crashes:
                 again = self._again(others, worker)
                 yield f"{worker.number} dies", replace(again, left=(failures, crashes - 1, lapses, losses))
+        if state.redrives:
+            for copy in state.copies:
+                place = self._moved_back(*copy, state.redrives)
+                rest = tuple(one for one in state.copies if one != copy)
+                waiting = tuple(sorted({*state.waiting, place}))
+                yield f"{copy} is moved back", replace(state, copies=rest, waiting=waiting, redrives=state.redrives - 1)
         if lapses and (state.workers or state.items):
             after = replace(state, tick=state.tick + 1, left=(failures, crashes, lapses - 1, losses))
             for worker in state.workers:
                 after = self._again(after, worker)
             yield "all leases end", after
+
+    def _moved_back(self, identity: str, fence: int, redrives: int) -> int:
+        """The place of a copy that a person moves back."""
+        known = identity, fence, redrives
+        if known not in self._moved:
+            self._moved[known] = len(self._names)
+            self._names.append(next(name for name in self._names if name[1] == identity))
+        return self._moved[known]
 
     def _deliveries(self, state: _State) -> Iterator[tuple[str, _State]]:
         """Lambda's next batches: one message of a standard queue, or all that are left in order."""
@@ -304,7 +365,9 @@ class MessageSearch:
 
     def _again(self, state: _State, worker: _Worker) -> _State:
         """The messages of the worker come again."""
-        unfinished = [place for place in worker.batch if self._status(state, place) not in _FINISHED]
+        unfinished = [
+            place for place in worker.batch if place >= self._sent or self._status(state, place) not in _FINISHED
+        ]
         # In order: a group, or a shard, is delivered from its first message on.
         first = worker.batch if unfinished else ()
         return replace(state, waiting=tuple(sorted({*state.waiting, *first})))
@@ -314,7 +377,7 @@ class MessageSearch:
 
     def _ask(self, worker: _Worker) -> _Request | list[str]:
         """The worker's next request, or the ids that it returns."""
-        port, settings = _Port(worker, self._world.malformed), self._settings
+        port, settings = _Port(worker, self._world), self._settings
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
         bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
@@ -340,7 +403,11 @@ class MessageSearch:
         key, identity = self._names[place]
         if self._world.source is MessageSource.KINESIS:
             return kinesis(key, identity, place)
-        return sqs(key, identity, group="g") | {"messageId": str(place)}
+        record = sqs(key, identity, group="g") | {"messageId": str(place)}
+        fences = {number: fence for (_, fence, _), number in self._moved.items()}
+        if fence := fences.get(place):
+            record["messageAttributes"] = {"rejected_fence": {"stringValue": str(fence)}}
+        return record
 
     def _carried_out(self, state: _State, worker: _Worker, asked: _Request, times: int = 1) -> _State:
         """The state after a request, which is carried out again if its answer is lost."""
@@ -425,14 +492,23 @@ class MessageSearch:
             again = [place for place in worker.batch if str(place) in failed]
         for place in set(worker.batch) - set(again):
             status = self._status(state, place)
+            name = self._names[place]
+            # A copy that was moved back continues the work.
+            if self._is_moved_back(state, name):
+                continue
             if status not in _FINISHED:
-                raise _Violation(f"{self._names[place]} is acknowledged and {status}")
-            if status == "REJECTED" and self._names[place][1] not in state.copies:
-                raise _Violation(f"{self._names[place]} is rejected without a copy")
+                raise _Violation(f"{name} is acknowledged and {status}")
+            if status == "REJECTED" and name[1] not in (identity for identity, _ in state.copies):
+                raise _Violation(f"{name} is rejected without a copy")
         waiting = {place for place in state.waiting if place not in worker.batch} | set(again)
         late = {place for place in state.waiting if place in worker.batch}
         # A copy that came again after a lapse stays: SQS takes no receipt handle of an earlier receive.
         return replace(state, waiting=tuple(sorted(waiting | late)))
+
+    def _is_moved_back(self, state: _State, name: tuple[str, str]) -> bool:
+        """True if a copy of a message was moved back from the dead-letter queue and is not finished."""
+        places = {*state.waiting, *(place for worker in state.workers for place in worker.batch)}
+        return any(place >= self._sent and self._names[place] == name for place in places)
 
     def _status(self, state: _State, place: int) -> str | None:
         key, identity = self._names[place]

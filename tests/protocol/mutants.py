@@ -2834,7 +2834,7 @@ MUTANTS = (
         "Failures.reject",
         "copied=copied",
         "copied=copied._replace(bare_digest=None)",
-        "rejection, a bare copy",
+        "messages, a bare copy",
     ),
     Mutant(
         "the mark of a bare copy outlives its commit",
@@ -2862,7 +2862,7 @@ MUTANTS = (
         "after_copy",
         "copied.refusal is not None",
         "False",
-        "rejection, a refused copy",
+        "messages, a refused copy",
     ),
     Mutant(
         "a processor is called again because its copy was refused",
