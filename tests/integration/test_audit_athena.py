@@ -67,6 +67,7 @@ def in_folders(gate: Gate | None = None) -> Callable[[Any], dict[str, Any]]:
     return join
 
 
+@pytest.mark.wide
 @pytest.mark.failure_mode("F115")
 def test_athena_finds_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the random worlds of the join by DuckDB."""

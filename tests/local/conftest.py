@@ -15,7 +15,9 @@ from tests.local.faults import IN_TESTS, STACK
 from tests.local.faults.lines import AT_ONCE, run
 from tests.local.faults.sizes import SHORT
 from tests.local.faults.world import Sources
+from tests.local.message_stack import STACK as MESSAGES
 from tests.local.recorded import put_code
+from tests.local.sets_stack import STACK as SETS
 from tests.local.support import TIMEOUT, Catalogue, Pipeline
 from tests.local.worker_run import STACK as WORKED
 from tests.local.worker_run import scenario as worker_run
@@ -74,11 +76,11 @@ def sources(aws: LocalAws) -> Sources:
 def outputs(
     request: pytest.FixtureRequest, aws: LocalAws, sources: Sources, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Outputs]:
-    """All stacks, without those of the runs that no chosen test wants."""
+    """All stacks, without those of fixtures that no chosen test wants."""
     code = tmp_path_factory.mktemp("processors")
-    runs = {"faults": STACK, "audited": AUDITED, "worked": WORKED}
+    users = {"faults": STACK, "audited": AUDITED, "worked": WORKED, "sets": SETS, "message_stacks": MESSAGES}
     wanted = _wanted(request.session.items)
-    without = " ".join(stack for fixture, stack in runs.items() if fixture not in wanted)
+    without = " ".join(stack for fixture, stack in users.items() if fixture not in wanted)
     with sources.running() as context:
         given = {"code": str(code), "without": without, **context}
         yield aws.deploy(f"{sys.executable} -m tests.local.stacks", context=given, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""An intake of each source, and the example: `python -m tests.local.message_stack` synthesises them."""
+"""An intake of each source."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,9 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kinesis as kinesis
 from constructs import Construct
-from examples.orders.stack import OrdersStack
 
 from cdk_intake_ledger import IntakeLedger, MessageIntake, MessageSource, Processor, RetryOptions
 from tests.local.recorded import effects_table
-from tests.synth.build import new_app
 
 STACK = "Messages"
 CODE = Path(__file__).parent / "processors" / "messages"
@@ -79,10 +77,3 @@ class MessageStack(cdk.Stack):
             }
         for name, value in outputs.items():
             cdk.CfnOutput(self, f"Out{name}", value=value)
-
-
-if __name__ == "__main__":
-    app = new_app()
-    MessageStack(app, STACK)
-    OrdersStack(app)
-    app.synth()

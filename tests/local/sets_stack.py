@@ -1,4 +1,4 @@
-"""A pipeline with sets of each form. `python -m tests.local.sets_stack` synthesises it."""
+"""A pipeline with sets of each form."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
 from tests.local.recorded import effects_table
-from tests.synth.build import new_app
 
 STACK = "Sets"
 QUIET_SECONDS = 3
@@ -73,13 +72,3 @@ class SetsStack(cdk.Stack):
                 function.add_property_override("Environment.Variables.INTAKE_MAX_WAIT_SECONDS", str(DEADLINE_SECONDS))
         for name, value in values.items():
             cdk.CfnOutput(self, name, value=value)
-
-
-def main() -> None:
-    app = new_app()
-    SetsStack(app, STACK)
-    app.synth()
-
-
-if __name__ == "__main__":
-    main()

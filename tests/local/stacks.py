@@ -14,6 +14,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
+from examples.orders.stack import OrdersStack
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
 from tests.local.audit_run import STACK as AUDITED
@@ -24,8 +25,12 @@ from tests.local.faults import STACK as FAULTS
 from tests.local.faults import stack as faults
 from tests.local.long_stack import STACK as LONG
 from tests.local.long_stack import LongStack
+from tests.local.message_stack import STACK as MESSAGES
+from tests.local.message_stack import MessageStack
 from tests.local.parts_stack import PartsStack
 from tests.local.recorded import effects_table, put_code, recording
+from tests.local.sets_stack import STACK as SETS
+from tests.local.sets_stack import SetsStack
 from tests.local.watched_stack import STACK as WATCHED
 from tests.local.watched_stack import WatchedStack
 from tests.local.worker_run import STACK as WORKED
@@ -142,6 +147,11 @@ def main() -> None:
     WatchedStack(app, WATCHED)
     if WORKED not in without:
         WorkedStack(app, WORKED, code=code)
+    if SETS not in without:
+        SetsStack(app, SETS)
+    if MESSAGES not in without:
+        MessageStack(app, MESSAGES)
+        OrdersStack(app)
     LongStack(app, LONG, code=code)
     app.synth()
 

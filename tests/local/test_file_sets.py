@@ -1,10 +1,8 @@
 """Sets of files on the local AWS: each form, in one deployed stack."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -16,10 +14,10 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin
 from intake_ledger_cli import commands
 from intake_ledger_testing.function_logs import json_objects
+from tests.local.conftest import Outputs
 from tests.local.sets_stack import STACK
 from tests.local.support import TIMEOUT, drained
 
-ROOT = Path(__file__).resolve().parents[2]
 Entry = dict[str, Any]
 _read = TypeDeserializer().deserialize
 
@@ -91,8 +89,8 @@ class Sets:
 
 
 @pytest.fixture(scope="module")
-def sets(aws: LocalAws) -> Sets:
-    return Sets(aws, aws.deploy(f"{sys.executable} -m tests.local.sets_stack", cwd=ROOT)[STACK])
+def sets(aws: LocalAws, outputs: Outputs) -> Sets:
+    return Sets(aws, outputs[STACK])
 
 
 Command = Callable[..., Any]

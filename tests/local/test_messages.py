@@ -1,11 +1,9 @@
 """Keyed messages of all five sources, deployed: each effect once, with duplicates, failures and a redrive."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +12,12 @@ from examples.orders import stack as orders_stack
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
+from tests.local.conftest import Outputs
 from tests.local.message_stack import STACK
 from tests.local.stream_records import of_kinesis, of_table
 from tests.local.support import TIMEOUT
 from tests.unit.stream_mapping import StreamMapping
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"Sqs": "sqs", "Fifo": "fifo", "Kinesis": "kinesis", "DynamoDb": "dynamodb", "EventBridge": "eventbridge"}
 STREAMS = ("Kinesis", "DynamoDb")
 
@@ -117,14 +115,14 @@ class Intakes:
 
 
 @pytest.fixture(scope="module")
-def deployed(aws: LocalAws) -> dict[str, dict[str, str]]:
-    return aws.deploy(f"{sys.executable} -m tests.local.message_stack", cwd=ROOT)
+def message_stacks(outputs: Outputs) -> Outputs:
+    return outputs
 
 
 @pytest.fixture(scope="module")
-def intakes(aws: LocalAws, deployed: dict[str, dict[str, str]]) -> Intakes:
+def intakes(aws: LocalAws, message_stacks: Outputs) -> Intakes:
     """The intakes, to whose sources all messages were sent."""
-    return Intakes(aws, deployed[STACK])
+    return Intakes(aws, message_stacks[STACK])
 
 
 @pytest.fixture
@@ -175,7 +173,7 @@ def test_each_effect_happens_once_and_a_rejected_message_after_its_redrive(
         assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
 
 
-def test_the_example_books_each_order_once(aws: LocalAws, deployed: dict[str, dict[str, str]]) -> None:
+def test_the_example_books_each_order_once(aws: LocalAws, message_stacks: Outputs) -> None:
     """Orders that arrive twice change the stock once, and an order that is too large has a reason."""
-    outcome = orders.run(aws, deployed[orders_stack.STACK])
+    outcome = orders.run(aws, message_stacks[orders_stack.STACK])
     assert outcome.right, outcome
