@@ -294,7 +294,8 @@ class _OutputS3:
     def head_object(self, **arguments: Any) -> dict[str, Any]:
         answer = self._call("head_object", arguments)
         etag, metadata = cast("tuple[str, tuple[tuple[str, str], ...]]", answer.value)
-        return {"ETag": etag, "Metadata": dict(metadata)}
+        # All outputs are those of one object, so that the time of a tombstone decides nothing.
+        return {"ETag": etag, "Metadata": dict(metadata), "LastModified": moment(0)}
 
     def put_object(self, **arguments: Any) -> dict[str, Any]:
         return {"ETag": self._call("put_object", arguments).value}
