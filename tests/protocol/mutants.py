@@ -2135,8 +2135,8 @@ MUTANTS = (
     Mutant(
         "sets: each part that arrives moves the deadline",
         "SetReader._contents",
-        '_state(INCOMPLETE, source, source.identity)',
-        '_state(INCOMPLETE, source, [source.identity, sorted(parts)])',
+        "_state(INCOMPLETE, source, source.identity)",
+        "_state(INCOMPLETE, source, [source.identity, sorted(parts)])",
         "tests/unit/test_sets.py -k f152",
     ),
     Mutant(

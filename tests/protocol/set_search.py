@@ -21,7 +21,7 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.set_wakes import SetWakes
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, Status, row_from_attributes
+from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, StateKind, Status, row_from_attributes
 from intake_ledger.protocol import from_dynamodb as plain
 from intake_ledger.set_members import FormKind, Membership, SetForm, SetTarget, Wakes
 from intake_ledger.sets import SetLedger, SetSettings, set_consumer
@@ -508,7 +508,11 @@ class SetSearch:
         return manifest, tuple(parts)
 
     def _check_end(self, world: World, trace: tuple[Any, ...]) -> None:
-        """G4."""
+        """G4. A row that ends settled without a commit says so."""
+        rows = [self._row(world, pipeline, key) for pipeline in (SETS, PARTS) for key in (self.set_key, *world.objects)]
+        for one in rows:
+            if one is not None and one.kind is not StateKind.OBJECT and one.settled and one.settled_as is None:
+                raise ViolationError("a removal is settled, and its row does not say so", trace)
         truth = self._truth(world)
         row = self._row(world, SETS, self.set_key)
         versions = world.objects.get(self.set_key, [])
