@@ -2683,6 +2683,27 @@ MUTANTS = (
         "tests/unit/test_set_removals.py -k f276",
     ),
     Mutant(
+        "sets: each audit begins at the first key",
+        "SetAudit.run",
+        'self._ledger.rows.read(place).get("after", "")',
+        '""',
+        "tests/unit/test_sets.py -k f277",
+    ),
+    Mutant(
+        "sets: an audit that ended early says that it is complete",
+        "SetAudit.run",
+        'start == after == ""',
+        "True",
+        "tests/unit/test_sets.py -k f277",
+    ),
+    Mutant(
+        "sets: the listing of the audit has no end",
+        "SetAudit._sets",
+        "remaining_seconds() < RESERVE_SECONDS or seen >= MOST_OBJECTS",
+        "False",
+        "tests/unit/test_sets.py -k f277",
+    ),
+    Mutant(
         "sets: a part that was read keeps its connection",
         "SetCall._files.file",
         "one_of_many=True",

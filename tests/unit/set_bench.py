@@ -1,7 +1,7 @@
 """A pipeline of parts and a pipeline of sets, with S3, SQS and DynamoDB in memory and the real consumers."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -200,11 +200,18 @@ class SetBench:
     def bucket(self) -> Bucket:
         return Bucket(lambda: cast("Any", self.s3), BUCKET)
 
-    def audit(self, remaining_seconds: float = 60, *, dry_run: bool = False) -> SetFindings:
+    def audit(
+        self,
+        remaining_seconds: float | Callable[[], float] = 60,
+        *,
+        dry_run: bool = False,
+        publish: Callable[[Mapping[str, int]], object] = lambda _: None,
+    ) -> SetFindings:
         """Run the audit of sets."""
         waiting = WaitingSets(cast("Any", self.dynamodb), "ledger")
         audit = SetAudit(self.settings, self._set_services(), waiting)
-        return audit.run(lambda: remaining_seconds, dry_run=dry_run)
+        left = remaining_seconds
+        return audit.run(left if callable(left) else lambda: left, dry_run=dry_run, publish=publish)
 
     def lose_wakes(self) -> None:
         """Empty the queue of the sets."""

@@ -120,6 +120,7 @@ def test_an_empty_export_is_processed_and_an_emptied_one_only_if_a_person_asks()
     bench.sets.queue.send(request)
     bench.run()
     assert runs(bench) == [[], [KEYS[0]], []]
+    assert bench.runs[2].version == bench.runs[0].version != bench.runs[1].version
     bench.put(CONTROL[MARKER], "")
     bench.run()
     assert runs(bench) == [[], [KEYS[0]], [], []], "a new export that is empty"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from intake_ledger.ledger import Claim
-from intake_ledger.observability.audit_powertools import shortly_audited
+from intake_ledger.observability.audit_powertools import publish_ages, shortly_audited
 from intake_ledger.protocol import OutcomeKind, Row, RowKey, State, StateKind, Status
 from intake_ledger.set_members import FormKind, SetForm
 from intake_ledger.sets.audit import SetFindings
@@ -72,8 +72,11 @@ class TestTheAudit:
     ) -> None:
         """CloudWatch charges a custom metric for each hour that has a value."""
         found = SetFindings("01", oldest_waiting_ms=age)
-        shortly_audited(found.as_json(), found.counts(), found.ages())
-        assert values(capsys) == {"AuditRuns": [1.0], "AuditFindings": [0.0], "AuditResubmitted": [0.0], **written}
+        if age is not None:
+            publish_ages({"OldestWaitingSet": age})
+        assert values(capsys) == written
+        shortly_audited(found.as_json(), found.counts(), {})
+        assert values(capsys) == {"AuditRuns": [1.0], "AuditFindings": [0.0], "AuditResubmitted": [0.0]}
         assert json.loads(json.dumps(found.as_json()))["oldestWaitingMs"] == age
 
 

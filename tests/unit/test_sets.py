@@ -759,3 +759,64 @@ class TestTheAudit:
         bench = SetBench(MANIFEST)
         bench.put(KEY, manifest(A))
         assert not bench.audit(remaining_seconds=1).complete
+
+    @pytest.mark.failure_mode("F277")
+    @pytest.mark.parametrize("form", [MARKER, QUIET])
+    def test_an_audit_that_cannot_list_all_goes_on_in_its_next_run(
+        self, form: SetForm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And it says so. Each lost set is found within some runs."""
+        bench = SetBench(form)
+        folders = [f"{form.pattern.partition('/')[0]}/{number}/" for number in range(5)]
+        for folder in folders:
+            for name in ("a", "b", "_SUCCESS"):
+                bench.put(folder + name)
+        bench.run_parts()
+        bench.lose_wakes()
+        bench.now += 2 * HOUR
+        small_pages(bench, 2)
+        monkeypatch.setattr("intake_ledger.sets.audit.MOST_OBJECTS", 4)
+        expected = [folder + ("_SUCCESS" if form is MARKER else "") for folder in folders]
+        woken: list[str] = []
+        ends: list[bool] = []
+        for _ in range(8):
+            found = bench.audit()
+            woken += found.woken
+            ends.append(found.complete)
+        assert set(woken) == set(expected)
+        assert not any(ends), "no run has seen the whole bucket"
+        assert bench.audit(dry_run=True).complete is False
+        monkeypatch.undo()
+        small_pages(bench, 2)
+        while not bench.audit().complete:
+            pass
+        assert bench.audit(dry_run=True).checked == 5
+
+    @pytest.mark.failure_mode("F277")
+    def test_the_listing_of_an_audit_looks_at_the_clock_and_the_age_comes_first(self) -> None:
+        bench = SetBench(MANIFEST)
+        bench.put(KEY, manifest(A))
+        bench.run(1)
+        for number in range(20):
+            bench.put(f"z/{number}")
+        small_pages(bench, 1)
+        left = iter([60.0, 60.0, 3.0])
+        published: list[Any] = []
+        listed: list[str] = []
+        list_objects = bench.s3.list_objects_v2
+
+        def list_page(**request: Any) -> dict[str, Any]:
+            assert published, "a listing that never ends must not hide the age"
+            listed.append("page")
+            return list_objects(**request)
+
+        bench.s3.list_objects_v2 = list_page  # type: ignore[method-assign]
+        found = bench.audit(lambda: next(left), publish=published.append)
+        assert (found.complete, len(listed)) == (False, 2)
+        assert published == [{"OldestWaitingSet": found.oldest_waiting_ms}]
+
+
+def small_pages(bench: SetBench, size: int) -> None:
+    """Let S3 list so many objects in a request."""
+    list_objects = type(bench.s3).list_objects_v2
+    bench.s3.list_objects_v2 = lambda **request: list_objects(bench.s3, **request, MaxKeys=size)  # type: ignore[method-assign]

@@ -99,7 +99,8 @@ class MemoryS3:
 
     def list_objects_v2(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client, with pages of `MaxKeys` objects."""
-        after, most = request.get("ContinuationToken", ""), request.get("MaxKeys", 1_000)
+        after = request.get("ContinuationToken", request.get("StartAfter", ""))
+        most = request.get("MaxKeys", 1_000)
         found = [
             {"Key": key, "LastModified": versions[-1].modified}
             for key, versions in sorted(self.keys.items(), key=lambda one: one[0].encode())

@@ -11,7 +11,7 @@ from intake_ledger.processor import ObjectStream, checksum_of
 from intake_ledger.protocol import ABSENT, Change, ObjectGone, ObjectReadError, Row, State, StateKind, real_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mypy_boto3_s3 import S3Client
 
@@ -85,14 +85,27 @@ class Bucket:
     def objects(self, prefix: str, *, most: int) -> list[tuple[str, int]]:
         """The keys with this prefix, and their Last-Modified in epoch milliseconds. Stops after `most` of them."""
         found: list[tuple[str, int]] = []
-        request: dict[str, Any] = {**self._common, "Prefix": prefix}
-        while len(found) < most:
-            answer = self._client.list_objects_v2(**request)
-            found += [(one["Key"], _ms(one["LastModified"])) for one in answer.get("Contents", ())]
-            if not answer.get("IsTruncated"):
+        for page in self.pages(prefix):
+            found += page
+            if len(found) >= most:
                 break
-            request["ContinuationToken"] = answer["NextContinuationToken"]
         return found[:most]
+
+    def pages(self, prefix: str, after: str = "") -> "Iterator[list[tuple[str, int]]]":
+        """The pages of a listing of current objects: keys, and Last-Modified in epoch milliseconds.
+
+        Args:
+            prefix: of the keys.
+            after: the listing begins behind this key.
+
+        """
+        request: dict[str, Any] = {**self._common, "Prefix": prefix} | ({"StartAfter": after} if after else {})
+        while True:
+            answer = self._client.list_objects_v2(**request)
+            yield [(one["Key"], _ms(one["LastModified"])) for one in answer.get("Contents", ())]
+            if not answer.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def created_at(self, key: str, marker: State) -> int | None:
         """The creation time of the delete marker, in epoch milliseconds. None: S3 does not return it.

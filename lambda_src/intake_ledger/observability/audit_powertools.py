@@ -70,6 +70,11 @@ def shortly_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: 
         _write(counts, ages)
 
 
+def publish_ages(ages: Mapping[str, int]) -> None:
+    """Write metrics in milliseconds at once."""
+    _write({}, ages)
+
+
 def publish_report(
     client: "DynamoDBClient",
     settings: ConsumerSettings,

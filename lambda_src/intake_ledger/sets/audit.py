@@ -5,14 +5,14 @@ queue, or with a function that was disabled for longer than the queue keeps a me
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from intake_ledger.consumer import Services
 from intake_ledger.events import own_message
 from intake_ledger.observability.short_report import short_report
-from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, State, Status, row_key, ulid
+from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, RowKey, State, Status, row_key, ulid
 from intake_ledger.set_members import FormKind
 from intake_ledger.sets.set_ledger import as_set_ledger
 from intake_ledger.sets.settings import SetSettings
@@ -24,7 +24,7 @@ SETTLE_MS = 60 * MINUTE
 LOOK_BACK_MS = 14 * DAY
 """The greatest age of a manifest, of a marker, or of the newest object of a folder."""
 MOST_OBJECTS = 1_000_000
-"""The largest number of objects that an audit lists, 1,000 in a request."""
+"""The largest number of objects that one run lists, 1,000 in a request. The next run goes on."""
 RESERVE_SECONDS = 5.0
 
 
@@ -42,7 +42,7 @@ class SetFindings:
     them.
     """
     complete: bool = True
-    """False if the time ended before each set was checked. The newest sets come first."""
+    """True if this run listed the whole bucket and checked each set. Otherwise the next run goes on where it ended."""
     oldest_waiting_ms: int | None = None
     """The age of the set that has waited the longest, in milliseconds. None: no set waits."""
 
@@ -68,10 +68,6 @@ class SetFindings:
         number = len(self.woken)
         return {} if self.dry_run else {"AuditRuns": 1, "AuditFindings": number, "AuditResubmitted": number}
 
-    def ages(self) -> dict[str, int]:
-        """The metrics in milliseconds. A metric without a value costs nothing."""
-        return {} if self.dry_run or self.oldest_waiting_ms is None else {OLDEST_WAITING_SET: self.oldest_waiting_ms}
-
 
 class SetAudit:
     """Compares the sets of a bucket with their rows."""
@@ -96,42 +92,71 @@ class SetAudit:
         self._clock = services.clock
         self._waiting = waiting
 
-    def run(self, remaining_seconds: Callable[[], float], *, dry_run: bool = False) -> SetFindings:
+    def run(
+        self,
+        remaining_seconds: Callable[[], float],
+        *,
+        dry_run: bool = False,
+        publish: Callable[[Mapping[str, int]], object] = lambda _: None,
+    ) -> SetFindings:
         """Check the sets, and wake those that nothing continues.
 
         Args:
             remaining_seconds: until the function's timeout.
-            dry_run: true: send no message.
+            dry_run: true: send no message, and begin at the first key.
+            publish: writes metrics in milliseconds. It is called before the listing.
 
         """
         now = self._clock()
         found = SetFindings(ulid(now, secrets.randbits(RANDOM_BITS)), now, dry_run)
         # First, and for all sets: the listing may end early, and has no sets beyond the look-back.
         since = self._waiting.oldest_since(self._settings.consumer.pipeline)
-        found.oldest_waiting_ms = None if since is None else max(0, now - since)
-        for key in self._keys():
-            if remaining_seconds() < RESERVE_SECONDS:
-                found.complete = False
+        if since is not None:
+            found.oldest_waiting_ms = max(0, now - since)
+            if not dry_run:
+                publish({OLDEST_WAITING_SET: found.oldest_waiting_ms})
+        place = RowKey(f"{self._settings.consumer.pipeline}#sets", "audit")
+        start = "" if dry_run else str(self._ledger.rows.read(place).get("after", ""))
+        after: str | None = start
+        for key, before in self._sets(start, remaining_seconds):
+            if key is None or remaining_seconds() < RESERVE_SECONDS:
+                after = before
                 break
             found.checked += 1
             if self._is_lost(key):
                 if not dry_run:
                     self._queues.wake(own_message(Origin.PART, self._bucket.name, key))
                 found.woken.append(key)
+        else:
+            after = ""
+        found.complete = start == after == ""
+        if not dry_run and after != start:
+            self._ledger.rows.write(place, {"after": after})
         return found
 
-    def _keys(self) -> Iterator[str]:
-        """The keys of sets within the look-back, the newest first."""
-        prefix = self._form.pattern.partition("*")[0]
-        newest: dict[str, int] = {}
-        for name, at in self._bucket.objects(prefix, most=MOST_OBJECTS):
-            key = self._form.set_of(name)
-            if key is not None and (self._form.kind is FormKind.QUIET or key == name):
-                newest[key] = max(newest.get(key, 0), at)
-        now = self._clock()
-        for key, at in sorted(newest.items(), key=lambda item: -item[1]):
-            if now - at <= LOOK_BACK_MS:
-                yield key
+    def _sets(self, start: str, remaining_seconds: Callable[[], float]) -> Iterator[tuple[str | None, str]]:
+        """The keys of sets within the look-back, each with the last object before it, in the order of the keys.
+
+        The key is None at the end of the time, or of the objects that a run may list.
+        """
+        seen, last, set_key, newest, before = 0, start, None, 0, start
+        for page in self._bucket.pages(self._form.pattern.partition("*")[0], start):
+            for name, at in page:
+                key = self._form.set_of(name)
+                if key != name and self._form.kind is not FormKind.QUIET:
+                    key = None
+                if key != set_key:
+                    if set_key is not None and self._clock() - newest <= LOOK_BACK_MS:
+                        yield set_key, before
+                    set_key, newest, before = key, 0, last
+                newest, last = max(newest, at), name
+            seen += len(page)
+            if remaining_seconds() < RESERVE_SECONDS or seen >= MOST_OBJECTS:
+                # Otherwise a folder with more objects than a run may list would stop each run.
+                yield None, last if set_key is None or before == start else before
+                return
+        if set_key is not None and self._clock() - newest <= LOOK_BACK_MS:
+            yield set_key, before
 
     def _is_lost(self, key: str) -> bool:
         """True if no message continues the present state of the set."""

@@ -25,15 +25,16 @@ def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def _audit(context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
-    from intake_ledger.observability.audit_powertools import publish_report  # noqa: PLC0415 - few need it
+    from intake_ledger.observability.audit_powertools import publish_ages, publish_report  # noqa: PLC0415 - few need it
     from intake_ledger.sets.audit import SetAudit  # noqa: PLC0415 - likewise
 
     settings, services = _services()
     consumer, client = settings.consumer, ledger_client()
     audit = SetAudit(settings, services, WaitingSets(client, consumer.table))
-    found = audit.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
+    seconds = lambda: context.get_remaining_time_in_millis() / 1000  # noqa: E731
+    found = audit.run(seconds, dry_run=dry_run, publish=publish_ages)
     report = found.as_json()
-    publish_report(client, consumer, report, counts=found.counts(), ages=found.ages())
+    publish_report(client, consumer, report, counts=found.counts())
     return report
 
 
