@@ -235,6 +235,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             audit_function=self._audit.function,
             settle_time=audit.settle_time,
             audit_interval=audit.interval,
+            starts_executions=processor.executions is not None,
             options=monitoring,
         )
         connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)

@@ -31,6 +31,7 @@ from tests.unit.test_consumer import Context
 
 WORLDS = {
     "executions, two pausing workers": ExecutionWorld(pauses=2),
+    "executions, a pausing worker and a refused start": ExecutionWorld(pauses=1, refusals=1),
 }
 _NUMBER = re.compile(r"\d{12,}")
 _OWNER = re.compile(r"\bw\d+\b")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+from botocore.exceptions import ClientError
+
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.consumer.executions import Executions
@@ -51,6 +53,8 @@ class ExecutionWorld(NamedTuple):
     aborts: int = 0
     """Executions that are aborted or time out while a task runs on."""
     redrives: int = 0
+    refusals: int = 0
+    """Starts that Step Functions refuses."""
 
 
 WORLDS = {
@@ -63,6 +67,7 @@ WORLDS = {
     "executions, poison": ExecutionWorld(puts=2, poison=1, losses=1),
     "executions, aborted with a task": ExecutionWorld(puts=2, aborts=1),
     "executions, redriven": ExecutionWorld(puts=2, fails=1, redrives=1),
+    "executions, refused": ExecutionWorld(puts=2, refusals=2, losses=1),
 }
 
 
@@ -187,6 +192,8 @@ def plain_steps(w: World) -> Iterator[Step]:
         yield "an upload", _upload
     for body in dict.fromkeys(w.queue):
         yield f"a worker handles {short(body)}", partial(_handle, body=body)
+        if w.left.refusals:
+            yield f"a worker handles {short(body)}, and a start is refused", partial(_refused, body=body)
     for name, execution in w.machine.executions.items():
         label = f"execution {execution.given['versionId']}"
         if execution.status == "RUNNING":
@@ -314,6 +321,14 @@ def _handle(w: World, body: str, fault: Callable[[int, bool], None] = lambda _, 
         w.queue.append(body)
 
 
+def _refused(w: World, body: str) -> None:
+    w.use(refusals=1)
+    refusal = ClientError({"Error": {"Code": "AccessDeniedException"}}, "StartExecution")
+    w.machine.refuse_starts = lambda: refusal
+    _handle(w, body)
+    w.machine.refuse_starts = lambda: None
+
+
 class _Line:
     """A client whose requests are counted."""
 
@@ -402,7 +417,9 @@ def make_consumer(outside: Outside) -> Consumer:
 
 class _Telemetry(FakeTelemetry):
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
-        """No world injects an error of AWS, so each one is a defect."""
+        """Worlds inject refused starts only, so each other error of AWS is a defect."""
+        if isinstance(error, ClientError) and error.operation_name == "StartExecution":
+            return
         raise AssertionError(f"{text}: {error!r}") from error
 
 

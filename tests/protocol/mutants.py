@@ -2479,8 +2479,8 @@ MUTANTS = (
     ),
     Mutant(
         "the message of a started execution is acknowledged",
-        "Attempts._run",
-        "retry_after=elsewhere.retry_after",
+        "Attempts._elsewhere",
+        "retry_after=start.retry_after",
         "",
         "tests/protocol/test_execution_worlds.py -k deaths",
     ),
@@ -3303,5 +3303,47 @@ MUTANTS = (
             outcome = OutcomeKind.FENCED
         """,
         "tests/unit/test_once.py -k reaches_the_caller",
+    ),
+    Mutant(
+        "a refused start is taken for one without an answer",
+        "is_refused",
+        "400 <= status < 500",
+        "status == 0",
+        "tests/unit/test_executions.py -k refused_starts",
+    ),
+    Mutant(
+        "a refused start says nothing about the downstream",
+        "Executions.__call__",
+        "None if is_throttled(error) else False",
+        "None",
+        "tests/unit/test_executions.py -k refused_starts",
+    ),
+    Mutant(
+        "a refused start is a failure of its object",
+        "Failures.postpone",
+        "self._ledger.postpone(claim, reason, until=self._clock() + delay * 1000)",
+        "self._ledger.fail(claim, reason, retry_at=self._clock() + delay * 1000, counted=False)",
+        "tests/protocol/test_execution_sleepers.py -k past_a_start",
+    ),
+    Mutant(
+        "a throttled start waits for its lease",
+        "Executions._start",
+        "not is_throttled(error) or remaining_seconds() < pause + RESERVE_SECONDS",
+        "True",
+        "tests/unit/test_executions.py -k throttled_start",
+    ),
+    Mutant(
+        "an execution that runs keeps the reason of its refused start",
+        "extended",
+        "row.start_refused",
+        "False",
+        "tests/unit/test_executions.py -k lost_answer",
+    ),
+    Mutant(
+        "the retry of a refused start counts as a dead worker",
+        "_repeats",
+        "seen.start_refused",
+        "False",
+        "tests/unit/test_telemetry.py",
     ),
 )

@@ -18,6 +18,13 @@ def test_one_execution_for_each_fence_while_two_workers_pause() -> None:
     assert f"{result.states:,} states" in " ".join(PAGE.read_text().split())
 
 
+@pytest.mark.failure_mode("F254")
+def test_the_fence_does_not_grow_past_a_start_that_was_refused() -> None:
+    """A worker pauses before its start, and goes on after the start of another one was refused."""
+    result = explore(WORLDS["executions, a pausing worker and a refused start"])
+    assert not result.violation, "\n".join([result.violation, *result.trace])
+
+
 def test_a_worker_that_goes_on_sends_the_rest_of_its_requests() -> None:
     """It claims before the pause and starts the execution after it. Another worker may pause meanwhile."""
     w = SleepersWorld(ExecutionWorld(pauses=2))

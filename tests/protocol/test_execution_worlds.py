@@ -4,7 +4,13 @@ import pytest
 
 from tests.protocol.execution_worlds import WORLDS, explore
 
-SHORT = ("executions, deaths", "executions, overwrites", "executions, pauses", "executions, duplicates")
+SHORT = (
+    "executions, deaths",
+    "executions, overwrites",
+    "executions, pauses",
+    "executions, duplicates",
+    "executions, refused",
+)
 
 
 @pytest.mark.failure_mode("F138", "F139")

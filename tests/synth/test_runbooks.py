@@ -8,12 +8,13 @@ from pathlib import Path
 import botocore.session
 import pytest
 import typer
-from aws_cdk import Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_stepfunctions as sfn
 from botocore import xform_name
 
-from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, SetForm
+from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, Processor, SetForm
 from intake_ledger_cli import commands
 from tests.synth.build import new_app, new_stack, processor, resources, template_of
 from tests.synth.message_stack import message_intakes
@@ -27,8 +28,11 @@ _NAMED = re.compile(r" \((docs/runbooks/[a-z-]+\.md)\)$")
 
 
 def with_everything() -> Stack:
-    """A pipeline with sets and workers."""
+    """A pipeline with sets and workers, and one with a state machine."""
     stack = new_stack("Files")
+    work = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Pass"))
+    machine = sfn.StateMachine(stack, "Machine", definition_body=work, timeout=Duration.hours(1))
+    IntakePipeline(stack, "Talks", processor=Processor.from_state_machine(machine, timeout=Duration.hours(1)))
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("loads/*/manifest.json"), processor=processor())
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))

@@ -55,6 +55,13 @@ def orders(stack: Stack, *, times: Json | None = None, **options: Any) -> Intake
     )
 
 
+@pytest.mark.failure_mode("F254")
+def test_refused_starts_have_an_alarm(template: Json) -> None:
+    """A pipeline without a state machine does not have it."""
+    alarm = only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringStartRefused")
+    assert (alarm["MetricName"], alarm["DatapointsToAlarm"], alarm["EvaluationPeriods"]) == ("StartRefused", 2, 12)
+
+
 @pytest.fixture(scope="module")
 def template() -> Json:
     stack = new_stack()

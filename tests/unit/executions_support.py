@@ -63,7 +63,8 @@ class ExecutionPipeline:
                 before_start()
                 return super().__call__(*plain, **named)
 
-        return Consumer(services, _none, executions=Interrupted(services, StateMachine(make_client, times)))
+        executions = Interrupted(services, StateMachine(make_client, times), sleep=self._sleep)
+        return Consumer(services, _none, executions=executions)
 
     def ledger(self) -> ExecutionLedger:
         """The ledger of another worker."""
@@ -141,6 +142,9 @@ class ExecutionPipeline:
     def versions(self) -> list[str]:
         """The version of each execution, in the order of their starts."""
         return [str(one.given["versionId"]) for one in self.machine.executions.values()]
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock.advance(round(seconds * 1000))
 
     def _owner(self) -> str:
         self._owners += 1

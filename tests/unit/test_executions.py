@@ -31,6 +31,7 @@ from tests.unit.support import HOUR, MINUTE, SECOND
 
 NOW = 10**12
 TASK = 2 * HOUR
+DENIED = ClientError({"Error": {"Code": "AccessDeniedException"}}, "StartExecution")
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException"}}, "StartExecution")
 
 
@@ -183,6 +184,62 @@ class TestOutcomes:
         succeed(pipeline)
         assert len(pipeline.machine.executions) == 1
         assert pipeline.row().attempts == 1
+
+    @pytest.mark.failure_mode("F255")
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_throttled_start_is_repeated_in_the_invocation(self, times: int) -> None:
+        """The next delivery would come minutes later."""
+        pipeline = ExecutionPipeline()
+        pipeline.machine.before += [THROTTLED] * times
+        pipeline.put()
+        pipeline.turn()
+        assert pipeline.machine.requests == ["StartExecution"] * (times + 1)
+        assert len(pipeline.running()) == 1
+        assert pipeline.telemetry.outcomes == [OutcomeKind.STARTED]
+
+    @pytest.mark.failure_mode("F254", "F255")
+    @pytest.mark.parametrize(("error", "out"), [(DENIED, True), (THROTTLED, False)])
+    @pytest.mark.parametrize("keys", [1, 8])
+    def test_a_day_of_refused_starts_is_no_end_of_an_object(self, error: ClientError, keys: int, *, out: bool) -> None:
+        """Row and metric have the reason. The breaker opens if the role is refused, and no attempt is spent."""
+        pipeline = ExecutionPipeline()
+        for number in range(keys):
+            pipeline.put(f"{number}.csv")
+        until = pipeline.clock() + 24 * HOUR
+        pipeline.machine.refuse_starts = lambda: error if pipeline.clock() < until else None
+        while pipeline.clock() < until:
+            while pipeline.turn():
+                pass
+            pipeline.clock.now = max(pipeline.clock() + 1, pipeline.sqs.next_visible_at() or 0)
+        row = pipeline.row("0.csv")
+        assert (row.status, row.attempts, row.reason_code) == (Status.PROCESSING, 1, "start_refused")
+        assert error.response["Error"]["Code"] in (row.reason or "")
+        assert set(pipeline.telemetry.outcomes) == {OutcomeKind.START_REFUSED}
+        assert ("out" in pipeline.telemetry.said) is (out and keys > 1)
+        assert max(message.receives for message in pipeline.sqs.messages) < 1_000
+        assert pipeline.sqs.dead_letters == []
+
+        succeed(pipeline)
+        for number in range(keys):
+            row = pipeline.row(f"{number}.csv")
+            assert (row.status, row.attempts, row.reason_code) == (Status.PROCESSED, 1, None)
+        assert len(pipeline.machine.executions) == keys
+
+    @pytest.mark.failure_mode("F254")
+    def test_a_start_that_was_refused_after_a_lost_answer_is_not_repeated_beside_it(self) -> None:
+        """It runs. The row forgets the refusal, and no second execution starts for a newer version."""
+        pipeline = ExecutionPipeline()
+        pipeline.machine.after.append(DENIED)
+        pipeline.put()
+        pipeline.turn()
+        assert pipeline.row().reason_code == "start_refused"
+        second = pipeline.put(content="2")
+        pipeline.clock.advance(HOUR)
+        pipeline.turn()
+        assert (len(pipeline.running()), pipeline.row().reason_code) == (1, None)
+        succeed(pipeline)
+        assert pipeline.row().version_id == second
+        assert len(pipeline.machine.executions) == 2
 
     @pytest.mark.failure_mode("F143")
     def test_a_describe_that_is_refused_decides_nothing(self) -> None:

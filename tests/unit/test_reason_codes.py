@@ -58,7 +58,8 @@ class TestCodes:
             "attempts_exhausted", "consumer_error", "dead_letter_refused", "invalid_output", "invalid_transaction",
             "late_write", "lease_lost", "max_receives", "max_wait", "no_space",
             "not_yet", "object_gone", "processor_error", "processor_throttled", "processor_timeout", "read_error",
-            "removed_unprocessed", "reprocess_id_ahead", "result_not_kept", "s3_refused", "transaction_refused",
+            "removed_unprocessed", "reprocess_id_ahead", "result_not_kept", "s3_refused", "start_refused",
+            "transaction_refused",
             "unparseable_message", "unprocessable", "version_missing", "wrong_bucket", "wrong_return",
         }  # fmt: skip
 

@@ -66,6 +66,8 @@ class TestRepeats:
             (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1), 2, {"Accepted", "Retries", "LapsedLeases"}),
             # The worker died on another state of the key.
             (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1), 1, {"Accepted", "LapsedLeases"}),
+            # No worker died: the start of its execution was refused.
+            (Verdict.ACCEPTED, Row(Status.PROCESSING, 1, lease_until=1, reason_code="start_refused"), 1, set()),
             # It was taken over and released before.
             (Verdict.ACCEPTED, Row(Status.PROCESSING, 1), 1, set()),
             (Verdict.EXHAUSTED, Row(Status.PROCESSING, 1, lease_until=1), 0, {"Exhausted", "LapsedLeases"}),

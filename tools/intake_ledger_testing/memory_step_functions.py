@@ -50,6 +50,8 @@ class MemoryStepFunctions:
         """Faults of the next requests, raised before the request has an effect. None: this request has no fault."""
         self.after: list[Exception | None] = []
         """Faults of the next requests, raised after their effect: the answer is lost."""
+        self.refuse_starts: Callable[[], Exception | None] = lambda: None
+        """Gives the error of each StartExecution, or None."""
         self.requests: list[str] = []
 
     def start_execution(self, **request: Any) -> dict[str, Any]:
@@ -59,6 +61,8 @@ class MemoryStepFunctions:
         was used is refused.
         """
         self._request("StartExecution", self.before)
+        if (refusal := self.refuse_starts()) is not None:
+            raise refusal
         name, given = request["name"], request["input"]
         if request["stateMachineArn"] != self.machine:
             raise _error("StartExecution", "StateMachineDoesNotExist")

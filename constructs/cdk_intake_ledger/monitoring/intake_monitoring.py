@@ -20,6 +20,7 @@ class IntakeMonitoring(ConsumerMonitoring):
     - `OldestMessage`: a message waits longer than the audit's settle time.
     - `Rejected`: a change was rejected.
     - `CopiesRefused`: the dead-letter queue does not take a copy.
+    - `StartRefused`: Step Functions refuses to start executions, if a state machine is the processor.
     - `Fenced`: a worker exceeded its lease.
     - `Retries`: many attempts are repeated.
     - `LapsedLeases`: workers stop in the middle of their attempts.
@@ -46,6 +47,7 @@ class IntakeMonitoring(ConsumerMonitoring):
         audit_function: lambda_.IFunction,
         settle_time: Duration,
         audit_interval: Duration,
+        starts_executions: bool = False,
         options: MonitoringOptions | None = None,
     ) -> None:
         """Make the alarms. A pipeline makes its own.
@@ -60,6 +62,7 @@ class IntakeMonitoring(ConsumerMonitoring):
             audit_function: the pipeline's audit.
             settle_time: the audit's settle time: the maximum normal age of a message.
             audit_interval: the time between two audits, known at synthesis.
+            starts_executions: true if a state machine is the processor; it is not when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
@@ -76,6 +79,10 @@ class IntakeMonitoring(ConsumerMonitoring):
         interval = to_seconds(audit_interval)
         alarms = self._consumer_alarms(to_seconds(settle_time))
         downstream_out = alarms.pop("DownstreamOut")
+        if starts_executions:
+            alarms["StartRefused"] = self._alarm_on_second_period(
+                "StartRefused", self.metric_start_refused(), "Step Functions refuses to start executions"
+            )
         alarms |= {
             "AuditFunctionErrors": self._alarm_on_second_period(
                 "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"

@@ -108,6 +108,10 @@ class IntakeMetrics:
         """Executions that were started, if a state machine is the processor."""
         return self.metric("Started", **options)
 
+    def metric_start_refused(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Executions that Step Functions refused to start. Each start is tried again, and no attempt is counted."""
+        return self.metric("StartRefused", **options)
+
     def metric_waited_too_long(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Changes that were rejected because the processor raised `NotYet` for longer than `max_wait`."""
         return self.metric("WaitedTooLong", **options)

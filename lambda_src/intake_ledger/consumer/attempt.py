@@ -11,7 +11,7 @@ from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures, Outcome
-from intake_ledger.consumer.object_call import ProcessorCall, Progress, Started
+from intake_ledger.consumer.object_call import ProcessorCall, Progress, Started, StartRefused
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
@@ -131,8 +131,8 @@ class Attempts:
             commit = as_commit(returned)
         except (Unprocessable, NotYet) as decision:
             return self._judged(claim, message, decision)
-        except Started as elsewhere:
-            return Outcome(OutcomeKind.STARTED, retry_after=elsewhere.retry_after)
+        except (Started, StartRefused) as elsewhere:
+            return self._elsewhere(claim, message, elsewhere)
         except ObjectGone:
             return self._gone(claim, begun=progress.begun)
         except KeyboardInterrupt:  # the process has to end
@@ -142,6 +142,13 @@ class Attempts:
         if hold and not commit.transact:
             return Outcome(OutcomeKind.COMMITTED, healthy=True, commit=commit)
         return self._commit(claim, commit, message)
+
+    def _elsewhere(self, claim: Claim, message: Message, start: Started | StartRefused) -> Outcome:
+        """Leave the claim to the work that was started outside of this attempt, or to a later start."""
+        if isinstance(start, Started):
+            return Outcome(OutcomeKind.STARTED, retry_after=start.retry_after)
+        reason = self._reason(start.error, ReasonCode.START_REFUSED)
+        return self._failures.postpone(claim, message, reason, healthy=start.healthy)
 
     def _raised(self, claim: Claim, message: Message, error: BaseException, *, begun: bool) -> Outcome:
         """End the claim after an error. `begun`: the processor had started."""

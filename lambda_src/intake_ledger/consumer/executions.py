@@ -4,13 +4,17 @@ A claim starts one execution, and its message returns to the queue. The messages
 execution stands, and the one that sees its end records the outcome, under the fence of the claim.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import cast
 
+from botocore.exceptions import ClientError
+
+from intake_ledger.consumer.batch import RESERVE_SECONDS
 from intake_ledger.consumer.failures import Outcome
-from intake_ledger.consumer.object_call import Progress, Started
+from intake_ledger.consumer.object_call import Progress, Started, StartRefused
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import own_message
 from intake_ledger.executions import (
@@ -21,6 +25,8 @@ from intake_ledger.executions import (
     decide,
     execution_input,
     execution_name,
+    is_refused,
+    is_throttled,
     poll_ms,
 )
 from intake_ledger.ledger import AWS_ERRORS, Claim, ExecutionLedger
@@ -28,6 +34,8 @@ from intake_ledger.protocol import Change, Fenced, Origin, OutcomeKind, Row, Rul
 
 UNKNOWN_SECONDS = 20
 """The wait after a request to Step Functions that failed."""
+START_WAITS = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before a throttled start is sent again, within the invocation. The next delivery is minutes later."""
 MAX_JUDGEMENTS = 4
 """A row that changes between the answer of Step Functions and the write is judged again this number of times."""
 
@@ -45,7 +53,9 @@ class Executions:
     package = ""
     writes = False
 
-    def __init__(self, services: Services, machine: StateMachine) -> None:
+    def __init__(
+        self, services: Services, machine: StateMachine, *, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
         self._settings = services.settings
         if not isinstance(services.ledger, ExecutionLedger):
             raise TypeError("a state machine as the processor needs an ExecutionLedger")
@@ -53,6 +63,8 @@ class Executions:
         self._queues = services.queues
         self._telemetry = services.telemetry
         self._clock = services.clock
+        self._jitter = services.jitter
+        self._sleep = sleep
         self._machine = machine
         self._limit_ms = machine.settings.execution_seconds * 1000
         self._longest_task_ms = machine.settings.longest_task_seconds * 1000
@@ -63,12 +75,13 @@ class Executions:
         progress: Progress,
         *,
         limit: AbstractContextManager[None],  # noqa: ARG002 - an execution has a limit of its own
-        remaining_seconds: Callable[[], float],  # noqa: ARG002 - as above
+        remaining_seconds: Callable[[], float],
     ) -> object:
         """Start the execution of a claim, or give the outcome of one that has ended.
 
         Raises:
             Started: It was started, or it is unknown whether it was.
+            StartRefused: It was not started, at least not by this call.
 
         """
         progress.begun = True
@@ -77,11 +90,26 @@ class Executions:
         name = execution_name(claim.key, claim.row.fence)
         given = execution_input(claim, pipeline=self._settings.pipeline, ordering=self._settings.ordering)
         try:
-            self._machine.start(name, given)
+            self._start(name, given, remaining_seconds)
         except Exception as error:
             self._telemetry.log_error("an execution could not be started", name, error)
+            if is_refused(error):
+                # Other keys may be started while Step Functions throttles. No key may while it refuses the role.
+                raise StartRefused(error, healthy=None if is_throttled(error) else False) from error
             raise Started(UNKNOWN_SECONDS) from error
         raise Started(poll_ms(0, self._limit_ms) / 1000)
+
+    def _start(self, name: str, given: str, remaining_seconds: Callable[[], float]) -> None:
+        """Start an execution. A throttled start is repeated while there is time: it is the same request."""
+        for wait in START_WAITS:
+            try:
+                return self._machine.start(name, given)
+            except ClientError as error:
+                pause = wait * (0.5 + self._jitter())
+                if not is_throttled(error) or remaining_seconds() < pause + RESERVE_SECONDS:
+                    raise
+                self._sleep(pause)
+        return self._machine.start(name, given)
 
     def is_judged(self, change: Change) -> bool:
         """True if the end of an execution is reported that this pipeline has started. Its change is to be judged.

@@ -125,6 +125,18 @@ class Failures:
         self._ledger.fail(claim, reason, retry_at=now + delay * 1000, counted=counted and not out, s3_error=s3_error)
         return Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)
 
+    def postpone(self, claim: Claim, message: Message, reason: Reason, *, healthy: bool | None) -> Outcome:
+        """Keep a claim whose work could not be started. The same start is tried again, and spends no attempt.
+
+        It is never given up: no object is the cause, and the fence may not grow before this start is over.
+        """
+        wait = self._growing_wait(claim.row)
+        if healthy is False and self._breaker.is_open:
+            wait = max(self._breaker.held_ms(), self.least_wait_ms(message)) / 1000
+        delay = math.ceil(wait)
+        self._ledger.postpone(claim, reason, until=self._clock() + delay * 1000)
+        return Outcome(OutcomeKind.START_REFUSED, reason, delay, healthy=healthy)
+
     def wait(self, claim: Claim, message: Message, missing: NotYet) -> Outcome:
         """Retry when the missing thing may be there. This says nothing about the downstream."""
         text = text_of(missing) or "the processor said NotYet and gave no reason"

@@ -35,6 +35,18 @@ class Started(Exception):  # noqa: N818 - an answer, not an error
         self.retry_after = retry_after
 
 
+class StartRefused(Exception):  # noqa: N818 - an answer, not an error
+    """A call raises this: the work could not be started, and the same start is tried again later. The claim stays.
+
+    `healthy` is as in `Outcome`.
+    """
+
+    def __init__(self, error: Exception, *, healthy: bool | None) -> None:
+        super().__init__("the work could not be started")
+        self.error = error
+        self.healthy = healthy
+
+
 class ProcessorCall(Protocol):
     """Calls the processor for a claim."""
 

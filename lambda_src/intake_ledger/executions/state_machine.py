@@ -18,6 +18,24 @@ class StepFunctions(Protocol):
     def describe_execution(self, *, executionArn: str) -> Any: ...  # noqa: N803 - boto3's
 
 
+_THROTTLED = frozenset(
+    {"ExecutionLimitExceeded", "RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"}
+)
+
+
+def is_throttled(error: Exception) -> bool:
+    """True if Step Functions had no capacity for the request."""
+    return isinstance(error, ClientError) and error.response["Error"]["Code"] in _THROTTLED
+
+
+def is_refused(error: Exception) -> bool:
+    """True if Step Functions has refused the request: it was not carried out. Other errors leave that open."""
+    if not isinstance(error, ClientError):
+        return False
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+    return 400 <= status < 500
+
+
 class StateMachine:
     """Starts executions of one state machine, and asks how they stand. The client is made at the first request."""
 

@@ -208,6 +208,10 @@ class Ledger:
         after = row_changes.failed(row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error)
         self._end(claim, after)
 
+    def postpone(self, claim: Claim, reason: Reason, *, until: int) -> None:
+        """Keep a claim whose work could not be started, with the reason. Its lease ends at `until`, in epoch ms."""
+        self._end(claim, row_changes.postponed(claim.row, reason, lease_until=until))
+
     def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
         """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds."""
         partition = waiting_partition(self._options.pipeline)

@@ -186,7 +186,7 @@ def _repeats(answer: Claim | Ruling) -> list[str]:
     seen = answer.seen if isinstance(answer, Claim) else answer.row
     # The release of a claim writes such a row without its lease, so that the row counts once.
     if answer.verdict in _TAKES_OVER and seen is not None and seen.status is Status.PROCESSING and seen.lease_until:
-        names.append("LapsedLeases")
+        names += [] if seen.start_refused else ["LapsedLeases"]
     return names
 
 

@@ -37,6 +37,8 @@ class OutcomeKind(StrEnum):
     """The processor raised `NotYet`, because something that it needs is missing."""
     STARTED = "Started"
     """An execution of the state machine was started. It goes on when the attempt has ended."""
+    START_REFUSED = "StartRefused"
+    """Step Functions refused to start the execution. The same start is tried again, and no attempt was counted."""
 
 
 class ReasonCode(StrEnum):
@@ -90,6 +92,8 @@ class ReasonCode(StrEnum):
     """The time in the ID of the reprocess request is in the future by more than `clock_skew`."""
     DEAD_LETTER_REFUSED = "dead_letter_refused"
     """The dead-letter queue does not take the copy of a rejected state. The row is REJECTED when it does."""
+    START_REFUSED = "start_refused"
+    """Step Functions refused to start the execution, or throttled it. It is tried again. No attempt was counted."""
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
     CONSUMER_ERROR = "consumer_error"

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from intake_ledger.protocol.lease import lease_is_live
 from intake_ledger.protocol.object_state import StateKind, identity_of
+from intake_ledger.protocol.reasons import ReasonCode
 
 FORMAT = 1
 """The format of the rows that this release writes."""
@@ -137,6 +138,11 @@ class Row:
     def unfinished(self) -> bool:
         """True if an attempt may have left unfinished work downstream."""
         return self.status in (Status.PROCESSING, Status.FAILED)
+
+    @property
+    def start_refused(self) -> bool:
+        """True if the work of the claim could not be started. No worker has died with it."""
+        return self.status is Status.PROCESSING and self.reason_code == ReasonCode.START_REFUSED
 
     @property
     def dismissed(self) -> bool:

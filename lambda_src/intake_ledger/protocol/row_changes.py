@@ -112,7 +112,16 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
 
 def extended(row: Row, *, lease_until: int, owner: str | None = None) -> Row:
     """The claimed row with a later end of its lease. `owner` takes the claim over under the same fence."""
-    return replace(row, lease_until=lease_until, lease_owner=owner or row.lease_owner)
+    row = replace(row, lease_until=lease_until, lease_owner=owner or row.lease_owner)
+    # Its work runs, or is started now.
+    return replace(row, reason=None, reason_code=None) if row.start_refused else row
+
+
+def postponed(row: Row, reason: Reason, *, lease_until: int) -> Row:
+    """The claimed row whose work could not be started. The same start is tried again after its lease."""
+    return replace(
+        row, lease_until=lease_until, reason=truncate(reason.text, MAX_REASON_BYTES), reason_code=reason.code.value
+    )
 
 
 def resumed(row: Row, *, owner: str, now: int, lease_until: int) -> Row:

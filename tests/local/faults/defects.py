@@ -170,8 +170,8 @@ DEFECTS = (
     ),
     Mutant(
         "the message of a started execution is acknowledged",
-        "Attempts._run",
-        "retry_after=elsewhere.retry_after",
+        "Attempts._elsewhere",
+        "retry_after=start.retry_after",
         "",
         "Executions",
     ),
