@@ -14,11 +14,11 @@ from aws_lambda_powertools.utilities.idempotency import (
     idempotent_function,
 )
 
+from cdk_intake_ledger.testing import LambdaContext
 from intake_ledger import Commit, KeyedMessage
-from intake_ledger.consumer.batch import RESERVE_SECONDS
 from intake_ledger.once import Busy, Duplicate, OnceLedger, Rejected
-from intake_ledger_testing.context import LambdaContext
 from tests.idempotency.world import LEDGER, RECORDS, Killed, World
+from tests.inside.objects import RESERVE_SECONDS
 from tests.unit.messages_support import Intake, sqs
 
 LIMIT_SECONDS = 60

@@ -29,17 +29,23 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.options.audit_scale import LOOK_RATE
-from intake_ledger.audit import function as audit
-from intake_ledger.audit import in_parts, listing, look, one_function
-from intake_ledger.audit.join import parts
-from intake_ledger.audit.join.athena import Athena
-from intake_ledger.audit.join.athena_parts import AthenaJoin
-from intake_ledger.audit.join.parts import join_parts
-from intake_ledger.audit.report import Report
-from intake_ledger.audit.scratch import Scratch
-from intake_ledger.audit.shards import Shard, cut
-from intake_ledger.delivery_check.check import Looked
+from tests.inside.audits import (
+    Athena,
+    AthenaJoin,
+    Looked,
+    Report,
+    Scratch,
+    Shard,
+    cut,
+    in_parts,
+    join_parts,
+    listing,
+    look,
+    one_function,
+    parts,
+)
+from tests.inside.audits import function as audit
+from tests.inside.constructs import LOOK_RATE
 from tests.integration.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.audit_invocations import Gate, Gated, RefusingSQS, Store
 from tests.unit.audit_support import AuditWorld

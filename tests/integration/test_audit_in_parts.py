@@ -7,17 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from intake_ledger.audit import in_parts
-from intake_ledger.audit.diff import Line, Window
-from intake_ledger.audit.in_parts import AuditInParts, _order
-from intake_ledger.audit.inventory import InventoryError
-from intake_ledger.audit.join import parts as join
-from intake_ledger.audit.join.parts import join_parts
-from intake_ledger.audit.look import BACKFILL_ID
-from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.audit.runs import AuditRuns, RunNotDue
-from intake_ledger.audit.scratch import Scratch
-from intake_ledger.audit.tools import Judgement, Tools
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     AuditSettings,
@@ -30,6 +19,26 @@ from intake_ledger.protocol import (
     identity_of,
     row_key,
 )
+from tests.inside.audits import (
+    BACKFILL_ID,
+    AuditInParts,
+    AuditRuns,
+    InventoryError,
+    Judgement,
+    Line,
+    Report,
+    RunNotDue,
+    Scratch,
+    Stopped,
+    Tools,
+    Window,
+    _order,
+    duckdb,
+    in_parts,
+    join_parts,
+    look,
+)
+from tests.inside.audits import parts as join
 from tests.integration.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, MemoryFiles, PagedS3
@@ -345,7 +354,7 @@ def test_a_look_that_died_goes_on_where_it_was_stored(world: PartsWorld, monkeyp
 @pytest.mark.failure_mode("F119")
 def test_what_sqs_refuses_is_sent_by_a_run_at_the_next_tick(world: PartsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs neither the budget nor an interval, and the report says why."""
-    monkeypatch.setattr("intake_ledger.audit.look.PAUSES", ())
+    monkeypatch.setattr(look, "PAUSES", ())
     world.settings = replace(world.settings, budget=3)
     for key in names(3):
         world.put(key)
@@ -465,7 +474,7 @@ class TestRate:
     ) -> None:
         """There are more candidates than one run takes. Sent messages are marked."""
         monkeypatch.setattr(in_parts, "MOST_CANDIDATES", 3)
-        monkeypatch.setattr("intake_ledger.audit.join.duckdb.MOST_CANDIDATES", 3)
+        monkeypatch.setattr(duckdb, "MOST_CANDIDATES", 3)
         world.settings = replace(world.settings, backfills=True, budget=1)
         for key in names(6):
             world.s3.put(key, age=400 * DAY)

@@ -17,14 +17,19 @@ import pytest
 from botocore.client import BaseClient
 
 from intake_ledger.protocol import Row, Status
-from intake_ledger_cli import page_parts, page_style, report_data
-from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.page_parts import Bar
-from intake_ledger_cli.report_data import ReportData
-from intake_ledger_cli.report_file import replace_file
-from intake_ledger_cli.report_page import render
-from intake_ledger_cli.status import AccessDenied, PipelineStatus
 from tests.browser import Browser, chromium, needs_chromium
+from tests.inside.command import (
+    AccessDenied,
+    Bar,
+    CliError,
+    PipelineStatus,
+    ReportData,
+    page_parts,
+    page_style,
+    render,
+    replace_file,
+    report_data,
+)
 from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from intake_ledger_cli import commands
+from tests.inside.command import commands
 
 
 def run_without(missing: str, **environment: str) -> subprocess.CompletedProcess[str]:

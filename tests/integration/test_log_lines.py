@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ministack.core import lambda_runtime  # type: ignore[import-untyped]
 
-from intake_ledger_testing import _ministack
+from tests.inside.kit import _ministack
 
 WORKER = """
 import sys, time

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.consumer import managed_instances
+from tests.inside.objects import managed_instances
 
 SCRIPT = """
 import re

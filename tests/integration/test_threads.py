@@ -16,8 +16,8 @@ import pytest
 
 from intake_ledger import ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
-from intake_ledger.consumer.threads import ProcessorThreads
 from intake_ledger.protocol import OutcomeKind, Status
+from tests.inside.objects import ProcessorThreads
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world
@@ -352,8 +352,7 @@ class TestThreadPool:
 PROGRAM = """
 from threading import Event
 
-from intake_ledger.consumer.threads import exit_now
-from intake_ledger.observability.powertools import PowertoolsTelemetry
+from tests.inside.objects import PowertoolsTelemetry, exit_now
 from tests.unit.test_consumer import FakeQueues, message, put
 from tests.integration.test_threads import Stage
 from tests.unit.test_groups import new_world

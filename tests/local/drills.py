@@ -25,7 +25,7 @@ from cdk_intake_ledger import (
     Processor,
 )
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger_cli import commands
+from tests.inside.command import commands
 from tests.local import cloudformation
 from tests.local.support import TIMEOUT
 

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger_cli import commands
-from intake_ledger_cli.app import now_ms
-from intake_ledger_cli.options import Call
-from intake_ledger_cli.redrive_lock import redrive_lock
+from tests.inside.command import Call, commands, now_ms, redrive_lock
 from tests.local.support import TIMEOUT, Catalogue, model
 
 Types = Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws, LocalAwsError
-from intake_ledger_testing import local_server
+from tests.inside.kit import local_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger import Output, OutputError, Overtaken
 from intake_ledger.outputs import source_of
-from intake_ledger_testing.memory_outputs import MemoryOutputs
+from tests.inside.kit import MemoryOutputs
 from tests.protocol.output_rounds import play
 from tests.protocol.output_writers import BUCKET, Way
 

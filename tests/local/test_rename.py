@@ -12,7 +12,7 @@ from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, IntakePipeline, Processor
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger_cli import commands
+from tests.inside.command import commands
 from tests.local import cloudformation
 from tests.local.support import TIMEOUT
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from hypothesis import given, settings
 
-from cdk_intake_ledger.testing import LocalAws
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing import LocalAws, MemoryDynamoDB
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger import ObjectStream
 from tests.local.processors.probing import probe
 from tests.local.support import Pipeline
 
@@ -27,4 +28,4 @@ def test_the_local_pipeline_hands_out_what_a_deployed_function_gets(
     local.run()
 
     assert seen == [second.effect("probe.zip", version)["content"]]
-    assert "'type': 'intake_ledger.processor.object_stream.ObjectStream', 'file': (True, False, False)" in seen[0]
+    assert f"'type': '{ObjectStream.__module__}.ObjectStream', 'file': (True, False, False)" in seen[0]

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from cdk_intake_ledger.functions import archive
-from cdk_intake_ledger.functions import layer as layers
+from tests.inside.constructs import layer as layers
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from intake_ledger_cli import commands
+from tests.inside.command import commands
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "symptoms.md").read_text()
@@ -54,8 +54,9 @@ def test_a_wrong_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_line_of_the_status_exists() -> None:
-    """`status_table` has the label of each line."""
-    labels = set(re.findall(r'add_line\(lines, "([^"]+)"', _source("tools/intake_ledger_cli/status_table.py")))
+    """The command adds a line with each label."""
+    sources = (path.read_text() for path in (ROOT / "tools" / "intake_ledger_cli").rglob("*.py"))
+    labels = set(re.findall(r'add_line\(lines, "([^"]+)"', "".join(sources)))
     named = set(re.findall(r"line `([^`]+)`", TABLES))
     assert named
     assert named <= labels

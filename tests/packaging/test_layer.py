@@ -15,7 +15,7 @@ import pytest
 from aws_cdk import App, Stack
 
 from cdk_intake_ledger.functions import archive
-from cdk_intake_ledger.functions import layer as layers
+from tests.inside.constructs import layer as layers
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,8 @@ def test_the_team_finds_what_it_imports_in_the_layer(layer: Path) -> None:
 def test_the_layer_holds_python_and_the_audits_query_and_nothing_else(layer: Path, packed: ZipFile) -> None:
     """An allow-list: neither caches, nor metadata, nor compiled modules."""
     others = [name for name in packed.namelist() if not name.endswith(".py")]
-    assert others == ["python/intake_ledger/audit/audit.sql"]
+    sources = Path(__file__).parents[2] / "lambda_src"
+    assert others == [f"python/{path.relative_to(sources)}" for path in sources.rglob("*.sql")]
     assert sorted(path.name for path in layer.iterdir()) == [
         "aws_lambda_powertools",
         "intake_ledger",

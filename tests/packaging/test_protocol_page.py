@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from intake_ledger.ledger.conditions import NO_ROW, Condition, lease_owned, not_overwritten, overtaken, row_unchanged
+from intake_ledger.ledger import NO_ROW, Condition, lease_owned, row_unchanged
 from intake_ledger.protocol import Row, Status, Verdict
+from tests.inside.rows import not_overwritten, overtaken
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = Row(Status.PROCESSING, fence=1, lease_owner="a worker")

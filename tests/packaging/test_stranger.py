@@ -20,7 +20,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-from intake_ledger_testing.local_aws import LocalAws
+from cdk_intake_ledger.testing import LocalAws
 from tests.packaging.test_pins import pins
 from tests.wheel_maker import needed, repack, write_simple_index
 

@@ -53,9 +53,10 @@ def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     packages = {"cdk_intake_ledger", "intake_ledger", "intake_ledger_cli", "intake_ledger_testing"}
     assert {top for top in tops if not top.endswith(".dist-info")} == packages
-    ours = ("cdk_intake_ledger/pipeline.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed")
-    for expected in (*ours, "intake_ledger/audit/audit.sql"):
-        assert expected in names
+    assert {"cdk_intake_ledger/__init__.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed"} <= set(names)
+    queries = {str(path.relative_to(ROOT / "lambda_src")) for path in (ROOT / "lambda_src").rglob("*.sql")}
+    assert queries
+    assert queries <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 

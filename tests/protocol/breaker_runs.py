@@ -21,14 +21,13 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any, NamedTuple, cast
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.processor import ObjectChange
 from intake_ledger.protocol import Change, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
-from intake_ledger_testing.events import s3_notification
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3, Version
+from tests.inside.kit import MemoryS3, Version, s3_notification
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import CONSUMER

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from intake_ledger.audit.table import AuditTable
 from intake_ledger.ledger import NO_ROW, Condition, ConditionFailed, LedgerTable, lease_owned, row_unchanged
-from intake_ledger.ledger.conditions import no_late_writes, not_overwritten
 from intake_ledger.protocol import STORED_STATUSES, Ordering, Row, RowKey, StateKind
+from tests.inside.audits import AuditTable
+from tests.inside.rows import no_late_writes, not_overwritten
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -16,14 +16,12 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.consumer.executions import Executions
 from intake_ledger.events import parse_message
 from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, Policy, Row, Status, row_key
-from intake_ledger_testing.events import s3_notification, sqs_event
-from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
+from tests.inside.executions import Executions
+from tests.inside.kit import MACHINE, MemoryExecution, MemoryS3, MemoryStepFunctions, s3_notification, sqs_event
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, Clock

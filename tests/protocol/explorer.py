@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, State, StateKind
-from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
-from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
+from tests.inside.kit import Key, inserted_item, parse_update_statement
 from tests.protocol import program
 from tests.protocol.program import BUCKET, KEY, Config, Effect, Finished, Frozen, Message, Raised, Request, freeze, thaw
 from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled

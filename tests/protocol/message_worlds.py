@@ -25,12 +25,17 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket
 from intake_ledger.consumer import Services
 from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageConsumer, MessageQueues
-from intake_ledger.messages.settings import MessageSettings, MessageSource
+from intake_ledger.messages import (
+    KeyedLedger,
+    KeyedMessage,
+    MessageConsumer,
+    MessageQueues,
+    MessageSettings,
+    MessageSource,
+)
 from intake_ledger.processor import Commit
 from intake_ledger.protocol import Ordering, Policy, Unprocessable
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
-from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, OutcomeCounter
 from tests.protocol.explorer import Result
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER

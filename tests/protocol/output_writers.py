@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger import Output, OutputError, Overtaken
 from intake_ledger.outputs import PART_BYTES, REMOVED, source_of
-from intake_ledger.outputs import output as implementation
+from tests.inside.outputs import output as implementation
 
 BUCKET = "outputs"
 PART = 64

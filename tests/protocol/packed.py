@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from intake_ledger_testing.dynamodb_expressions import Item
-from intake_ledger_testing.memory_dynamodb import Key
+from tests.inside.kit import Item, Key
 
 _Shape = tuple[tuple[str, str], ...]
 _MOST_SHARED = 10_000

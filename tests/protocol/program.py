@@ -17,11 +17,6 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.budget import OwnBudget
-from intake_ledger.audit.diff import Window
-from intake_ledger.audit.look import Look
-from intake_ledger.audit.one_function import AuditInOneFunction
-from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
 from intake_ledger.ledger import Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
@@ -40,7 +35,8 @@ from intake_ledger.protocol import (
     Ruling,
     Unprocessable,
 )
-from intake_ledger_testing import dynamodb_expressions, memory_dynamodb
+from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
+from tests.inside.kit import dynamodb_expressions, memory_dynamodb
 from tests.protocol.strict_telemetry import StrictTelemetry
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
@@ -507,7 +503,7 @@ def _completeness(config: Config, table: LedgerTable, port: Port) -> Completenes
 
 
 def _window(completeness: Completeness | CompletenessRecord | None, now: int) -> Window:
-    """Return the window that `intake_ledger.audit.function` gives to an audit."""
+    """Return the window that the audit's function gives to an audit."""
     since = now - RETENTION * 1000
     if isinstance(completeness, CompletenessRecord):
         complete = completeness.look() is not None

@@ -19,14 +19,13 @@ from botocore.response import StreamingBody
 from intake_ledger import FileSet, ObjectChange
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.consumer.set_wakes import SetWakes
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, StateKind, Status, row_from_attributes
 from intake_ledger.protocol import from_dynamodb as plain
 from intake_ledger.set_members import FormKind, Membership, SetForm, SetTarget, Wakes
 from intake_ledger.sets import SetLedger, SetSettings, set_consumer
-from intake_ledger_testing.events import s3_notification, sqs_record
-from intake_ledger_testing.memory_s3 import MemoryS3
+from tests.inside.kit import MemoryS3, s3_notification, sqs_record
+from tests.inside.sets import SetWakes
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.unit.set_bench import PARTS, SETS, settings_of

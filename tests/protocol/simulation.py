@@ -20,19 +20,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
-from intake_ledger.audit.budget import OwnBudget
-from intake_ledger.audit.diff import Window
-from intake_ledger.audit.look import Look
-from intake_ledger.audit.one_function import AuditInOneFunction
-from intake_ledger.audit.report import Report
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.processor import ObjectChange
 from intake_ledger.protocol import Change, ObjectReadError, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
-from intake_ledger_testing.events import s3_notification
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3, Version
+from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
+from tests.inside.kit import MemoryS3, Version, s3_notification
 from tests.protocol.packed import PackedItems
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry

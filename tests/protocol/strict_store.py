@@ -2,7 +2,7 @@
 
 from typing import NoReturn, override
 
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing import MemoryDynamoDB
 
 
 class StrictDynamoDB(MemoryDynamoDB):

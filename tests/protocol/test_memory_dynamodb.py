@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from moto import mock_aws
 
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from intake_ledger.set_members import Wakes
 from tests.protocol.scenarios import FULL
 from tests.protocol.set_search import SHORT, WORLDS, Scenario, SetSearch, explore
 
@@ -22,7 +23,7 @@ def test_the_search_calls_the_processor_of_sets_in_many_orders() -> None:
 
 def test_the_search_shows_the_steps_to_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without wakes, a part that is replaced after the commit of its set is never seen."""
-    monkeypatch.setattr("intake_ledger.set_members.wakes.Wakes.wake", lambda *_: [])
+    monkeypatch.setattr(Wakes, "wake", lambda *_: [])
     found = SetSearch(Scenario("a m:a", workers=1)).search()
     assert found is not None
     assert found[0] in ("a", "m:a")

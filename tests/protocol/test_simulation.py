@@ -2,7 +2,7 @@
 
 import pytest
 
-from intake_ledger.consumer.circuit_breaker import MAX_PAUSE_MS, THRESHOLD
+from tests.inside.objects import MAX_PAUSE_MS, THRESHOLD
 from tests.protocol.simulation import HOUR, Measured, Misfortune, Simulation
 
 

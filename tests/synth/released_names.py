@@ -11,9 +11,9 @@ from aws_cdk import Stack
 
 from cdk_intake_ledger import FileSets, IntakePipeline, SetForm
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
-from intake_ledger.observability.powertools import VERDICT_METRICS
 from intake_ledger.protocol import FORMAT, PIPELINE_TAG, STORED_STATUSES, OutcomeKind, ReasonCode, Row
-from intake_ledger_cli import json_output
+from tests.inside.command import json_output
+from tests.inside.objects import VERDICT_METRICS
 from tests.synth.build import new_app, new_stack, processor, template_of
 from tests.synth.message_stack import message_intakes
 

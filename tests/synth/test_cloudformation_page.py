@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from cdk_intake_ledger import Ordering
 from cdk_intake_ledger.template import TemplateFiles, TemplateOptions, write_template
-from intake_ledger_cli import commands
+from tests.inside.command import commands
 from tests.synth.build import Json, variables
 from tests.synth.test_cfn_lint import ACCEPTED, REGIONS
 

@@ -8,6 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakePipeline, NetworkOptions, Processor
+from tests.inside.objects import managed_instances
 from tests.synth.build import PROCESSORS, Json, new_stack, only, processor, refused, template_of, variables
 
 
@@ -47,7 +48,7 @@ def test_a_processor_may_take_90_minutes_there_without_the_time_of_the_ledger(te
 
 def test_the_entry_point_ends_an_invocation_that_takes_too_long(template: Json) -> None:
     function = only(template, "AWS::Lambda::Function", "OrdersConsumer")
-    assert function["Handler"] == "intake_ledger.consumer.managed_instances.handler"
+    assert function["Handler"] == f"{managed_instances.__name__}.handler"
 
 
 def test_the_audit_stays_on_lambdas_own_capacity(template: Json) -> None:
@@ -65,7 +66,7 @@ def test_an_image_runs_there_too() -> None:
     )
     IntakePipeline(stack, "Orders", processor=image, processing_timeout=Duration.minutes(45))
     function = only(template_of(stack), "AWS::Lambda::Function", "OrdersConsumer")
-    assert function["ImageConfig"]["Command"] == ["intake_ledger.consumer.managed_instances.handler"]
+    assert function["ImageConfig"]["Command"] == [f"{managed_instances.__name__}.handler"]
     assert "CapacityProviderConfig" in function
     assert function["Timeout"] == 5_400
 

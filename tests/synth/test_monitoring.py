@@ -15,8 +15,8 @@ from cdk_intake_ledger import (
     IntakePipeline,
     MonitoringOptions,
 )
-from intake_ledger.observability.powertools import VERDICT_METRICS
 from intake_ledger.protocol import OutcomeKind
+from tests.inside.objects import VERDICT_METRICS
 from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warned
 
 ROOT = Path(__file__).parents[2]

@@ -11,6 +11,7 @@ from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
+from tests.inside.constructs import processor_folder
 from tests.synth.build import new_app, new_stack, rules_in
 from tests.wheel_maker import WheelFolder, only_index, shared_object
 
@@ -178,7 +179,7 @@ def test_what_would_fail_in_lambda_is_refused(
 
 def test_more_than_lambda_unpacks_is_refused(folder: Path, index: WheelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lambda would say so after the upload."""
-    monkeypatch.setattr("cdk_intake_ledger.bundling.processor_folder.MOST_BYTES", 100)
+    monkeypatch.setattr(processor_folder, "MOST_BYTES", 100)
     (problem,) = processor(folder).problems
     assert "Lambda takes 250 MB with all layers" in problem
     assert rules_in(problem) == ["code-size"]

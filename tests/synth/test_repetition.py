@@ -11,9 +11,10 @@ import pytest
 from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import Commit
 from tests.alarms import Alarm, Point, alarms_of, points_of
+from tests.inside.kit import local_runtime
+from tests.inside.objects import PowertoolsTelemetry
 from tests.synth.build import Json, new_stack, processor, template_of, variables
 
 FILES, REPEATS = 40, 2
@@ -69,7 +70,7 @@ def _in_lambda(template: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables(template, "OrdersConsumer").items():
         if name.startswith("POWERTOOLS_"):
             monkeypatch.setenv(name, value)
-    monkeypatch.setattr("intake_ledger_testing.local_runtime.OutcomeCounter", lambda _: PowertoolsTelemetry())
+    monkeypatch.setattr(local_runtime, "OutcomeCounter", lambda _: PowertoolsTelemetry())
 
 
 def repeated(template: Json, fault: Fault, capsys: pytest.CaptureFixture[str], *, batch_size: int) -> Repeating:

@@ -6,10 +6,19 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger import RetryOptions
-from cdk_intake_ledger.pipeline_checks import CHECKS, plan_problems
-from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
-from cdk_intake_ledger.validation.plan_check import Check
 from intake_ledger.executions import poll_ms
+from tests.inside.constructs import (
+    CHECKS,
+    DAY,
+    HOUR,
+    MINUTE,
+    UNKNOWN,
+    Check,
+    Plan,
+    function_timeout,
+    plan_problems,
+    span,
+)
 
 PLAN = Plan(
     processing_timeout=60,

@@ -15,7 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from botocore import xform_name
 
 from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, Processor, SetForm
-from intake_ledger_cli import commands
+from tests.inside.command import commands
 from tests.synth.build import new_app, new_stack, processor, resources, template_of
 from tests.synth.message_stack import message_intakes
 

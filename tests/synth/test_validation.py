@@ -9,8 +9,7 @@ import pytest
 from scripts.validation_page import PAGE, page
 
 import cdk_intake_ledger
-from cdk_intake_ledger.validation import registry
-from cdk_intake_ledger.validation.registry import Rule, Severity, Subject, all_rules
+from tests.inside.constructs import Rule, Severity, Subject, all_rules, registry
 
 PACKAGE = Path(cdk_intake_ledger.__file__).parent
 RULES = list(all_rules())

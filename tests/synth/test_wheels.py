@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.bundling import parse_requirements, wheel_installation
-from cdk_intake_ledger.bundling.elf import machine_of, wrong_objects
-from cdk_intake_ledger.bundling.pip import Pip
-from cdk_intake_ledger.bundling.pip_errors import PipErrors
-from cdk_intake_ledger.bundling.requirements import MACHINES
-from cdk_intake_ledger.bundling.wheels import WheelError, _tidy, cache_folder, install
+from cdk_intake_ledger.bundling import WheelError, install, parse_requirements
+from tests.inside.constructs import (
+    MACHINES,
+    Pip,
+    PipErrors,
+    _tidy,
+    cache_folder,
+    machine_of,
+    wheel_installation,
+    wrong_objects,
+)
 from tests.synth.build import rules_in
 from tests.wheel_maker import WheelFolder, only_index, shared_object
 

@@ -36,11 +36,10 @@ from cdk_intake_ledger import (
     RetryOptions,
     SetForm,
 )
-from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, logical_ids, stable_template
+from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, events, logical_ids, stable_template
 from intake_ledger import Commit, FileSet, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
 from intake_ledger.outputs.sql import lock_object, schema
 from intake_ledger.protocol import Row
-from intake_ledger_testing import events
 
 
 def process(change: ObjectChange) -> Commit:

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit import function as audit
-from intake_ledger.audit import look
-from intake_ledger.audit.report import Report
-from intake_ledger.delivery_check.check import Looked
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from cdk_intake_ledger.testing import MemoryDynamoDB
+from tests.inside.audits import DeliveryCheck, Looked, Report, look
+from tests.inside.audits import function as audit
 from tests.unit.audit_support import AuditWorld, FakeSQS
 from tests.unit.support import DAY, MINUTE
 
@@ -157,7 +155,7 @@ class Invocations:
         )
         for name in ("parse_versions_once", "parse_scans_directly"):
             self.patch.setattr(audit, name, lambda _: None)
-        self.patch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked())
+        self.patch.setattr(DeliveryCheck, "look", lambda _: Looked())
         self.patch.setattr(audit, "_now", self.world.clock)
         self.patch.setattr(look, "PAUSES", (0, 0))
         # Requests come in one order, so that a number says at which one an invocation is killed.

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from intake_ledger.audit.scratch import Scratch
+from tests.inside.audits import Scratch
 
 
 class FolderScratch(Scratch):

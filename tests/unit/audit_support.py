@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.audit.budget import OwnBudget
-from intake_ledger.audit.diff import Window
-from intake_ledger.audit.look import Look
-from intake_ledger.audit.one_function import AuditInOneFunction
-from intake_ledger.audit.report import Report
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
@@ -30,13 +26,12 @@ from intake_ledger.protocol import (
     identity_of,
     row_key,
 )
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_sqs import MemorySQS
+from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
+from tests.inside.kit import MemoryS3, MemorySQS
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 
 if TYPE_CHECKING:
-    from intake_ledger.audit.executing import IsExecuting
+    from tests.inside.audits import IsExecuting
 
 QUEUE_URL = "https://sqs/queue"
 OLD = 2 * HOUR

@@ -25,10 +25,7 @@ from intake_ledger.protocol import (
     row_key,
     waiting_partition,
 )
-from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.consumer_log import OPERATIONS_STREAM
-from intake_ledger_cli.deployed import DeployedPipeline
-from intake_ledger_cli.rate_limit import RateLimit
+from tests.inside.command import OPERATIONS_STREAM, Aws, DeployedPipeline, RateLimit
 from tests.unit.support import RETENTION, START, create_table, one_change
 
 STACK = "Intake"

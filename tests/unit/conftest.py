@@ -15,9 +15,9 @@ from hypothesis import settings
 from moto import mock_aws
 from moto.core.utils import method_names_from_class
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.settings import examples
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 

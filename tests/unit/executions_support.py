@@ -5,17 +5,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.consumer.executions import Executions
 from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Policy, Row, row_key
-from intake_ledger_testing.events import s3_notification
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
-from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
+from tests.inside.executions import Executions
+from tests.inside.kit import (
+    DEAD_LETTER_URL,
+    MACHINE,
+    QUEUE_URL,
+    MemoryExecution,
+    MemoryS3,
+    MemorySQS,
+    MemoryStepFunctions,
+    s3_notification,
+)
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, SECOND, Clock
 from tests.unit.test_consumer import Context, FakeTelemetry

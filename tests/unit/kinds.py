@@ -9,14 +9,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
+from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import Commit, FileSet, ObjectChange, Unprocessable
-from intake_ledger.messages import KeyedMessage
-from intake_ledger.messages.settings import MessageSource
+from intake_ledger.messages import KeyedMessage, MessageSource
 from intake_ledger.protocol import Ordering, Row, from_dynamodb, row_from_attributes
 from intake_ledger.set_members import FormKind, SetForm
-from intake_ledger_testing.local_pipeline import LocalPipeline
-from intake_ledger_testing.memory_sqs import MemorySQS
-from intake_ledger_testing.memory_step_functions import MemoryExecution
+from tests.inside.kit import MemoryExecution, MemorySQS
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.messages_support import Intake, kinesis, sqs
 from tests.unit.set_bench import SetBench

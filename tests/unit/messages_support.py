@@ -8,15 +8,20 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, cast
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket
 from intake_ledger.consumer import Services
 from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageConsumer, MessageQueues
-from intake_ledger.messages.settings import MessageSettings, MessageSource
+from intake_ledger.messages import (
+    KeyedLedger,
+    KeyedMessage,
+    MessageConsumer,
+    MessageQueues,
+    MessageSettings,
+    MessageSource,
+)
 from intake_ledger.protocol import ConsumerSettings, Ordering, Policy, Row, RowKey, row_from_attributes
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
-from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, OutcomeCounter
 from tests.settings import CONSUMER
 from tests.unit.support import MINUTE, START, Clock
 

@@ -7,22 +7,16 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from cdk_intake_ledger.testing import DeadLetter, LambdaContext, MemoryDynamoDB
 from intake_ledger import Commit, FileSet, ObjectChange
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.consumer.set_wakes import SetWakes
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy, Row, RowKey, row_key
 from intake_ledger.set_members import Membership, SetForm, SetTarget, Wakes
 from intake_ledger.sets import SetLedger, SetSettings, set_consumer
-from intake_ledger.sets.audit import SetAudit, SetFindings
-from intake_ledger.sets.waiting import WaitingSets
-from intake_ledger_testing.context import LambdaContext
-from intake_ledger_testing.events import s3_notification
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS
-from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemoryS3, MemorySQS, OutcomeCounter, s3_notification
+from tests.inside.sets import SetAudit, SetFindings, SetWakes, WaitingSets
 from tests.unit.support import BUCKET, DAY, HOUR, RETENTION, START
 
 if TYPE_CHECKING:

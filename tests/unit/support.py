@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket
 from intake_ledger.events import own_message, parse_message
 from intake_ledger.ledger import Claim, Completeness, Ledger, LedgerOptions, LedgerTable
@@ -27,9 +28,7 @@ from intake_ledger.protocol import (
     Verdict,
     row_key,
 )
-from intake_ledger_testing.events import eventbridge_event, s3_notification
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3
+from tests.inside.kit import MemoryS3, eventbridge_event, s3_notification
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from intake_ledger.delivery_check.check import DeliveryCheck, Looked
 from intake_ledger.protocol import Delivery, KeyFilter, to_dynamodb
+from tests.inside.audits import DeliveryCheck, Looked
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
 

@@ -12,11 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
 
-from intake_ledger.audit import function as audit
-from intake_ledger.audit.backlog import Backlog
-from intake_ledger.delivery_check.check import Looked
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
 from intake_ledger.protocol import audit_settings
+from tests.inside.audits import AuditInOneFunction, Backlog, DeliveryCheck, Looked, backlog
+from tests.inside.audits import function as audit
 from tests.unit.cli_support import client, shared_client
 from tests.unit.support import create_table, execute_without_partiql
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _NUMBERS = count(1)
-DELIVERY = "intake_ledger.delivery_check.check.DeliveryCheck.look"
 
 
 @dataclass
@@ -90,7 +88,7 @@ def deployed(dynamodb: "DynamoDBClient", monkeypatch: pytest.MonkeyPatch) -> Liv
     monkeypatch.setattr(boto3, "client", shared_client)
     monkeypatch.setattr(LedgerTable, "_execute", execute_without_partiql)
     # moto would deliver S3's notifications.
-    monkeypatch.setattr(DELIVERY, lambda _: Looked())
+    monkeypatch.setattr(DeliveryCheck, "look", lambda _: Looked())
     # Powertools keeps one logger for a name, and with it the stream of the test that came first.
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"p-{number}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
@@ -144,7 +142,7 @@ def test_broken_delivery_is_told_in_every_run(
     deployed: LiveAudit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the line for people, in the report, and as a metric for an alarm, though nothing was lost yet."""
-    monkeypatch.setattr(DELIVERY, lambda _: Looked(["the key is Disabled"]))
+    monkeypatch.setattr(DeliveryCheck, "look", lambda _: Looked(["the key is Disabled"]))
     report = deployed.audit()
     assert report["summary"] == "0 objects agree with the ledger; the key is Disabled"
     assert report["delivery"] == ["the key is Disabled"]
@@ -157,7 +155,7 @@ class TestTick:
     @pytest.fixture
     def told(self, monkeypatch: pytest.MonkeyPatch) -> Looked:
         looked = Looked()
-        monkeypatch.setattr(DELIVERY, lambda _: looked)
+        monkeypatch.setattr(DeliveryCheck, "look", lambda _: looked)
         return looked
 
     @pytest.mark.failure_mode("F117")
@@ -284,8 +282,8 @@ def test_without_cloudwatch_nothing_is_sent_into_a_queue_that_is_not_empty(
 ) -> None:
     """Its messages may be of any age; found and told all the same."""
     deployed.upload("in/a")
-    backlog = Backlog(1, None)
-    monkeypatch.setattr("intake_ledger.audit.backlog.look", lambda *_, **__: backlog)
+    one = Backlog(1, None)
+    monkeypatch.setattr(backlog, "look", lambda *_, **__: one)
     report = deployed.audit(everySeconds=86_400)
     assert (report["counts"]["missing"], report["resubmitted"]) == (1, 0)
     assert deployed.receive() == []
@@ -295,7 +293,7 @@ def test_after_an_error_the_next_tick_begins_anew(deployed: LiveAudit, monkeypat
     """It does not wait for the lease of a run that is over."""
     deployed.upload("in/a")
     with monkeypatch.context() as patch:
-        patch.setattr("intake_ledger.audit.one_function.AuditInOneFunction.run", _fails)
+        patch.setattr(AuditInOneFunction, "run", _fails)
         with pytest.raises(RuntimeError):
             deployed.audit(everySeconds=86_400)
     assert deployed.audit(everySeconds=86_400)["complete"]

@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.audit import one_function
-from intake_ledger.audit.diff import Line
-from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
-from intake_ledger.audit.runs import MOST_REPEATS, RunLeaseLost, RunNotDue
-from intake_ledger.delivery_check.check import Looked
 from intake_ledger.protocol import KeyFilter, Ordering, State, StateKind, Status
+from tests.inside.audits import (
+    MOST_REPEATS,
+    NAMED_FINDINGS,
+    DeliveryCheck,
+    Line,
+    Looked,
+    Report,
+    RunLeaseLost,
+    RunNotDue,
+    Stopped,
+    one_function,
+)
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
 
@@ -201,7 +208,7 @@ class TestSize:
     ) -> None:
         """A control character takes six bytes of JSON. All findings are counted, and some are named."""
         problem = "the queue's policy\x03".ljust(2_000, "\x03")
-        patch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked([problem] * 100))
+        patch.setattr(DeliveryCheck, "look", lambda _: Looked([problem] * 100))
         report = audit.tick()
         assert (report.complete, report.counts.total(), report.resubmitted) == (True, 2 * self.KEYS, 2 * self.KEYS)
         assert 0 < len(report.findings) < NAMED_FINDINGS

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from benchmarks import prices
 
-from intake_ledger.audit import function as audit
-from intake_ledger.delivery_check.check import DeliveryCheck, Looked
 from intake_ledger.protocol import audit_settings
+from tests.inside.audits import DeliveryCheck, Looked
+from tests.inside.audits import function as audit
 from tests.unit.test_audit_delivery import Aws, bridged
 from tests.unit.test_audit_function import Context, LiveAudit, deployed  # noqa: F401 - the fixture
 
@@ -30,7 +30,7 @@ KMS = ("DescribeKey", "GetKeyPolicy")
 
 def around(deployed: LiveAudit, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:  # noqa: F811 - the fixture
     """Requests of a tick with no run due, but for those of the check itself."""
-    monkeypatch.setattr("intake_ledger.delivery_check.check.DeliveryCheck.look", lambda _: Looked())
+    monkeypatch.setattr(DeliveryCheck, "look", lambda _: Looked())
     deployed.audit(everySeconds=86_400)
     counted: Counter[str] = Counter()
     function = audit.AuditFunction(audit_settings(os.environ))

@@ -18,8 +18,7 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.consumer import Consumer, ProcessingTime
-from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer import Consumer, Overrun, ProcessingTime
 from intake_ledger.protocol import Row, Status
 from tests.unit.support import MINUTE, SECOND, notification, record
 from tests.unit.support import created as reported

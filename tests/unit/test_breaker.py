@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intake_ledger.consumer import Consumer
-from intake_ledger.consumer.circuit_breaker import (
-    CLOSE_MS,
-    MAX_BAD_KEYS,
-    RECENT_MS,
-    SHARE_MS,
-    THRESHOLD,
-    CircuitBreaker,
-    least_wait_ms,
-)
 from intake_ledger.protocol import RowKey, Status, Unprocessable, breaker_key, success_key
+from tests.inside.objects import CLOSE_MS, MAX_BAD_KEYS, RECENT_MS, SHARE_MS, THRESHOLD, CircuitBreaker, least_wait_ms
 from tests.unit.support import DAY, HOUR, MINUTE, PIPELINE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
 

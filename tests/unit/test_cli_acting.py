@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.protocol import Ordering, Origin, Row, Status, from_dynamodb, success_key
-from intake_ledger_cli import redrive
-from intake_ledger_cli.sending import send
+from tests.inside.audits import describe_pause
+from tests.inside.command import redrive, send
 from tests.unit.cli_support import NAME, WHO, Site, client, deny_puts, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

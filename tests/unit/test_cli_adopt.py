@@ -13,7 +13,6 @@ import pytest
 from moto.backends import get_backend
 
 from intake_ledger import ObjectChange, Unprocessable
-from intake_ledger.consumer import composition
 from intake_ledger.protocol import (
     PIPELINE_TAG,
     Ordering,
@@ -28,14 +27,14 @@ from intake_ledger.protocol import (
     row_from_attributes,
     row_key,
 )
-from intake_ledger_cli import commands, drain
-from intake_ledger_cli.aws import Aws
+from tests.inside.command import Aws, commands, drain
+from tests.inside.objects import composition
 from tests.settings import THOROUGH
 from tests.unit.cli_support import ASKING, STACK, FakeCloudFormation, FakeLambda, FakeSts, Site, client, make_site
 from tests.unit.support import notification, record
 
 if TYPE_CHECKING:
-    from intake_ledger_cli.deployed import DeployedPipeline
+    from tests.inside.command import DeployedPipeline
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 NEW = "Intake-Billing-Invoices-4E5F6071"

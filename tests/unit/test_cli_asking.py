@@ -8,8 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from intake_ledger.protocol import State, StateKind
-from intake_ledger_cli import announcing, drain
-from intake_ledger_cli.aws import Aws
+from tests.inside.command import Aws, announcing, drain
 from tests.unit.cli_support import NAME, WHO, client, denied, deny_puts, make_site, new_consumer_log
 from tests.unit.support import notification, record
 from tests.unit.test_cli_adopt import Renamed, rename  # noqa: F401 - a fixture

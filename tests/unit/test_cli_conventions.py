@@ -16,10 +16,7 @@ import boto3
 import pytest
 
 from intake_ledger.protocol import PIPELINE_TAG, KeyFilter, Row, Status
-from intake_ledger_cli import commands, listing, pipelines
-from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.metrics import read_last_hour
+from tests.inside.command import Aws, UsageError, commands, listing, pipelines, read_last_hour
 from tests.unit.cli_support import NAME, STACK, client, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture

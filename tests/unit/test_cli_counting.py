@@ -9,9 +9,7 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 
 from intake_ledger.protocol import FORMAT, removed_partition, review_partitions, waiting_partition
-from intake_ledger_cli.counting import PAGES, Count, Counts, count_rows
-from intake_ledger_cli.status_json import count_json
-from intake_ledger_cli.status_table import count_text
+from tests.inside.command import PAGES, Count, Counts, count_json, count_rows, count_text
 from tests.unit.support import MINUTE, START
 from tests.unit.test_cli_formatting import DEPLOYED
 

@@ -22,7 +22,7 @@ from intake_ledger.protocol import (
     row_from_attributes,
     row_key,
 )
-from intake_ledger_cli import dismissing, drain
+from tests.inside.command import dismissing, drain
 from tests.unit.cli_support import WHO, Site, client, denied, make_site
 from tests.unit.support import DAY, RETENTION, START, created, marked, notification, record, redriven, reprocess
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

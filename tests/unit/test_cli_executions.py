@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.executions import execution_name
 from intake_ledger.protocol import Ordering, Row, Status, row_key
-from intake_ledger_cli.aws import Aws
+from tests.inside.command import Aws
 from tests.unit.cli_support import NAME, Site, make_site
 from tests.unit.support import HOUR, START
 from tests.unit.test_cli_commands import Person, sit

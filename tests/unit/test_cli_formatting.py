@@ -17,8 +17,6 @@ from botocore.exceptions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.audit.diff import Finding, Line, Window, judge
-from intake_ledger.audit.report import Pass, Report
 from intake_ledger.protocol import (
     ABSENT,
     RANDOM_BITS,
@@ -32,14 +30,21 @@ from intake_ledger.protocol import (
     made_at,
     ulid,
 )
-from intake_ledger_cli import formatting, json_output, tables
-from intake_ledger_cli.console import console, escape
-from intake_ledger_cli.deployed import DeployedPipeline
-from intake_ledger_cli.errors import CliError, describe_error
-from intake_ledger_cli.inspection import compare
-from intake_ledger_cli.rate_limit import RateLimit
-from intake_ledger_cli.reading import ObjectRow
-from intake_ledger_cli.s3_listing import ListedVersion
+from tests.inside.audits import Finding, Line, Pass, Report, Window, judge
+from tests.inside.command import (
+    CliError,
+    DeployedPipeline,
+    ListedVersion,
+    ObjectRow,
+    RateLimit,
+    compare,
+    console,
+    describe_error,
+    escape,
+    formatting,
+    json_output,
+    tables,
+)
 from tests.unit.cli_support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START
 

@@ -13,11 +13,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import Claim
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import OutcomeKind, Reason, ReasonCode, Row, RowKey, State, StateKind, Status
-from intake_ledger_cli import history
-from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.log_links import LogGroup, key_pattern
+from tests.inside.command import Aws, LogGroup, history, key_pattern
+from tests.inside.objects import PowertoolsTelemetry
 from tests.unit.cli_support import NAME, denied, make_site
 from tests.unit.support import HOUR, MINUTE, START, created
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

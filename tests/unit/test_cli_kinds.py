@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from intake_ledger.protocol import Origin, Row, Status
-from intake_ledger_cli import commands
-from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.kinds import Kind, kind_of
+from tests.inside.command import Aws, Kind, commands, kind_of
 from tests.unit.cli_support import (
     NAME,
     PARTS,

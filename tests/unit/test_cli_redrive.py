@@ -10,10 +10,7 @@ from rich.console import Console
 
 from intake_ledger.events import parse_message
 from intake_ledger.protocol import State, StateKind
-from intake_ledger_cli import drain
-from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, MessageFilter
-from intake_ledger_cli.redrive import Redrive, RedriveResult
-from intake_ledger_cli.result_tables import redrive_table
+from tests.inside.command import NO_REASON, NO_ROOM, MessageFilter, Redrive, RedriveResult, drain, redrive_table
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_site
 from tests.unit.support import KEY, notification, record
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from intake_ledger.protocol import KeyFilter, Ordering, Row, State, StateKind, Status
-from intake_ledger_cli import reprocess
-from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.reprocess import (
+from tests.inside.command import (
+    CliError,
     ReprocessResult,
     Target,
     key_targets,
     prefix_targets,
+    reprocess,
     review_targets,
     send_requests,
 )

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from intake_ledger.protocol import Ordering, Row, Status
-from intake_ledger_cli import reprocess
-from intake_ledger_cli.reprocess import ReprocessResult, review_targets, send_requests
-from intake_ledger_cli.row_scan import RowFilter, row_targets
-from intake_ledger_cli.sending import send
+from tests.inside.command import ReprocessResult, RowFilter, reprocess, review_targets, row_targets, send, send_requests
 from tests.settings import THOROUGH
 from tests.unit.cli_support import NAME, UNLIMITED, Site, client, make_site
 from tests.unit.support import DAY, HOUR

@@ -2,12 +2,11 @@
 
 import pytest
 
-from cdk_intake_ledger.testing import LocalPipeline, events
+from cdk_intake_ledger.testing import DeadLetter, LocalPipeline, events
 from intake_ledger import Commit
 from intake_ledger.events import Ignored, Unparseable, parse_message
 from intake_ledger.protocol import Change
-from intake_ledger_testing.local_settings import BUCKET
-from intake_ledger_testing.memory_sqs import DeadLetter
+from tests.inside.kit import BUCKET
 
 KEY = "in/a b+c.csv"
 KEYED = {"key": KEY}

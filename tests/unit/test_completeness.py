@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import CompletenessRecord, LedgerTable, record_key
 from intake_ledger.protocol import KeyFilter, Ordering, Retention, Row, Settings, StateKind, Status, Verdict
-from intake_ledger.protocol.row_changes import exhausted
-from intake_ledger_cli import reading
-from intake_ledger_cli.deployed import DeployedPipeline
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from tests.inside.command import DeployedPipeline, reading
+from tests.inside.rows import exhausted
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,

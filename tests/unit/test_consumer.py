@@ -17,13 +17,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.aws import Bucket, NotDone, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS
+from intake_ledger.consumer import Consumer, Overrun, Services
 from intake_ledger.events import own_message, read_batch
-from intake_ledger.events.parser import PATIENCE
 from intake_ledger.ledger import Claim
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     Change,
     ConsumerSettings,
@@ -43,7 +39,8 @@ from intake_ledger.protocol import (
     Verdict,
     ulid,
 )
-from intake_ledger_testing.events import cloudtrail_event
+from tests.inside.kit import cloudtrail_event
+from tests.inside.objects import BUSY_JITTER_SECONDS, PATIENCE, PowertoolsTelemetry
 from tests.unit.support import (
     BUCKET,
     DAY,

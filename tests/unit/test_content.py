@@ -17,9 +17,9 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor.lambda_processor import remote_processor
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import ObjectGone, Reasons, Status
+from tests.inside.objects import PowertoolsTelemetry, remote_processor
 from tests.unit.support import KEY, MAX_ATTEMPTS, PIPELINE, World, created, notification, record
 from tests.unit.test_consumer import Bench, FakeTelemetry, message
 
@@ -226,5 +226,5 @@ def test_trouble_of_the_consumers_own_is_logged_by_position(bench: Bench, capsys
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     [said] = [line for line in lines if line.get("level") == "ERROR"]
     assert said["reason"].startswith("ClientError ValidationException")
-    assert "intake_ledger.ledger.dynamodb_table:" in said["stack"][0]
+    assert f"{LedgerTable.__module__}:" in said["stack"][0]
     assert CARD not in json.dumps(lines)

@@ -7,9 +7,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger.events import own_message
-from intake_ledger.messages.settings import MessageSource
+from intake_ledger.messages import MessageSource
 from intake_ledger.protocol import Origin, Policy, Row, State, StateKind, Status, Verdict, judge_state
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
+from tests.inside.kit import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
 from tests.unit.kinds import KINDS, Kind, Messages
 from tests.unit.messages_support import sqs
 from tests.unit.support import one_change

@@ -8,7 +8,7 @@ from benchmarks import counted, metered, units
 
 from intake_ledger.events import parse_message
 from intake_ledger.protocol import Change, Ordering, Retention, Row, row_attributes, row_changes, row_key, to_dynamodb
-from intake_ledger_testing.events import s3_notification
+from tests.inside.kit import s3_notification
 
 KB = 1024
 

@@ -24,9 +24,8 @@ from botocore.config import Config
 
 from intake_ledger.aws import Bucket
 from intake_ledger.processor import ObjectStream
-from intake_ledger.processor.object_stream import download_to_file
-from intake_ledger.processor.text import csv_rows, json_lines, lines
 from intake_ledger.protocol import ObjectReadError, State, StateKind
+from tests.inside.objects import csv_rows, download_to_file, json_lines, lines
 
 ANNOUNCED, SENT = 200_000, 60_000
 ROW = b"1234567,abcdefghijklmnop\n"

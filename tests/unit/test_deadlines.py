@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from intake_ledger import Unprocessable
-from intake_ledger.consumer.deadline import Overrun, deadline
+from intake_ledger.consumer import Overrun
+from tests.inside.objects import deadline, deadline_module
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +97,7 @@ def test_the_next_block_has_its_whole_time() -> None:
 @pytest.mark.failure_mode("F110")
 def test_a_processor_that_swallows_the_interruption_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """`except:` around each piece of work catches it once for each piece; the last one ends the loop."""
-    monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.02)
+    monkeypatch.setattr(deadline_module, "REPEAT_SECONDS", 0.02)
     swallowed = []
 
     def stubborn() -> None:
@@ -209,7 +210,7 @@ def test_a_signal_at_any_moment_interrupts_the_block_or_nothing(error: Exception
 @pytest.mark.parametrize("seed", range(3))
 def test_interruptions_never_hit_the_code_after_the_block(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of blocks that end about when their time is up, with a signal five times in a millisecond."""
-    monkeypatch.setattr("intake_ledger.consumer.deadline.REPEAT_SECONDS", 0.0002)
+    monkeypatch.setattr(deadline_module, "REPEAT_SECONDS", 0.0002)
     chance = random.Random(seed)
     overran = 0
     for _ in range(1_000):

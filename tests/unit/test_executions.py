@@ -25,7 +25,7 @@ from intake_ledger.protocol import (
     Status,
     ulid,
 )
-from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution
+from tests.inside.kit import MACHINE, MemoryExecution
 from tests.unit.executions_support import LONGEST_TASK_SECONDS, SETTINGS, ExecutionPipeline, given_event
 from tests.unit.support import HOUR, MINUTE, SECOND
 

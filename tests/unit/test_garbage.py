@@ -10,7 +10,7 @@ import botocore.session
 import pytest
 
 from intake_ledger.aws import make_client
-from intake_ledger.garbage import no_garbage_collection
+from tests.inside.objects import no_garbage_collection
 
 
 @pytest.fixture(autouse=True)

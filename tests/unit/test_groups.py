@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
-from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
-from intake_ledger.consumer.groups import HOLD_MS
 from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Claim, LedgerTable
 from intake_ledger.protocol import KeyFilter, Ordering, OutcomeKind, Status, Verdict
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from tests.inside.objects import HOLD_MS, THRESHOLD, CircuitBreaker
 from tests.unit.support import (
     BUCKET,
     LATE_AFTER,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdk_intake_ledger.testing import LocalPipeline, MemoryDynamoDB
 from intake_ledger import (
     Commit,
     InvalidEffectError,
@@ -21,10 +22,8 @@ from intake_ledger import (
     OutputError,
 )
 from intake_ledger.executions import Execution, commit_of
-from intake_ledger.ledger.transactions import refusal
 from intake_ledger.once import OnceLedger
 from intake_ledger.processor import as_commit
-from intake_ledger.processor.lambda_processor import commit_from
 from intake_ledger.protocol import (
     InvalidTransactionError,
     Ordering,
@@ -39,9 +38,10 @@ from intake_ledger.protocol import (
     shown,
     wait_seconds,
 )
-from intake_ledger_testing.local_pipeline import LocalPipeline
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import s3_error
+from tests.inside.kit import s3_error
+from tests.inside.objects import commit_from
+from tests.inside.outputs import conditional_put
+from tests.inside.rows import refusal
 from tests.settings import examples
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.messages_support import Intake, sqs
@@ -471,7 +471,7 @@ class TestOutputs:
             return real(**request)
 
         monkeypatch.setattr(pipeline._outputs, "put_object", refuse)
-        monkeypatch.setattr("intake_ledger.outputs.conditional_put._LONGEST_PAUSE", 0)
+        monkeypatch.setattr(conditional_put, "_LONGEST_PAUSE", 0)
         pipeline.put("a", "1")
         pipeline.run()
         assert pipeline.outcomes == {"Failed": 1, "Committed": 1}

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, handler
 from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
-from intake_ledger.events import parser as changes
 from intake_ledger.protocol import Change, Origin, State, StateKind
+from tests.inside.objects import parser as changes
 from tests.settings import examples
 from tests.unit.support import (
     BUCKET,
@@ -33,7 +33,7 @@ from tests.unit.test_consumer import Bench, Context, message, put, raising
 from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
-    from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+    from cdk_intake_ledger.testing import MemoryDynamoDB
 
 MIB = 1024 * 1024
 STATE = State(StateKind.OBJECT, "v1", "e1", 1)

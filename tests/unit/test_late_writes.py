@@ -10,16 +10,9 @@ import pytest
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.audit.table import AuditTable
 from intake_ledger.consumer import ProcessingTime
-from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.circuit_breaker import CircuitBreaker
-from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.object_call import ObjectCall
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     Fenced,
     ObjectGone,
@@ -32,6 +25,8 @@ from intake_ledger.protocol import (
     Status,
     Verdict,
 )
+from tests.inside.audits import AuditTable
+from tests.inside.objects import Attempts, CircuitBreaker, Downstream, Failures, ObjectCall, PowertoolsTelemetry
 from tests.unit.support import (
     BUCKET,
     KEY,

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger.audit.report import report_of
-from intake_ledger.consumer.message_handler import MAX_LATER_FORMAT_SECONDS, later_format_seconds
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     FORMAT,
     STORED_STATUSES,
@@ -31,13 +29,11 @@ from intake_ledger.protocol import (
     row_from_attributes,
     to_dynamodb,
 )
-from intake_ledger_cli import inspection, json_output, tables
-from intake_ledger_cli.console import console
-from intake_ledger_cli.reading import ObjectRow, ReviewPage
-from intake_ledger_cli.s3_listing import ListedVersion
-from intake_ledger_testing.dynamodb_expressions import Item
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from tests.alarms import points_of
+from tests.inside.audits import report_of
+from tests.inside.command import ListedVersion, ObjectRow, ReviewPage, console, inspection, json_output, tables
+from tests.inside.kit import Item
+from tests.inside.objects import MAX_LATER_FORMAT_SECONDS, PowertoolsTelemetry, later_format_seconds
 from tests.settings import examples
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import (

@@ -10,9 +10,9 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer
-from intake_ledger.consumer.batch import ANSWER_MS, FULL, LATE_REQUESTS, Returns
 from intake_ledger.events import Message, own_message
 from intake_ledger.protocol import Origin
+from tests.inside.objects import ANSWER_MS, FULL, LATE_REQUESTS, Returns
 from tests.unit.support import BUCKET, SECOND, Clock
 from tests.unit.test_consumer import OUTAGE, TIMEOUT, Bench, Context, message, put
 from tests.unit.test_groups import new_world

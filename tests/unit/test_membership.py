@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import LibraryError, RowKey
 from intake_ledger.set_members import Membership
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 
 PARTS = [f"part-{number}" for number in range(60)]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from intake_ledger import NotYet
 from intake_ledger.messages import KeyedMessage, MessageSource
 from intake_ledger.protocol import FORMAT, HOLD_SHARE, ConsumerSettings, NotBegun
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL
+from tests.inside.kit import DEAD_LETTER_URL
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, Intake, Killed, kinesis, sqs
 from tests.unit.support import DAY, HOUR, SECOND, START

@@ -8,12 +8,11 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
-from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageSource, message_settings
-from intake_ledger.messages.reader import MessageReader
-from intake_ledger.messages.settings import MessageSettings
+from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageSettings, MessageSource, message_settings
 from intake_ledger.protocol import Change, ObjectGone, SettingsError
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from tests.inside.messages import MessageReader
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, sqs
 from tests.unit.support import DAY, START, Wire

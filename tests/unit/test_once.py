@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.keyed import idempotency_key
 from intake_ledger.once import (
     Busy,
@@ -26,7 +27,7 @@ from intake_ledger.once import (
     TransactionRefused,
     Unprocessable,
 )
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
+from tests.inside.rows import dynamodb_table
 from tests.unit.support import Clock
 
 LEASE_SECONDS = 180
@@ -496,7 +497,7 @@ def test_writes_that_meet_others_spend_no_attempt(
     max_attempts: int | None, attempts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Except with one attempt: the block has run, and must not run again."""
-    monkeypatch.setattr("intake_ledger.ledger.dynamodb_table.CONFLICT_WAITS", ())
+    monkeypatch.setattr(dynamodb_table, "CONFLICT_WAITS", ())
     ledger = make(refusing("None", "TransactionConflict", "None"), max_attempts=max_attempts)
     seen = []
     for _ in range(3):

@@ -16,12 +16,11 @@ from PIL import Image
 import intake_ledger
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, InvalidOutputError, ObjectChange, Output, OutputConflict, OutputError, Overtaken
-from intake_ledger.consumer.deadline import Overrun, deadline
-from intake_ledger.outputs import source_of
-from intake_ledger.outputs.output import AttemptOutputs
-from intake_ledger.protocol import OutputReserved
-from intake_ledger_testing.memory_outputs import MemoryOutputs
-from intake_ledger_testing.memory_s3 import s3_error
+from intake_ledger.consumer import Overrun
+from intake_ledger.outputs import AttemptOutputs, source_of
+from intake_ledger.protocol import Ordering, OutputReserved
+from tests.inside.kit import MemoryOutputs, s3_error
+from tests.inside.objects import deadline
 from tests.unit.test_seal import bgzf
 
 FENCE = 1_767_225_600_000
@@ -639,7 +638,7 @@ class TestInAPipeline:
 
     def test_versions_have_their_own_sources(self) -> None:
         """With EVERY_VERSION, the fences of two versions have no order, so they must not share an output."""
-        pipeline = LocalPipeline(self.process, ordering=intake_ledger.protocol.Ordering.EVERY_VERSION)
+        pipeline = LocalPipeline(self.process, ordering=Ordering.EVERY_VERSION)
         pipeline.put("a", "1")
         pipeline.put("a", "2")
         with pytest.raises(OutputConflict):
@@ -651,11 +650,11 @@ class TestInAPipeline:
 def test_a_cold_start_does_not_import_outputs() -> None:
     """Nor does the import of the names that a processor needs, until it asks for `Output`."""
     code = (
-        "import sys, intake_ledger.consumer.composition\n"
+        "import sys, intake_ledger.consumer\n"
         "from intake_ledger import Commit, ObjectChange, Overtaken\n"
         "assert not [name for name in sys.modules if name.startswith('intake_ledger.outputs')]\n"
         "from intake_ledger import Output\n"
-        "assert Output.__module__ == 'intake_ledger.outputs.output'\n"
+        "assert Output.__module__.startswith('intake_ledger.outputs')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange, ObjectReadError, Unprocessable
 from intake_ledger.processor import ObjectStream, OpenedObject, make_object_change
-from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
 from intake_ledger.protocol import Ordering, State, StateKind, row_changes
+from tests.inside.objects import MAX_LINE, csv_rows, json_lines, lines
 from tests.unit.support import LEASE, PIPELINE, START, created
 
 

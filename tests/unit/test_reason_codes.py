@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer import Overrun
 from intake_ledger.events import own_message
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     Fenced,
     NotBegun,
@@ -34,10 +33,11 @@ from intake_ledger.protocol import (
     TransactionRefused,
     Unprocessable,
     matches_reason,
-    reasons,
     row_attributes,
     row_from_attributes,
 )
+from tests.inside.objects import PowertoolsTelemetry
+from tests.inside.rows import reasons
 from tests.unit.support import BUCKET, DAY, KEY, MAX_ATTEMPTS, MakeWorld, World, created, notification, record
 from tests.unit.test_consumer import Bench, message, put, raising
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.observability.error_text import MAX_CAUSES, describe, stack_of
+from intake_ledger.observability import describe, stack_of
 from intake_ledger.protocol import NotBegun, Reasons, TransactionRefused
+from tests.inside.objects import MAX_CAUSES
 
 CARD = "4111111111111111"
 TEAM = """

@@ -10,9 +10,8 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable
-from intake_ledger.consumer.composition import make_processor
+from intake_ledger.consumer import make_processor
 from intake_ledger.processor import OpenedObject, make_object_change
-from intake_ledger.processor.lambda_processor import remote_processor, request_of
 from intake_ledger.protocol import (
     NotYet,
     Ordering,
@@ -23,6 +22,7 @@ from intake_ledger.protocol import (
     WrongReturnError,
     row_changes,
 )
+from tests.inside.objects import composition, remote_processor, request_of
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
 
@@ -336,7 +336,7 @@ class TestConsumer:
             given.append(options)
             return FakeLambda([b'{"commit": null}'])
 
-        monkeypatch.setattr("intake_ledger.consumer.composition.make_client", client)
+        monkeypatch.setattr(composition, "make_client", client)
         settings = replace(bench.settings(), processor_function=FUNCTION)
         make_processor(settings)(change())
         [options] = given

@@ -21,7 +21,7 @@ from intake_ledger.protocol import (
     row_changes,
 )
 from intake_ledger.set_members import FormKind, SetForm
-from intake_ledger_testing.local_settings import PIPELINE
+from tests.inside.kit import PIPELINE
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, RETENTION, START, created, deleted, marked

@@ -18,9 +18,8 @@ from intake_ledger.protocol import (
     row_attributes,
     row_key,
 )
-from intake_ledger.protocol.row_changes import failed, rejected
-from intake_ledger_cli import reading
-from intake_ledger_cli.read_budget import ReadBudget
+from tests.inside.command import ReadBudget, reading
+from tests.inside.rows import failed, rejected
 from tests.unit.support import BUCKET, PIPELINE, START, created, make_reason
 from tests.unit.test_cli_formatting import DEPLOYED
 from tests.unit.test_groups import new_world

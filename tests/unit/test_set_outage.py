@@ -6,12 +6,11 @@ from typing import Any, override
 
 import pytest
 
+from intake_ledger import FileSet
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.messages.row_check import RowFindings
-from intake_ledger.processor.file_set import FileSet
 from intake_ledger.set_members import FormKind, SetForm
-from intake_ledger.sets.audit import SetFindings
-from intake_ledger.sets.waiting import SetTelemetry
+from tests.inside.messages import RowFindings
+from tests.inside.sets import SetFindings, SetTelemetry
 from tests.unit.set_bench import SetBench
 
 SETS = 20

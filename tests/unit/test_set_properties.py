@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from intake_ledger.protocol import Unprocessable
 from intake_ledger.set_members import MAX_PARTS, FormKind, PartsFormat, SetForm
-from intake_ledger.sets.manifest import parts_of
+from tests.inside.sets import parts_of
 
 NAMES = st.text('ab./:\\ué"\n,', max_size=8) | st.sampled_from(["s3://b/a", "/a", "../a", "m", "key"])
 CONTENTS = st.one_of(

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from intake_ledger import FileSet, ObjectReadError
+from intake_ledger import FileSet, ObjectReadError, SetFile
 from intake_ledger.processor import ObjectStream, OpenedObject
-from intake_ledger.processor.file_set import SetFile
 from intake_ledger.protocol import State, StateKind, Status
 from intake_ledger.set_members import FormKind, SetForm
 from tests.unit.set_bench import SetBench

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from intake_ledger.ledger import Claim
-from intake_ledger.observability.audit_powertools import publish_ages, shortly_audited
 from intake_ledger.protocol import OutcomeKind, Row, RowKey, State, StateKind, Status
 from intake_ledger.set_members import FormKind, SetForm
-from intake_ledger.sets.audit import SetFindings
-from intake_ledger.sets.waiting import SetTelemetry
+from tests.inside.audits import publish_ages, shortly_audited
+from tests.inside.sets import SetFindings, SetTelemetry
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, HOUR, MINUTE, START, created, make_reason
 from tests.unit.test_telemetry import values

@@ -11,6 +11,9 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
 from intake_ledger.set_members import FormKind, PartsFormat, SetForm, set_form, set_targets
 from intake_ledger.sets import set_settings
+from tests.inside.sets import audit
+from tests.inside.sets import manifest as manifest_module
+from tests.inside.sets import reader as reader_module
 from tests.unit import set_bench
 from tests.unit.set_bench import PARTS, Killed, SetBench
 from tests.unit.support import BUCKET, HOUR, MINUTE, START
@@ -427,7 +430,7 @@ class TestHostileManifests:
 
     @pytest.mark.failure_mode("F156")
     def test_a_manifest_with_too_many_parts_is_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("intake_ledger.sets.manifest.MAX_PARTS", 3)
+        monkeypatch.setattr(manifest_module, "MAX_PARTS", 3)
         bench = SetBench(MANIFEST)
         bench.put(KEY, json.dumps([f"{number}.csv" for number in range(4)]))
         bench.run()
@@ -455,7 +458,7 @@ class TestHostileManifests:
     @pytest.mark.failure_mode("F156")
     def test_a_manifest_that_is_too_large_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         largest = manifest(A)
-        monkeypatch.setattr("intake_ledger.sets.reader.MAX_BYTES", len(largest))
+        monkeypatch.setattr(reader_module, "MAX_BYTES", len(largest))
         bench = SetBench(MANIFEST)
         bench.put(A)
         bench.put(KEY, largest)
@@ -615,7 +618,7 @@ class TestForms:
 
     @pytest.mark.failure_mode("F156")
     def test_a_folder_with_too_many_objects_is_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("intake_ledger.sets.reader.MAX_PARTS", 3)
+        monkeypatch.setattr(reader_module, "MAX_PARTS", 3)
         bench = SetBench(MARKER)
         for number in range(4):
             bench.put(f"exports/1/{number}")
@@ -775,7 +778,7 @@ class TestTheAudit:
         bench.lose_wakes()
         bench.now += 2 * HOUR
         small_pages(bench, 2)
-        monkeypatch.setattr("intake_ledger.sets.audit.MOST_OBJECTS", 4)
+        monkeypatch.setattr(audit, "MOST_OBJECTS", 4)
         expected = [folder + ("_SUCCESS" if form is MARKER else "") for folder in folders]
         woken: list[str] = []
         ends: list[bool] = []

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from intake_ledger.ledger import Claim
-from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import Change, OutcomeKind, Row, RowKey, Ruling, State, StateKind, Status, Verdict
+from tests.inside.objects import PowertoolsTelemetry
 from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))

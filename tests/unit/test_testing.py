@@ -7,15 +7,13 @@ from inspect import isfunction
 
 import pytest
 
-from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB
+from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB, events
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.aws import Bucket
 from intake_ledger.events import Ignored, parse_message
 from intake_ledger.observability import Telemetry
 from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind
-from intake_ledger_testing import events
-from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.inside.kit import MemoryS3, OutcomeCounter
 
 Downstream = dict[str, tuple[int, str]]
 

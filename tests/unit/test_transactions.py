@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.ledger import dynamodb_table as table
-from intake_ledger.ledger.transactions import refusal
 from intake_ledger.protocol import Fenced, InvalidTransactionError, Row, Status, TransactionRefused, check_transact
+from tests.inside.rows import dynamodb_table as table
+from tests.inside.rows import refusal
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,

@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.protocol import Status
-from intake_ledger.sets.set_ledger import as_set_ledger
-from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
-from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_sqs import MemorySQS
-from intake_ledger_testing.memory_step_functions import MemoryStepFunctions
-from intake_ledger_testing.outcome_counter import OutcomeCounter
+from tests.inside.kit import MemoryS3, MemorySQS, MemoryStepFunctions, OutcomeCounter
+from tests.inside.sets import as_set_ledger
 from tests.unit.kinds import KINDS, MANIFEST
 from tests.unit.set_bench import SetBench
 

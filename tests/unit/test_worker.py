@@ -22,10 +22,9 @@ from intake_ledger.protocol import (
     refuse_other_kinds,
     worker_settings,
 )
-from intake_ledger.worker.heartbeat import Extensions, Heartbeat
-from intake_ledger.worker.held import HeldLedger, HeldQueues
-from intake_ledger.worker.worker import Worker, batch_size, make_heartbeat
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
+from intake_ledger.worker import Worker
+from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
+from tests.inside.workers import Extensions, Heartbeat, HeldLedger, HeldQueues, batch_size, make_heartbeat, worker
 from tests.unit.support import KEY, LATE_AFTER, PIPELINE, SECOND, World, created, notification, record
 from tests.unit.test_consumer import SKEW, FakeTelemetry
 from tests.unit.test_consumer import Bench as ConsumerBench
@@ -435,7 +434,7 @@ class TestHeartbeat:
     def test_a_processor_that_is_interrupted_has_time_to_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The process ends half a minute after the limit, and not before."""
         ended: list[str] = []
-        monkeypatch.setattr("intake_ledger.worker.worker.exit_now", lambda: ended.append("end"))
+        monkeypatch.setattr(worker, "exit_now", lambda: ended.append("end"))
         heartbeat, now = Bench().heartbeat, [0.0]
         heartbeat._clock = lambda: now[0]
         with heartbeat.processor():

@@ -8,9 +8,7 @@ import time
 from dataclasses import replace
 
 from intake_ledger.aws import ledger_client
-from intake_ledger.sets.audit import MINUTE, SETTLE_MS, SetAudit
-from intake_ledger.sets.composition import _services
-from intake_ledger.sets.waiting import WaitingSets
+from tests.inside.sets import MINUTE, SETTLE_MS, SetAudit, WaitingSets, _services
 
 SECONDS = 120.0
 

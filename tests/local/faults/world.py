@@ -16,7 +16,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.events import parse_message
 from intake_ledger.protocol import Change
-from intake_ledger_testing.events import s3_notification
+from tests.inside.kit import s3_notification
 from tests.local.faults.downstream import Downstream
 from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Version, judge
 from tests.local.faults.proxy import Proxy

@@ -1,0 +1,25 @@
+"""Parts of the constructs. The import starts the CDK."""
+
+from cdk_intake_ledger.arguments.annotations import accepts
+from cdk_intake_ledger.audit.athena import PARTITION, TABLES
+from cdk_intake_ledger.audit.join import ORC
+from cdk_intake_ledger.bundling import processor_folder, wheel_installation
+from cdk_intake_ledger.bundling.assets import made_code
+from cdk_intake_ledger.bundling.elf import machine_of, wrong_objects
+from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
+from cdk_intake_ledger.bundling.imports import missing_imports
+from cdk_intake_ledger.bundling.pip import Pip
+from cdk_intake_ledger.bundling.pip_errors import PipErrors
+from cdk_intake_ledger.bundling.requirements import MACHINES
+from cdk_intake_ledger.bundling.wheels import _tidy, cache_folder
+from cdk_intake_ledger.functions import layer
+from cdk_intake_ledger.key_access import imported_alias
+from cdk_intake_ledger.options.audit_scale import LOOK_RATE
+from cdk_intake_ledger.pipeline_checks import CHECKS, plan_problems
+from cdk_intake_ledger.sets.patterns import can_match_both
+from cdk_intake_ledger.validation import nag_suppressions, registry
+from cdk_intake_ledger.validation.nag_compliance import COMPLIANCE_SUPPRESSIONS
+from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
+from cdk_intake_ledger.validation.plan_check import Check
+from cdk_intake_ledger.validation.registry import ID_PREFIX, Rule, Severity, Subject, all_rules
+from cdk_intake_ledger.validation.reporting import WARNING_PREFIX

@@ -1,0 +1,4 @@
+"""Parts of the consumer of messages."""
+
+from intake_ledger.messages.reader import MessageReader
+from intake_ledger.messages.row_check import STUCK_MS, RowCheck, RowFindings

@@ -1,0 +1,7 @@
+"""Parts of the ledger and of the protocol."""
+
+from intake_ledger.ledger import dynamodb_table
+from intake_ledger.ledger.conditions import no_late_writes, not_overwritten, overtaken
+from intake_ledger.ledger.transactions import refusal
+from intake_ledger.protocol import reasons
+from intake_ledger.protocol.row_changes import exhausted, failed, rejected
