@@ -3346,4 +3346,18 @@ MUTANTS = (
         "False",
         "tests/unit/test_telemetry.py",
     ),
+    Mutant(
+        "the pause of a stream outlasts its invocation",
+        "MessageConsumer._wait",
+        "min(seconds, MAX_PAUSE_SECONDS, left)",
+        "min(seconds, MAX_PAUSE_SECONDS)",
+        "tests/unit/test_message_streams.py -k ends_before_its_invocation",
+    ),
+    Mutant(
+        "an exhausted row is not rejected",
+        "Failures.exhaust",
+        "self._ledger.exhaust(change, seen, after)",
+        "True",
+        "tests/unit/test_message_ends.py -k without_an_end",
+    ),
 )

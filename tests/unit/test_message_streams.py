@@ -153,6 +153,22 @@ def test_a_record_that_waits_is_not_asked_for_all_the_time() -> None:
     assert intake.slept == [5.0]
 
 
+@pytest.mark.parametrize(("left", "pause"), [(65.0, 2.0), (63.5, 0.5)])
+def test_the_pause_of_a_stream_ends_before_its_invocation(left: float, pause: float) -> None:
+    """Otherwise Lambda would end the function, and would deliver the whole batch again."""
+    intake = Intake(MessageSource.KINESIS)
+    ends = intake.clock() + round(left * 1000)
+    intake.get_remaining_time_in_millis = lambda: ends - intake.clock()  # type: ignore[method-assign]
+
+    def process(_: KeyedMessage) -> None:
+        intake.clock.advance(60_000)
+        raise NotYet("the customer", retry_in=60)
+
+    intake.process = process
+    assert intake.handle(numbered(("a", "a-1"))) != []
+    assert intake.slept == [pause]
+
+
 @pytest.mark.failure_mode("F150")
 @pytest.mark.parametrize("bisect", [True, False])
 def test_a_poisonous_record_is_dead_lettered_and_the_shard_goes_on(*, bisect: bool) -> None:
