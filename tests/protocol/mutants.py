@@ -2035,7 +2035,7 @@ MUTANTS = (
         "SetReader._contents",
         """
         if len(parts) < len(listing.keys):
-            return Contents(listing, _state(INCOMPLETE, source, source.identity), parts, read.others, newest=read.newest)
+            return Contents(listing, _state(INCOMPLETE, source, source.identity), parts, read.others, newest=read.newest, arrived_at=read.arrived_at)
         if self._form.kind is FormKind.QUIET and (quiet_at := read.newest + quiet_ms) > self._clock():
             return Contents(listing, _state(MOVING, source, read.newest // quiet_ms), parts, quiet_at=quiet_at)
         versions = [(key, parts[key].identity) for key in listing.keys]
@@ -2702,6 +2702,20 @@ MUTANTS = (
         "remaining_seconds() < RESERVE_SECONDS or seen >= MOST_OBJECTS",
         "False",
         "tests/unit/test_sets.py -k f277",
+    ),
+    Mutant(
+        "sets: a part that is replaced after the retention is no youth",
+        "SetReader.look_for",
+        "contents.arrived_at",
+        "0",
+        "tests/unit/test_set_removals.py -k f278",
+    ),
+    Mutant(
+        "sets: a replicated manifest is as old as its Last-Modified",
+        "SetReader.look_for",
+        "self._first_commit(change.key, contents.listing.source)",
+        "0",
+        "tests/unit/test_set_removals.py -k f278",
     ),
     Mutant(
         "sets: a part that was read keeps its connection",

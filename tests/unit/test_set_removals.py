@@ -201,3 +201,37 @@ def test_a_part_that_is_processed_again_does_not_reopen_its_folder() -> None:
     bench.run()
     assert bench.part_calls.count(KEYS[0]) == 2
     assert (runs(bench), bench.sets.outcomes["Waiting"]) == ([KEYS], waits)
+
+
+@pytest.mark.failure_mode("F278")
+def test_a_part_that_is_replaced_after_the_rows_expired_is_shown() -> None:
+    """The set waits with its reason for the other parts. A late wake alone changes nothing."""
+    bench = finished(MANIFEST)
+    bench.now += 40 * DAY
+    bench.dynamodb.items.clear()
+    for key in KEYS:
+        bench.membership().register("sets", CONTROL[MANIFEST], "x", [key])
+    bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
+    bench.run()
+    assert bench.row(CONTROL[MANIFEST]) is None
+    bench.put(KEYS[0], "corrected")
+    bench.run(1)
+    row = bench.known(CONTROL[MANIFEST])
+    assert row.waiting_since is not None
+    assert "3 of 4 parts are missing" in str(row.reason)
+    for key in KEYS[1:]:
+        bench.put(key)
+    bench.run()
+    assert runs(bench) == [KEYS, KEYS]
+
+
+@pytest.mark.failure_mode("F278")
+def test_a_replicated_manifest_is_as_young_as_its_first_commit() -> None:
+    bench = SetBench(MANIFEST)
+    bench.put_replica(CONTROL[MANIFEST], json.dumps(["0.csv", "1.csv"]), days=40)
+    bench.put_replica(KEYS[0], days=40)
+    bench.run(1)
+    assert "1 of 2 parts are missing" in str(bench.known(CONTROL[MANIFEST]).reason)
+    bench.put_replica(KEYS[1], days=40)
+    bench.run()
+    assert runs(bench) == [KEYS[:2]]

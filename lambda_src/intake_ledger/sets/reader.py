@@ -84,6 +84,8 @@ class Contents:
     """The time at which the folder is quiet, in epoch milliseconds. None: it is."""
     newest: int = 0
     """The time at which the newest of the committed versions was first committed, in epoch milliseconds."""
+    arrived_at: int = 0
+    """The same, without parts that a person has processed again. Their rows may have expired before."""
 
     @property
     def missing(self) -> list[str]:
@@ -111,6 +113,7 @@ class _Read:
     parts: dict[str, State] = field(default_factory=dict)
     others: dict[str, State] = field(default_factory=dict)
     newest: int = 0
+    arrived_at: int = 0
     updated_at: int = 0
     """The time of the last write of a part's row, in epoch milliseconds."""
 
@@ -133,7 +136,20 @@ class SetReader:
 
     def look_for(self, change: Change, row: Row | None) -> State:
         """The present state of the set that a message names. Raises ClientError if AWS does not answer."""
-        return self.look(change.key, known_row(change, row))
+        if row is not None:
+            return self.look(change.key, known_row(change, row))
+        contents = self.contents(change.key, self.listing(change.key), row=None, whole=False)
+        state, retention_ms = contents.state, self._settings.consumer.retention_seconds * 1000
+        if state.removed or (state.created_at or 0) >= self._clock() - retention_ms:
+            return state
+        # The manifest may be a replica. Or it is old, and a part was replaced after the rows of the others expired.
+        arrived_at = max(contents.arrived_at, self._first_commit(change.key, contents.listing.source))
+        return replace(state, created_at=max(state.created_at or 0, arrived_at))
+
+    def _first_commit(self, key: str, source: State) -> int:
+        """The time at which this version of the manifest or marker was first committed. 0: it is not known."""
+        row = self._rows([key]).get(key)
+        return row.committed_at or 0 if row is not None and row.committed_state == source.identity else 0
 
     def look(self, key: str, row: Row | None) -> State:
         """The present state of a set; see `contents`. Raises ClientError if AWS does not answer."""
@@ -226,7 +242,12 @@ class SetReader:
         parts = read.parts
         if len(parts) < len(listing.keys):
             return Contents(
-                listing, _state(INCOMPLETE, source, source.identity), parts, read.others, newest=read.newest
+                listing,
+                _state(INCOMPLETE, source, source.identity),
+                parts,
+                read.others,
+                newest=read.newest,
+                arrived_at=read.arrived_at,
             )
         if self._form.kind is FormKind.QUIET and (quiet_at := read.newest + quiet_ms) > self._clock():
             # The Last-Modified of a replica may be old.
@@ -254,6 +275,8 @@ class SetReader:
                 wanted = listing.versions.get(key) in (None, version_of(version))
                 (read.parts if wanted else read.others)[key] = version
                 read.newest = max(read.newest, row.committed_at or 0)
+                if row.served_reprocess_id is None:
+                    read.arrived_at = max(read.arrived_at, row.committed_at or 0)
                 read.updated_at = max(read.updated_at, row.updated_at if wanted else 0)
             if not whole and any(key not in read.parts for key in group):
                 break
