@@ -17,7 +17,7 @@ from tests import seeds
 from tests.seeds import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-_AGAIN = ("intake_ledger", "cdk_intake_ledger", "tests")
+_AGAIN = ("intake_ledger", "cdk_intake_ledger", "intake_ledger_cli", "intake_ledger_testing", "tests")
 """Packages that hold the code under search, or use it."""
 
 
