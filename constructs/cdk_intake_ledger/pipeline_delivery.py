@@ -45,24 +45,27 @@ def connect_bucket(
     )
     if resources.bucket_resource is None:
         warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
-    scope.node.add_validation(resources.wildcards)
-    scope.node.add_validation(
-        LifecycleValidation(
-            scope,
-            bucket=resources.bucket,
-            filters=resources.filters,
-            ordering=resources.ordering,
-            message_life=message_life,
-        )
+    # Each use of `scope.node` is a call of the CDK's process.
+    node = scope.node
+    node.add_validation(resources.wildcards)
+    lifecycle = LifecycleValidation(
+        scope,
+        bucket=resources.bucket,
+        resource=resources.bucket_resource,
+        filters=resources.filters,
+        ordering=resources.ordering,
+        message_life=message_life,
     )
-    scope.node.add_validation(
+    node.add_validation(
         BucketValidation(
             scope,
             bucket=resources.bucket,
+            resource=resources.bucket_resource,
             delivery=resources.delivery,
             filters=resources.filters,
             ordering=resources.ordering,
             role=consumer.role,
+            lifecycle=lifecycle,
             consumed=ConsumedQueue(resources.queue.queue, consumer.source, "queue" in resources.existing),
         )
     )

@@ -22,10 +22,10 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
     cdk_notifications,
     has_cdk_notifications,
     overlap_problems,
-    owned_resource,
     readable,
 )
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
+from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
 from cdk_intake_ledger.options import Delivery, Ordering
 from cdk_intake_ledger.resources import other_consumer_problems, properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
@@ -59,10 +59,12 @@ class BucketValidation:
     Args:
         scope: the pipeline.
         bucket: the pipeline's.
+        resource: its resource; None for an imported bucket.
         delivery: the delivery mode.
         filters: the pipeline's.
         ordering: the pipeline's.
         role: the processor's role.
+        lifecycle: checks the bucket's lifecycle rules.
         consumed: the pipeline's queue.
 
     """
@@ -72,19 +74,22 @@ class BucketValidation:
         scope: Construct,
         *,
         bucket: s3.IBucket,
+        resource: s3.CfnBucket | None,
         delivery: Delivery,
         filters: Sequence[KeyPattern],
         ordering: Ordering,
         role: iam.Role,
+        lifecycle: LifecycleValidation,
         consumed: ConsumedQueue,
     ) -> None:
         self._scope = scope
         self._bucket = bucket
-        self._resource = owned_resource(bucket)
+        self._resource = resource
         self._delivery = delivery
         self._filters = filters
         self._ordering = ordering
         self._role = role
+        self._lifecycle = lifecycle
         self._queue = consumed.queue
         self._consumed = consumed
         self._began_with_cdk_notifications = has_cdk_notifications(bucket)
@@ -105,7 +110,9 @@ class BucketValidation:
             yield from overlap_problems(self._other_notifications(), self._filters)
         if self._resource is not None:
             yield from self._replaced_notifications()
-            yield from self._versions(properties_of(self._resource))
+            properties = properties_of(self._resource)
+            yield from self._versions(properties)
+            yield from self._lifecycle.problems(properties)
 
     def _other_readers(self) -> Iterator[Problem]:
         """Find event source mappings of other functions on an existing queue (F128)."""

@@ -7,7 +7,6 @@ import jsii
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Ordering
 from cdk_intake_ledger.resources import properties_of
@@ -28,7 +27,8 @@ class LifecycleValidation:
 
     Args:
         scope: the pipeline, or its sets.
-        bucket: the pipeline's. The rules of an imported bucket are not known.
+        bucket: the pipeline's.
+        resource: its resource; None for an imported bucket, whose rules are not known.
         filters: the pipeline's.
         ordering: the pipeline's.
         message_life: the longest time for which a message waits in both queues, in seconds.
@@ -40,12 +40,14 @@ class LifecycleValidation:
         scope: Construct,
         *,
         bucket: s3.IBucket,
+        resource: s3.CfnBucket | None,
         filters: Sequence[KeyPattern],
         ordering: Ordering,
         message_life: float,
     ) -> None:
         self._scope = scope
         self._bucket = bucket
+        self._resource = resource
         self._filters = [item if item.is_known else KeyPattern("") for item in filters]
         self._ordering = ordering
         self._message_life = message_life
@@ -57,10 +59,12 @@ class LifecycleValidation:
             The messages. The CDK ends the synthesis if there are any.
 
         """
-        resource = owned_resource(self._bucket)
-        return [] if resource is None else [str(problem) for problem in self._problems(properties_of(resource))]
+        if self._resource is None:
+            return []
+        return [str(problem) for problem in self.problems(properties_of(self._resource))]
 
-    def _problems(self, properties: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(self, properties: Mapping[str, Any]) -> Iterator[Problem]:
+        """Check the rules in the resolved properties of the bucket."""
         rules = [_of_api(rule) for rule in properties.get("lifecycleConfiguration", {}).get("rules", ())]
         life, every_version = self._message_life, self._ordering is Ordering.EVERY_VERSION
         for end in early_ends(rules, filters=self._filters, life_seconds=life, every_version=every_version):

@@ -173,6 +173,7 @@ class FileSets(Construct, OperatorGrants):
             LifecycleValidation(
                 self,
                 bucket=parts.bucket,
+                resource=parts.bucket_resource,
                 filters=parts.filters,
                 ordering=parts.ordering,
                 message_life=plan.queue_retention + plan.dead_letter_retention,
