@@ -2026,8 +2026,16 @@ MUTANTS = (
     Mutant(
         "sets: the digest has no version of the manifest",
         "SetReader._contents",
-        "[source.identity, versions]",
-        "[versions]",
+        """
+        word = f"{COMPLETE}-{_digest(source.identity, 8)}"
+        complete = _state(
+            word, source, [source.identity, versions], created_at=max(source.created_at or 0, read.updated_at)
+        )
+        """,
+        """
+        word = f"{COMPLETE}-{_digest('', 8)}"
+        complete = _state(word, source, [versions], created_at=max(source.created_at or 0, read.updated_at))
+        """,
         "sets: a newer manifest",
     ),
     Mutant(
@@ -2205,8 +2213,8 @@ MUTANTS = (
     Mutant(
         "sets: a folder is not quiet for long enough",
         "SetReader._contents",
-        "listing.changed_at + quiet_ms",
-        "listing.changed_at + quiet_ms // 10",
+        "self._form.quiet_seconds * 1000",
+        "self._form.quiet_seconds * 100",
         "tests/unit/test_sets.py -k f157",
     ),
     Mutant(

@@ -505,7 +505,7 @@ class TestRedrives:
     def test_a_restart_is_the_same_request_whatever_message_asks_for_it(self) -> None:
         """Step Functions answers a start with another input with an error."""
         pipeline = ExecutionPipeline()
-        pipeline.machine.before.append(THROTTLED)
+        pipeline.machine.before.append(DENIED)
         pipeline.put()
         pipeline.turn()
         pipeline.sqs.messages.clear()
