@@ -203,7 +203,7 @@ class SetBench:
     ) -> SetFindings:
         """Run the audit of sets."""
         waiting = WaitingSets(cast("Any", self.dynamodb), "ledger")
-        audit = SetAudit(self.settings, self._set_services(), waiting)
+        audit = SetAudit(self.settings, self.set_services(), waiting)
         left = remaining_seconds
         return audit.run(left if callable(left) else lambda: left, dry_run=dry_run, publish=publish)
 
@@ -212,10 +212,10 @@ class SetBench:
         self.sets.queue = MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
 
     def set_consumer(self) -> Consumer:
-        services = self._set_services()
+        services = self.set_services()
         return set_consumer(services, self._process, settings=self.settings, membership=self.membership())
 
-    def _set_services(self) -> Services:
+    def set_services(self) -> Services:
         bucket = self.bucket()
         consumer = self.settings.consumer
         ledger = SetLedger(

@@ -401,6 +401,10 @@ class TestOwnMessages:
         """JSON, not form-encoded."""
         assert audited(OBJECT, key=key).key == key
 
+    @given(st.lists(KEYS))
+    def test_a_wake_of_a_set_carries_its_parts(self, keys: list[str]) -> None:
+        assert one_change(own_message(Origin.PART, BUCKET, KEY, parts=keys)).parts == tuple(keys)
+
     def test_a_reprocess_carries_its_id(self) -> None:
         """And need not name a state."""
         change = reprocess(ULID)
@@ -442,6 +446,10 @@ class TestOwnMessages:
             {"kind": "audit", "bucket": "b", "key": "k", "state": "object", "etag": "\udfff"},
             {"kind": "audit", "bucket": "\ud800", "key": "k"},
             {"kind": "reprocess", "bucket": "b", "key": "k", "reprocessId": "0" * 3_073},
+            {"kind": "part", "bucket": "b", "key": "k", "parts": "a.csv"},
+            {"kind": "part", "bucket": "b", "key": "k", "parts": ["a.csv", None]},
+            {"kind": "part", "bucket": "b", "key": "k", "parts": [""]},
+            {"kind": "part", "bucket": "b", "key": "k", "parts": ["\udfff"]},
         ],
     )
     def test_malformed_ones_are_refused(self, content: object) -> None:
@@ -595,9 +603,11 @@ def test_any_damage_to_a_record_is_answered(where: str, data: st.DataObject) -> 
 
 @pytest.mark.failure_mode("F27")
 @given(
-    st.sampled_from([Origin.AUDIT, Origin.REPROCESS]),
+    st.sampled_from([Origin.AUDIT, Origin.REPROCESS, Origin.PART]),
     st.dictionaries(
-        st.sampled_from(["kind", "bucket", "key", "state", "versionId", "etag", "size", "createdAt", "reprocessId"]),
+        st.sampled_from(
+            ["kind", "bucket", "key", "state", "versionId", "etag", "size", "createdAt", "reprocessId", "parts"]
+        ),
         VALUE,
     ),
 )

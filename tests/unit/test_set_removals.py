@@ -1,34 +1,44 @@
 """Parts that are removed from a finished set: by a person, by a clean-up, or by a lifecycle rule."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, Status, ulid
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, SetForm, SetTarget, Wakes
+from tests.inside.sets import SetTelemetry
 from tests.unit.set_bench import SetBench
-from tests.unit.support import BUCKET, DAY, HOUR, MINUTE
+from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, one_change
 
 MARKER = SetForm(FormKind.MARKER, "s/*/_SUCCESS")
 QUIET = SetForm(FormKind.QUIET, "s/*/", quiet_seconds=600)
 MANIFEST = SetForm(FormKind.MANIFEST, "s/*/manifest.json")
 CONTROL = {MARKER: "s/1/_SUCCESS", MANIFEST: "s/1/manifest.json"}
 KEYS = [f"s/1/{number}.csv" for number in range(4)]
+MANY = [f"s/1/{number:03}.csv" for number in range(150)]
+"""More parts than a look at an incomplete set reads."""
 FORMS = pytest.mark.parametrize("form", [MARKER, QUIET, MANIFEST], ids=["marker", "quiet", "manifest"])
 
 
-def finished(form: SetForm, **options: Any) -> SetBench:
+def finished(form: SetForm, keys: Sequence[str] = KEYS, **options: Any) -> SetBench:
     """A bench with a set that was processed."""
     bench = SetBench(form, **options)
-    for key in KEYS:
+    for key in keys:
         bench.put(key)
     if form in CONTROL:
-        bench.put(CONTROL[form], json.dumps([key.rpartition("/")[2] for key in KEYS]))
+        bench.put(CONTROL[form], json.dumps([key.rpartition("/")[2] for key in keys]))
     bench.run()
-    assert runs(bench) == [KEYS]
+    assert runs(bench) == [keys]
     return bench
+
+
+def expire_rows(bench: SetBench) -> None:
+    """Let all rows expire. The items that say in which manifest a part is listed stay."""
+    bench.now += 40 * DAY
+    bench.dynamodb.items = {key: item for key, item in bench.dynamodb.items.items() if "set_key" in item}
 
 
 def set_key(form: SetForm) -> str:
@@ -207,10 +217,7 @@ def test_a_part_that_is_processed_again_does_not_reopen_its_folder() -> None:
 def test_a_part_that_is_replaced_after_the_rows_expired_is_shown() -> None:
     """The set waits with its reason for the other parts. A late wake alone changes nothing."""
     bench = finished(MANIFEST)
-    bench.now += 40 * DAY
-    bench.dynamodb.items.clear()
-    for key in KEYS:
-        bench.membership().register("sets", CONTROL[MANIFEST], "x", [key])
+    expire_rows(bench)
     bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
     bench.run()
     assert bench.row(CONTROL[MANIFEST]) is None
@@ -235,3 +242,101 @@ def test_a_replicated_manifest_is_as_young_as_its_first_commit() -> None:
         bench.put_replica(key, days=40)
     bench.run()
     assert runs(bench) == [KEYS[:2]]
+
+
+@pytest.mark.failure_mode("F282")
+@pytest.mark.parametrize("form", [MARKER, QUIET, MANIFEST], ids=["marker", "quiet", "manifest"])
+@pytest.mark.parametrize("number", [0, 41, 144])
+def test_each_part_of_a_large_set_that_is_replaced_after_the_rows_expired_is_shown(form: SetForm, number: int) -> None:
+    """Of an incomplete set, a look reads the rows of a hundred parts. The wake names the replaced part."""
+    bench = finished(form, MANY)
+    expire_rows(bench)
+    bench.put_replica(MANY[number], "corrected", days=40)
+    bench.run(1)
+    row = bench.known(set_key(form))
+    assert row.waiting_since is not None
+    assert "149 of 150 parts are missing" in str(row.reason)
+    assert bench.audit().oldest_waiting_ms is not None
+
+
+@pytest.mark.failure_mode("F282")
+def test_the_look_of_an_expired_set_needs_no_further_request_or_row() -> None:
+    bench = finished(MANIFEST, MANY)
+    expire_rows(bench)
+    looks = []
+    for parts in ([], [MANY[144]]):
+        bench.dynamodb.requests.clear()
+        bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=parts))
+        bench.run()
+        looks.append(list(bench.dynamodb.requests))
+    assert looks[0] == looks[1]
+
+
+@pytest.mark.failure_mode("F283")
+def test_a_wake_names_the_parts_of_all_messages_of_its_batch() -> None:
+    """A message of another part, whose row has expired, comes before that of the replaced one."""
+    bench = finished(MANIFEST, MANY)
+    expire_rows(bench)
+    bench.parts.queue.send(own_message(Origin.AUDIT, BUCKET, MANY[41]))
+    bench.put(MANY[144], "corrected")
+    bench.wakes.clear()
+    bench.run(1)
+    assert len(bench.wakes) == 1
+    assert bench.known(CONTROL[MANIFEST]).waiting_since is not None
+
+
+@pytest.mark.failure_mode("F283")
+def test_more_parts_than_a_look_reads_have_a_wake_for_each_hundred() -> None:
+    """Their keys may have 1,024 bytes each. A message with all of them would be refused."""
+    sent: list[str] = []
+    bench = SetBench(MANIFEST)
+    wakes = Wakes([], bench.membership(), bucket=BUCKET, send=lambda _, body: sent.append(body))
+    target = SetTarget("sets", "url", MANIFEST)
+    for keys in ([], MANY, [f"s/{number:0>1022}" for number in range(100)]):
+        sent.clear()
+        wakes.wake((target, CONTROL[MANIFEST]), [CONTROL[MANIFEST], *keys])
+        named = [one_change(body).parts for body in sent]
+        assert [key for parts in named for key in parts] == keys
+        assert max(map(len, named)) <= 100
+        assert max(map(len, sent)) <= 64 * 1024
+        assert all(named) == bool(keys)
+
+
+@FORMS
+@pytest.mark.failure_mode("F282")
+@pytest.mark.parametrize("what", ["a late wake", "a removed part", "a part that a person processes again"])
+def test_nothing_but_a_new_version_of_a_part_opens_an_expired_set(form: SetForm, what: str) -> None:
+    bench = finished(form)
+    expire_rows(bench)
+    if what == "a late wake":
+        bench.sets.queue.send(own_message(Origin.PART, BUCKET, set_key(form), parts=[*KEYS, "s/2/other.csv"]))
+    elif what == "a removed part":
+        bench.delete(KEYS[1])
+    else:
+        request = own_message(Origin.REPROCESS, BUCKET, KEYS[1], reprocess_id=ulid(bench.now, 0))
+        bench.parts.queue.send(request)
+    before = bench.sets.verdicts["STALE"]
+    bench.run()
+    assert bench.sets.verdicts["STALE"] == before + 1
+    assert (bench.row(set_key(form)), bench.dead_letters, runs(bench)) == (None, [], [KEYS])
+
+
+@pytest.mark.failure_mode("F284")
+def test_an_expired_set_is_counted_and_logged_with_the_parts_of_its_wake(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished set that is not opened has no row. A wake of it is not silent."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "sets")
+    bench, telemetry = finished(MANIFEST), SetTelemetry()
+    wake = one_change(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=KEYS))
+    ledger = bench.set_services().ledger
+    for expires in (False, True):
+        if expires:
+            expire_rows(bench)
+        telemetry.decided(wake, ledger.claim(wake, lease_ms=MINUTE), now=bench.now)
+        telemetry.flush()
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["ExpiredSets"] for line in lines if "ExpiredSets" in line] == ([[1.0]] if expires else [])
+        logged = [(line["key"], line["parts"]) for line in lines if line.get("message") == "expired set"]
+        assert logged == ([(CONTROL[MANIFEST], KEYS)] if expires else [])

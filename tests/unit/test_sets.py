@@ -146,18 +146,21 @@ class TestManifests:
         assert len(bench.runs) == 1
 
     @pytest.mark.failure_mode("F153")
-    def test_a_wake_that_cannot_be_sent_returns_only_its_message(self) -> None:
+    def test_a_wake_that_cannot_be_sent_returns_only_the_messages_of_its_set(self) -> None:
         bench = SetBench(MANIFEST)
+        other = "exports/2/manifest.json"
         bench.put(KEY, manifest(A, B))
+        bench.put(other, '["c.csv"]')
         bench.run(1)
         refused = ClientError({"Error": {"Code": "InternalError"}}, "SendMessage")
         bench.before_wake = [raising(refused)]
-        bench.put(A)
-        bench.put(B)
+        for key in (A, B, "exports/2/c.csv"):
+            bench.put(key)
         bench.run(0.001)
-        assert len(bench.parts.queue.messages) == 1
+        assert len(bench.parts.queue.messages) == 2
+        assert [run.key for run in bench.runs] == [other]
         bench.run()
-        assert len(bench.runs) == 1
+        assert [run.key for run in bench.runs] == [other, KEY]
 
     @pytest.mark.failure_mode("F154")
     def test_a_part_that_changes_between_look_and_call_is_judged_again(self) -> None:

@@ -1,5 +1,6 @@
 """The part of a pipeline's consumer that knows sets of files: it wakes them, and leaves out their manifests."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -9,6 +10,7 @@ from intake_ledger.aws import Queues, ledger_client
 from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.object_call import ProcessorCall, Progress
 from intake_ledger.consumer.services import Services
+from intake_ledger.events import Message
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import Change, Ordering, SettingsError
 from intake_ledger.set_members import Membership, Wake, Wakes, set_targets
@@ -38,7 +40,8 @@ class SetWakes:
 
     def before_acknowledging(self, batch: Batch) -> None:
         """Wake the sets of all finished messages. A message whose sets cannot be woken is delivered again."""
-        woken: set[Wake] = set()
+        parts: dict[Wake, dict[str, None]] = defaultdict(dict)
+        messages: dict[Wake, list[Message]] = defaultdict(list)
         settings = self._services.settings
         for message in batch.messages:
             if batch.retry_after[message] is not None:
@@ -48,13 +51,24 @@ class SetWakes:
                 for part in message.parsed
                 if isinstance(part, Change) and part.bucket == settings.bucket and settings.wants(part.key)
             ]
-            keys = dict.fromkeys(change.key for change in changes)
             try:
                 self._note_expirations(changes)
-                woken.update(self._wakes.wake(keys, woken))
+                for key in dict.fromkeys(change.key for change in changes):
+                    for wake in self._wakes.sets_of(key):
+                        parts[wake][key] = None
+                        messages[wake].append(message)
             except Exception as error:  # noqa: BLE001 - no error may lose the wake
-                self._services.telemetry.log_error("the sets of an object could not be woken", message.id, error)
-                batch.finish(message, WAKE_AGAIN_SECONDS)
+                self._return(message, batch, error)
+        for wake, keys in parts.items():
+            try:
+                self._wakes.wake(wake, keys)
+            except Exception as error:  # noqa: BLE001 - likewise
+                for message in dict.fromkeys(messages[wake]):
+                    self._return(message, batch, error)
+
+    def _return(self, message: Message, batch: Batch, error: Exception) -> None:
+        self._services.telemetry.log_error("the sets of an object could not be woken", message.id, error)
+        batch.finish(message, WAKE_AGAIN_SECONDS)
 
     def _note_expirations(self, changes: Sequence[Change]) -> None:
         """Record lifecycle expirations before the wake, because they are no change of a finished set."""

@@ -5,6 +5,7 @@ copy of an object whose execution has ended is one, too.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from intake_ledger.events.fields import Field, MalformedError, object_key, read_fields
@@ -27,10 +28,18 @@ _STATE = (
     Field("createdAt", int, required=False),
 )
 _REQUEST = (Field("reprocessId"),)
+_PARTS = (Field("parts", list, required=False),)
+_PART = (Field("part", convert=object_key),)
 
 
 def own_message(
-    origin: Origin, bucket: str, key: str, state: State | None = None, *, reprocess_id: str | None = None
+    origin: Origin,
+    bucket: str,
+    key: str,
+    state: State | None = None,
+    *,
+    reprocess_id: str | None = None,
+    parts: Sequence[str] = (),
 ) -> str:
     """The body of a message that wakes the consumer for a key.
 
@@ -40,6 +49,7 @@ def own_message(
         key: the object's key.
         state: the state that the sender has seen. The consumer only looks at S3 when omitted.
         reprocess_id: a ULID. The message does not ask for a reprocess when omitted.
+        parts: the keys of the parts that wake a set.
 
     """
     content: dict[str, Any] = {"kind": origin.value, "bucket": bucket, "key": key}
@@ -52,6 +62,7 @@ def own_message(
             "createdAt": state.created_at,
         }
     content["reprocessId"] = reprocess_id
+    content["parts"] = list(parts) or None
     return json.dumps({OWN_MESSAGE: {name: value for name, value in content.items() if value is not None}})
 
 
@@ -73,6 +84,10 @@ def parse_own_message(content: object, body: str) -> Change:
             raise MalformedError(f"reprocessId is {reprocess_id!r}, expected a ULID in upper case")
     if named is None and version_id is not None:
         raise MalformedError("our own message has a versionId and no state: say whether it is an object or a marker")
+    parts: list[str] = []
+    if kind == Origin.PART:
+        [listed] = read_fields(content, _PARTS)
+        parts = [part for one in listed or () for part in read_fields({"part": one}, _PART)]
     state = None
     if named is not None:
         if named not in StateKind:
@@ -89,4 +104,5 @@ def parse_own_message(content: object, body: str) -> Change:
         body=body,
         state=state,
         reprocess_id=reprocess_id,
+        parts=tuple(parts),
     )

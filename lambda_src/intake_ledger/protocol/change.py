@@ -65,6 +65,8 @@ class Change:
     """On a copy from the dead-letter queue: the fence of its rejection."""
     bare_copy_id: str | None = None
     """On such a copy without room for its fence: the ID of its message."""
+    parts: tuple[str, ...] = ()
+    """On a wake of a set: the keys of the parts whose messages were finished."""
     execution: "EndedExecution | None" = None
     """The execution that has ended, if Step Functions reports this."""
 

@@ -63,6 +63,8 @@ class Ruling:
     """The row that was judged. None: there was none."""
     unprocessed: bool = False
     """True if this is the first sight of the removal of an object that was not processed."""
+    expired: bool = False
+    """True if there is no row, and the state is older than the retention."""
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"
@@ -154,7 +156,7 @@ def _judge_without_row(change: Change, state: State, now: int, policy: Policy, c
         unprocessed = uploaded or (change.rejected_fence is not None and not policy.deletes)
         return Ruling(Verdict.STALE, "there is neither an object nor a row", unprocessed=unprocessed)
     if not change.asked_for and _may_have_expired(change, state, now, policy, complete_since):
-        return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired")
+        return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired", expired=True)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 

@@ -1,6 +1,7 @@
 """Wake the sets of files to which an object may belong."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin
@@ -9,6 +10,10 @@ from intake_ledger.set_members.membership import Membership
 
 Wake = tuple[SetTarget, str]
 """A set: where its messages go, and its key."""
+MOST_PARTS = 100
+"""The largest number of parts that a message names. A look at the set reads their rows in one request."""
+_MOST_BYTES = 48 * 1024
+"""The same for the text of their keys. A message of more than 64 KiB costs as two."""
 
 
 class Wakes:
@@ -40,15 +45,14 @@ class Wakes:
         """True if the object is the manifest or the marker of a set. The pipeline's processor is not called for it."""
         return any(target.form.is_control(key) for target in self._targets)
 
-    def wake(self, keys: Iterable[str], woken: Collection[Wake]) -> list[Wake]:
-        """Wake each set to which one of these objects may belong, except those that were woken already.
+    def wake(self, wake: Wake, keys: Iterable[str]) -> None:
+        """Send a message to the set of these objects, or more if one cannot name them all.
 
-        Call it after the commits of the objects, and before their messages are acknowledged. Returns the sets.
+        Call it after the commits of the objects, and before their messages are acknowledged.
         """
-        found = dict.fromkeys(one for key in keys for one in self._sets_of(key) if one not in woken)
-        for target, set_key in found:
-            self._send(target.queue_url, own_message(Origin.PART, self._bucket, set_key))
-        return list(found)
+        target, set_key = wake
+        for parts in _shares([key for key in keys if key != set_key]):
+            self._send(target.queue_url, own_message(Origin.PART, self._bucket, set_key, parts=parts))
 
     def note_expirations(self, keys: Iterable[str], *, now: int, keep_seconds: int) -> None:
         """Record for each set of these objects that a lifecycle rule has removed parts. Call it before `wake`.
@@ -59,10 +63,11 @@ class Wakes:
             keep_seconds: the time for which the record stays.
 
         """
-        for target, set_key in dict.fromkeys(one for key in keys for one in self._sets_of(key)):
+        for target, set_key in dict.fromkeys(one for key in keys for one in self.sets_of(key)):
             self._membership.note_expiration(target.name, set_key, now=now, keep_seconds=keep_seconds)
 
-    def _sets_of(self, key: str) -> Iterator[Wake]:
+    def sets_of(self, key: str) -> Iterator[Wake]:
+        """The sets to which the object may belong."""
         for target in self._targets:
             own = target.form.set_of(key)
             if own is not None:
@@ -70,3 +75,17 @@ class Wakes:
             if target.form.kind is FormKind.MANIFEST:
                 for set_key in self._membership.sets_of(target.name, key):
                     yield target, set_key
+
+
+def _shares(parts: Iterable[str]) -> Iterator[list[str]]:
+    """The parts that each message names."""
+    share: list[str] = []
+    size = 0
+    for part in parts:
+        length = len(json.dumps(part))
+        if len(share) == MOST_PARTS or size + length > _MOST_BYTES:
+            yield share
+            share, size = [], 0
+        share.append(part)
+        size += length
+    yield share

@@ -8,7 +8,7 @@ has one beginning, and the part that arrives last makes the complete state.
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched
 
@@ -138,7 +138,8 @@ class SetReader:
         """The present state of the set that a message names. Raises ClientError if AWS does not answer."""
         if row is not None:
             return self.look(change.key, known_row(change, row))
-        contents = self.contents(change.key, self.listing(change.key), row=None, whole=False)
+        # Only the row of a part that the message names may tell that the set is young. So it is read first.
+        contents = self._contents(self.listing(change.key), whole=False, first=frozenset(change.parts))
         state, retention_ms = contents.state, self._settings.consumer.retention_seconds * 1000
         if state.removed or (state.created_at or 0) >= self._clock() - retention_ms:
             return state
@@ -228,7 +229,7 @@ class SetReader:
         item = self._table.read(expirations_key(self._settings.consumer.pipeline, self.name, key))
         return int(item.get("expired_at", 0)) > (row.committed_fence or 0)
 
-    def _contents(self, listing: Listing, *, whole: bool) -> Contents:
+    def _contents(self, listing: Listing, *, whole: bool, first: Collection[str] = ()) -> Contents:
         source = listing.source
         if source.removed:
             return Contents(listing, source)
@@ -238,7 +239,7 @@ class SetReader:
         if listing.changed_at is not None and (quiet_at := listing.changed_at + quiet_ms) > self._clock():
             # Another name in each period, so that the wait for quiet has no deadline.
             return Contents(listing, _state(MOVING, source, listing.changed_at // quiet_ms), quiet_at=quiet_at)
-        read = self._read(listing, whole=whole)
+        read = self._read(listing, whole=whole, first=first)
         parts = read.parts
         if len(parts) < len(listing.keys):
             return Contents(
@@ -259,12 +260,12 @@ class SetReader:
         )
         return Contents(listing, complete, parts, newest=read.newest)
 
-    def _read(self, listing: Listing, *, whole: bool) -> "_Read":
-        """Read the rows of the parts."""
+    def _read(self, listing: Listing, *, whole: bool, first: Collection[str]) -> "_Read":
+        """Read the rows of the parts, those of `first` before the others."""
         read = _Read()
         # The order of the reads is not that of the manifest. Otherwise a set whose last parts are missing would be
         # read completely at each wake.
-        order = sorted(listing.keys, key=lambda key: zlib.crc32(key.encode()))
+        order = sorted(listing.keys, key=lambda key: (key not in first, zlib.crc32(key.encode())))
         for group in batched(order, BATCH_GET_KEYS):
             rows = self._rows(group)
             for key in group:

@@ -11,9 +11,11 @@ from intake_ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     REVIEW_INDEX,
+    Change,
     OutcomeKind,
     Reason,
     Row,
+    Ruling,
     from_dynamodb,
     row_from_attributes,
     waiting_partition,
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 OLDEST_WAITING_SET = "OldestWaitingSet"
 """The metric, in milliseconds."""
+EXPIRED_SETS = "ExpiredSets"
+"""The metric of messages that end without an effect, because their set is older than the retention and has no row."""
+_NAMED = 10
+"""The number of parts in a log line."""
 
 
 class WaitingSets:
@@ -64,7 +70,15 @@ class WaitingSets:
 
 
 class SetTelemetry(PowertoolsTelemetry):
-    """The consumer's telemetry, with the age of each waiting set that an attempt looked at."""
+    """The consumer's telemetry, with the age of each waiting set that an attempt looked at, and with expired sets."""
+
+    @override
+    def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
+        super().decided(change, answer, now=now)
+        if isinstance(answer, Ruling) and answer.expired:
+            self._count(EXPIRED_SETS)
+            fields = {"bucket": change.bucket, "key": change.key, "parts": change.parts[:_NAMED], "why": answer.why}
+            self._logger.warning("expired set", extra=fields)
 
     @override
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
