@@ -70,7 +70,7 @@ def all_feature_flags(app: App) -> None:
     orders(Stack(app, "Stack"))
 
 
-@combination("CDK", consumers=2, flags=True, warned="bucket-versioning-unknown")
+@combination("CDK", consumers=2, flags=True, warned="bucket-lifecycle-unknown bucket-versioning-unknown")
 def all_feature_flags_and_keys(app: App) -> None:
     stack = Stack(app, "Stack", env=HERE)
     key = kms.Key(stack, "Key")

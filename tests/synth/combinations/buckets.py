@@ -140,7 +140,7 @@ def three_prefixes_of_a_bucket_in_three_stacks(app: App) -> None:
         orders(Stack(app, name), name, bucket=bucket, filters=prefix(f"{name}/"))
 
 
-@combination("CDK", consumers=2, warned="bucket-versioning-unknown")
+@combination("CDK", consumers=2, warned="bucket-lifecycle-unknown bucket-versioning-unknown")
 def two_prefixes_of_an_imported_bucket(app: App) -> None:
     stack = Stack(app, "Stack")
     bucket = s3.Bucket.from_bucket_name(stack, "Inbox", "partner-inbox")
@@ -164,7 +164,7 @@ def both_deliveries_of_a_bucket(app: App) -> None:
     orders(stack, "Search", bucket=bucket, delivery=Delivery.EVENTBRIDGE)
 
 
-@combination("CDK", warned="bucket-versioning-unknown")
+@combination("CDK", warned="bucket-lifecycle-unknown bucket-versioning-unknown")
 def imported_bucket_with_a_key(app: App) -> None:
     stack = Stack(app, "Stack", env=HERE)
     key = kms.Key.from_key_arn(stack, "Key", f"arn:aws:kms:eu-central-1:{HERE.account}:key/1234")
@@ -174,7 +174,7 @@ def imported_bucket_with_a_key(app: App) -> None:
     orders(stack, bucket=bucket)
 
 
-@combination("EventBridge", warned="bucket-versioning-unknown event-bridge-unknown")
+@combination("EventBridge", warned="bucket-lifecycle-unknown bucket-versioning-unknown event-bridge-unknown")
 def imported_bucket_with_event_bridge(app: App) -> None:
     stack = Stack(app, "Stack")
     bucket = s3.Bucket.from_bucket_name(stack, "Inbox", "partner-inbox")
