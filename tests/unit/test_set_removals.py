@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -328,7 +329,8 @@ def test_an_expired_set_is_counted_and_logged_with_the_parts_of_its_wake(
     """A finished set that is not opened has no row. A wake of it is not silent."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "sets")
-    bench, telemetry = finished(MANIFEST), SetTelemetry()
+    bench, telemetry, logger = finished(MANIFEST), SetTelemetry(), Mock()
+    monkeypatch.setattr(telemetry, "_logger", logger)
     wake = one_change(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=KEYS))
     ledger = bench.set_services().ledger
     for expires in (False, True):
@@ -338,5 +340,6 @@ def test_an_expired_set_is_counted_and_logged_with_the_parts_of_its_wake(
         telemetry.flush()
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [line["ExpiredSets"] for line in lines if "ExpiredSets" in line] == ([[1.0]] if expires else [])
-        logged = [(line["key"], line["parts"]) for line in lines if line.get("message") == "expired set"]
+        warned = [call.kwargs["extra"] for call in logger.warning.call_args_list if call.args == ("expired set",)]
+        logged = [(fields["key"], list(fields["parts"])) for fields in warned]
         assert logged == ([(CONTROL[MANIFEST], KEYS)] if expires else [])
