@@ -55,7 +55,8 @@ KEY = "printf('in/2026/%02d/source-%04d/%012d-%s.csv.gz', 1 + n % 12, n % 977, n
 STATE = "'v#' || md5('v' || n)"
 SELECTED = {
     "listed": f"SELECT {KEY} AS key, 'latest' AS place, {STATE} AS state, 'object' AS kind, md5('e' || n) AS etag,"
-    f" 1234 + n % 1000 AS size, {NOW} - CASE WHEN n < {{old}} THEN {60 * DAY} ELSE {2 * DAY} END AS created_at"
+    f" 1234 + n % 1000 AS size, {NOW} - CASE WHEN n < {{old}} THEN {60 * DAY} ELSE {2 * DAY} END AS created_at,"
+    f" false AS skipped"
     f" FROM range({{first}}, {{last}}) t(n)",
     "held": f"SELECT {KEY} AS key, 'latest' AS place, NULL::VARCHAR AS state, NULL::VARCHAR AS kind, NULL::VARCHAR AS"
     f" etag, NULL::BIGINT AS size, CASE WHEN n % {PERIOD} = 2 OR n % {COMMITTED_SINCE} = 3 THEN"

@@ -72,6 +72,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         filters: Sequence[s3.NotificationKeyFilter] | None = None,
         ordering: Ordering = Ordering.LATEST,
         deletes: bool = False,
+        directory_markers: bool = False,
         processing_timeout: Duration | None = None,
         pipeline_name: str | None = None,
         delivery: Delivery | None = None,
@@ -102,6 +103,8 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
                 processes each version.
             deletes: whether the processor is called for removed objects too. The ledger then keeps the row of an object
                 as long as the object. When omitted, a removal is recorded only.
+            directory_markers: whether the processor is called for directory markers too: empty objects whose key ends
+                with `/` or `_$folder$`. When omitted, those without a row are skipped.
             processing_timeout: the processor's time for one object, 1 to 890 seconds, or 5,390 with a
                 `capacity_provider`; 1 minute when omitted. The function's timeout, the lease and the queue's visibility
                 timeout follow from it.
@@ -203,6 +206,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             retention=self._ledger.retention or Duration.seconds(plan.remembered),
             ordering=ordering,
             deletes=deletes,
+            directory_markers=directory_markers,
             clock_skew=concurrency.clock_skew,
             filters=keys,
             stack=Stack.of(self),

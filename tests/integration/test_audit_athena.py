@@ -335,7 +335,7 @@ def test_an_empty_relation_needs_no_table(world: AthenaWorld) -> None:
 class TestFooters:
     def write(self, folder: Path, start: str) -> Path:
         path = folder / "listed-00000-00000.parquet"
-        rows = [[f"{n:06d}", "latest", f"v#{n}", "object", f"e{n}", n, n] for n in range(20_000)]
+        rows = [[f"{n:06d}", "latest", f"v#{n}", "object", f"e{n}", n, n, False] for n in range(20_000)]
         write(path, "listed", rows, lambda: Slice(start, "", len(rows), len(rows), 0, 0, 0))
         return path
 

@@ -360,6 +360,18 @@ def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
     assert json.loads(schedule["Target"]["Input"]) == {"everySeconds": 60}
 
 
+@pytest.mark.failure_mode("F279", "F280")
+@pytest.mark.parametrize("asked", [True, False])
+def test_consumer_and_audit_are_told_of_directory_markers_together(asked: bool) -> None:
+    """Otherwise the audit would resubmit the skipped objects."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), directory_markers=asked)
+    template = template_of(stack)
+    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    audit = audit_settings(variables(template, "OrdersAudit"))
+    assert (consumer.directory_markers, audit.directory_markers) == (asked, asked)
+
+
 @pytest.mark.failure_mode("F41")
 @pytest.mark.parametrize(("brought", "baseline"), [(True, True), (False, False)])
 def test_what_was_in_a_bucket_before_is_no_loss(brought: bool, baseline: bool) -> None:

@@ -99,23 +99,33 @@ class OracleWorld:
             record = story.records[0] if story.records else None
             # Nothing is listed for a key that was never processed and is gone.
             if story.versions or record is not None:
-                yield from self._differs(story.current, record)
+                yield from self._differs(story.key, story.current, record)
             return
         for state in story.versions:
             record = next((known for known in story.records if known.about.identity == state.identity), None)
-            yield from self._differs(state, record)
+            yield from self._differs(story.key, state, record)
         for record in story.records:
             if record.about.identity in {version.identity for version in story.versions}:
                 continue
             # "A version that vanished half done gets its reason in the ledger."
             if record.outcome not in (Outcome.PROCESSED, Outcome.REJECTED):
-                yield from self._differs(replace(record.about, created_at=None), record)
+                yield from self._differs(story.key, replace(record.about, created_at=None), record)
 
-    def _differs(self, state: State, record: Record | None) -> Iterator[tuple[State, str]]:
+    def _is_directory_marker(self, key: str, state: State) -> bool:
+        """An empty object with such a key. In LATEST also the removal of a key without a record."""
+        if not key.endswith("/") and not key.endswith("_$folder$"):
+            return False
+        if state.removed:
+            return self.ordering is Ordering.LATEST and state.kind is StateKind.MARKER
+        return state.size == 0
+
+    def _differs(self, key: str, state: State, record: Record | None) -> Iterator[tuple[State, str]]:
         age = None if state.created_at is None else self.now - state.created_at
         if age is not None and age < SETTLE:
             return  # "What is fresh (`settle_time`): its event may be on its way."
         if record is None:
+            if self._is_directory_marker(key, state):
+                return
             if state.removed:
                 # Without `deletes`, a removal is told to no processor. A row of a removal expires in every ledger.
                 if self.deletes and age is not None and age <= LOOK_BACK:
@@ -158,7 +168,7 @@ def random_world(random: Random, now: int) -> OracleWorld:
     keys = {
         random.choice(["in/", "in/more/", "out/", "in/ä\u0001'\"%/"])
         + f"{random.randrange(20)}"
-        + random.choice(["", "!", "0", ".csv", "0.csv", ".json"])
+        + random.choice(["", "!", "0", ".csv", "0.csv", ".json", "/", "_$folder$"])
         for _ in range(random.randrange(5, 60))
     }
     world.stories += [_story(random, world, key) for key in sorted(keys)]
@@ -205,7 +215,7 @@ def _happen(random: Random, world: OracleWorld, story: Story, age: int) -> None:
         keeps_versions = not story.versions and random.random() < 0.5
     version = f"v-{name}" if keeps_versions else None
     if what == "put":
-        state = State(StateKind.OBJECT, version, f"e-{name}", 1, at)
+        state = State(StateKind.OBJECT, version, f"e-{name}", random.choice([0, 1, 1]), at)
     elif world.versioning is Versioning.NEVER:
         story.gone += story.versions
         story.versions = []

@@ -52,9 +52,9 @@ class PagedS3:
     meanwhile: Callable[[], object] = lambda: None
     """Called between the scan of the ledger and the listing."""
 
-    def put(self, key: str, *, age: int = OLD, version: str | None = None) -> State:
+    def put(self, key: str, *, age: int = OLD, version: str | None = None, size: int = 1) -> State:
         name = version or f"{key}-{len(self.keys.get(key, ()))}"
-        state = State(StateKind.OBJECT, name if self.versioned else None, name, 1, self.clock() - age)
+        state = State(StateKind.OBJECT, name if self.versioned else None, name, size, self.clock() - age)
         self.keys[key] = [*self.keys.get(key, []), state] if self.versioned else [state]
         return state
 
@@ -77,7 +77,7 @@ class PagedS3:
         return {
             "VersionId": state.version_id,
             "ETag": f'"{state.etag}"',
-            "ContentLength": 1,
+            "ContentLength": state.size,
             "LastModified": moment(state.created_at),
         }
 
@@ -123,7 +123,7 @@ class _Paginator:
                 entry = {
                     "Key": key,
                     "ETag": f'"{state.etag}"',
-                    "Size": 1,
+                    "Size": state.size,
                     "LastModified": moment(state.created_at),
                 }
                 if versions:

@@ -138,6 +138,7 @@ class Site:
             "INTAKE_RETENTION_SECONDS": str(deployed.retention_seconds),
             "INTAKE_CLOCK_SKEW_SECONDS": str(deployed.clock_skew_seconds),
             "INTAKE_KEY_FILTERS": json.dumps(filters),
+            "INTAKE_DIRECTORY_MARKERS": "true" if deployed.directory_markers else "false",
         }
 
     def audit_environment(self) -> dict[str, str]:

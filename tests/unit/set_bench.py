@@ -53,6 +53,8 @@ def settings_of(pipeline: str, filters: Sequence[KeyFilter] = ()) -> ConsumerSet
         max_backoff_seconds=900,
         max_event_age_seconds=21_600,
         max_wait_seconds=MAX_WAIT,
+        # As `set_settings` does.
+        directory_markers=pipeline == SETS,
     )
 
 
@@ -312,5 +314,5 @@ class SetBench:
 
 
 def _options(settings: ConsumerSettings) -> LedgerOptions:
-    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+    policy = Policy.of(settings)
     return LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)

@@ -280,13 +280,21 @@ class World:
     late_after: int = LATE_AFTER
     keeps_rows: bool = False
     """True if a row lives as long as its object."""
+    directory_markers: bool = False
     completeness: Completeness | None = None
     """Without it, the ledger may have lost rows."""
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
     @property
     def policy(self) -> Policy:
-        return Policy(MAX_ATTEMPTS, RETENTION, self.deletes, self.keeps_rows)
+        return Policy(
+            MAX_ATTEMPTS,
+            RETENTION,
+            self.deletes,
+            self.keeps_rows,
+            directory_markers=self.directory_markers,
+            every_version=self.ordering is Ordering.EVERY_VERSION,
+        )
 
     def new_owner(self) -> str:
         return f"owner-{next(self._owners)}"

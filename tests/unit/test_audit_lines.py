@@ -58,6 +58,15 @@ def _another_state_committed(world: AuditWorld, key: str) -> None:
     world.insert(key, world.s3.put(key), Status.PROCESSED, committed_state="v#another")
 
 
+def _directory(old: int = 2 * HOUR, ending: str = "/", status: Status | None = None) -> Make:
+    def make(world: AuditWorld, key: str) -> None:
+        state = world.s3.put(key + ending, age=old, size=0)
+        if status is not None:
+            world.insert(key + ending, state, status)
+
+    return make
+
+
 def _marked(world: AuditWorld, key: str) -> None:
     state = world.s3.put(key)
     mark = {"audit_resubmitted_state": state.identity, "audit_resubmitted_at": world.clock() - MINUTE}
@@ -79,6 +88,10 @@ SITUATIONS = {
     "old": Situation(Line.LOOK_BACK, _put(20 * DAY)),
     "of a later release": Situation(Line.LATER_FORMAT, _put(status=Status.PROCESSED, format=FORMAT + 1)),
     "resubmitted a moment ago": Situation(Line.MARKED, _marked),
+    "a directory marker": Situation(Line.DIRECTORY_MARKERS, _directory()),
+    "a fresh directory marker": Situation(Line.DIRECTORY_MARKERS, _directory(MINUTE)),
+    "an old directory marker of Hadoop": Situation(Line.DIRECTORY_MARKERS, _directory(20 * DAY, "_$folder$")),
+    "a directory marker that failed": Situation(FOUND, _directory(status=Status.FAILED)),
     "lost": Situation(FOUND, _put()),
     "failed": Situation(FOUND, _put(status=Status.FAILED)),
     "its worker died": Situation(FOUND, _put(status=Status.PROCESSING, lease_until=-HOUR)),
@@ -105,6 +118,9 @@ UNLISTED = {
 }
 
 
+FILTERS = tuple(KeyFilter("", suffix) for suffix in (".csv", ".csv/", ".csv_$folder$"))
+
+
 class Plan(NamedTuple):
     """A world to build."""
 
@@ -119,9 +135,7 @@ class Plan(NamedTuple):
 
     def build(self, **more: Any) -> tuple[AuditWorld, Counter[str], Counter[str]]:
         """The world, and the expected lines of listed states and of rows that no listing shows."""
-        world = AuditWorld(
-            self.ordering, self.versioned, page_size=self.page_size, filters=(KeyFilter("", ".csv"),), **more
-        )
+        world = AuditWorld(self.ordering, self.versioned, page_size=self.page_size, filters=FILTERS, **more)
         listed, unlisted = Counter[str](), Counter[str]()
         for number, versions in enumerate(self.listed):
             for name in versions:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -309,6 +310,18 @@ class TestLooking:
         assert "no: S3 shows another state than the ledger's last" in shown
         person.site.row("in/a", Row(Status.PROCESSED, 7, version_id=new, committed_state=f"v#{new}"))
         assert "yes: the ledger has committed the state that S3 shows" in person.types("inspect", "in/a")
+
+    @pytest.mark.failure_mode("F279")
+    def test_inspect_says_that_a_directory_marker_is_skipped_and_how_to_process_it(
+        self, sit: Callable[..., Person]
+    ) -> None:
+        """It has no row, and none is missing."""
+        site = make_site()
+        site.deployed = replace(site.deployed, directory_markers=False)
+        client("s3").put_object(Bucket=site.deployed.bucket, Key="in/", Body=b"")
+        [result] = sit(site).reads("inspect", "in/")["states"]
+        assert result["agree"] is True
+        assert "skips it as a directory marker" in result["why"]
 
     def test_an_object_that_is_a_prefix_of_another_is_not_taken_for_it(self, person: Person) -> None:
         """S3 lists by prefix, so that the listing also has the longer key."""

@@ -1,6 +1,7 @@
 """Requests to process objects again, with moto's SQS, S3 and DynamoDB."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,6 +119,20 @@ def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Order
     # The older version remains below the delete marker.
     assert found == (["in/a.csv"] if ordering is Ordering.LATEST else ["in/a.csv", "in/c.csv"])
     assert result.skipped == 1
+
+
+@pytest.mark.failure_mode("F280")
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_directory_markers_under_a_prefix_are_counted_and_one_that_is_named_is_requested(ordering: Ordering) -> None:
+    """A prefix does not mean them, and each would be a dead letter."""
+    site, result = make_site(ordering), ReprocessResult(ID)
+    site.deployed = replace(site.deployed, directory_markers=False)
+    site.put("in/a.csv", "in/b/c.csv")
+    for key in ("in/", "in/b/"):
+        client("s3").put_object(Bucket=site.deployed.bucket, Key=key, Body=b"")
+    assert [target.key for target in prefix(site, "in/", result)] == ["in/a.csv", "in/b/c.csv"]
+    assert (result.skipped, result.directory_markers) == (0, 2)
+    assert [target.key for target in keys(site, "in/b/")] == ["in/b/"]
 
 
 def test_what_was_rejected_is_asked_for_oldest_first() -> None:

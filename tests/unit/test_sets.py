@@ -525,10 +525,13 @@ class TestForms:
         assert "exports/1/_SUCCESS" not in bench.part_calls
 
     @pytest.mark.parametrize("form", [MARKER, SetForm(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
-    def test_a_folder_has_neither_its_placeholder_nor_keys_outside_of_the_filters(self, form: SetForm) -> None:
+    @pytest.mark.parametrize("placeholder", [b"", b"made by a tool"])
+    def test_a_folder_has_neither_its_placeholder_nor_keys_outside_of_the_filters(
+        self, form: SetForm, placeholder: bytes
+    ) -> None:
         """Both are never committed, so the set would wait for them until its deadline."""
         bench = SetBench(form, filters=[KeyFilter("exports/", end) for end in (".csv", "_SUCCESS", "/")])
-        bench.s3.put("exports/1/", b"")
+        bench.s3.put("exports/1/", placeholder)
         bench.s3.put("exports/1/notes.txt", b"x")
         bench.put(A)
         if form is MARKER:

@@ -29,6 +29,7 @@ COMMON = {
     "INTAKE_KEY_FILTERS": json.dumps([{"prefix": "in/", "suffix": ".csv"}, {"suffix": ".json"}]),
     "INTAKE_KEEP_ROWS": "true",
     "INTAKE_SKIP_EXISTING": "true",
+    "INTAKE_DIRECTORY_MARKERS": "true",
 }
 READ: dict[str, Any] = {
     "pipeline": "Stack-Invoices",
@@ -43,6 +44,7 @@ READ: dict[str, Any] = {
     "filters": (KeyFilter("in/", ".csv"), KeyFilter("", ".json")),
     "keeps_rows": True,
     "skips_existing": True,
+    "directory_markers": True,
 }
 """The settings that both read from `COMMON`."""
 CONSUMER = COMMON | {
@@ -107,6 +109,7 @@ def test_where_the_audits_reports_go() -> None:
 
 
 OPTIONAL = {"INTAKE_BUCKET_OWNER", "INTAKE_KEY_FILTERS", "INTAKE_KEEP_ROWS", "INTAKE_SKIP_EXISTING"}
+OPTIONAL |= {"INTAKE_DIRECTORY_MARKERS"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CONSUMER) - OPTIONAL))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import KeyFilter, Ordering
+from intake_ledger.protocol import KeyFilter, Ordering, State, is_skipped_marker
 from intake_ledger_cli.errors import CliError, denied_action
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class DeployedPipeline:
     """The largest expected difference between this machine's clock and AWS's clock."""
     keeps_rows: bool = False
     skips_existing: bool = False
+    directory_markers: bool = True
     """See `intake_ledger.protocol.settings.Settings`."""
     consumer_function: str
     audit_function: str | None
@@ -91,6 +92,11 @@ class DeployedPipeline:
         """True if the key passes the pipeline's filters."""
         return not self.filters or any(one.matches(key) for one in self.filters)
 
+    def skips(self, key: str, state: State) -> bool:
+        """True if the pipeline skips this state as a directory marker, unless it has a row."""
+        every_version = self.ordering is Ordering.EVERY_VERSION
+        return not self.directory_markers and is_skipped_marker(key, state, every_version=every_version)
+
 
 def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
     """Find the pipeline of a stack. `pipeline` is its name or its construct's ID, and is required if the stack has
@@ -134,6 +140,8 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         clock_skew_seconds=int(variables.get("INTAKE_CLOCK_SKEW_SECONDS", "0")),
         keeps_rows=variables.get("INTAKE_KEEP_ROWS") == "true",
         skips_existing=variables.get("INTAKE_SKIP_EXISTING") == "true",
+        # The key of a set may end as that of a directory marker.
+        directory_markers=variables.get("INTAKE_DIRECTORY_MARKERS") == "true" or "INTAKE_SET_FORM" in variables,
         consumer_function=function,
         audit_function=audit_function,
         filters=tuple(KeyFilter(**one) for one in json.loads(variables.get("INTAKE_KEY_FILTERS", "[]"))),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
 
 
+_SKIPPED = "the pipeline skips it as a directory marker: `intake-ledger reprocess` with this key processes it"
 _NO_LISTING = "messages are in no listing that the row could be compared with"
 
 
@@ -70,7 +71,15 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
         if (denied := denied_action(error)) is None:
             raise
         versions = None
-    return compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed)), denied
+    found = compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed))
+    return [_without_skipped(deployed, key, one) for one in found], denied
+
+
+def _without_skipped(deployed: "DeployedPipeline", key: str, found: Comparison) -> Comparison:
+    """The comparison, or the reason why a directory marker has no row."""
+    if found.row is not None or found.state is None or not deployed.skips(key, found.state):
+        return found
+    return Comparison(None, found.state, True, _SKIPPED)
 
 
 def compare(

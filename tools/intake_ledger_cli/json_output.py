@@ -136,6 +136,7 @@ def reprocess_json(found: ReprocessResult, *, dry_run: bool) -> JsonObject:
         "reprocessId": found.id,
         "sent": found.sent,
         "skipped": found.skipped,
+        "directoryMarkers": found.directory_markers,
         "unknownVersion": found.unknown_version,
         "absent": found.absent,
         "failed": [{"key": one.key, "why": why} for one, why in found.failed],

@@ -60,6 +60,8 @@ class ReprocessResult:
     sent: int = 0
     skipped: int = 0
     """The number of keys that the pipeline's filters exclude."""
+    directory_markers: int = 0
+    """The number of directory markers under a prefix that the pipeline skips."""
     unknown_version: int = 0
     """The number of rows that do not name the version of the processor, if the call selects a version."""
     absent: list[str] = field(default_factory=list)
@@ -139,23 +141,27 @@ def prefix_targets(
     client: "S3Client", deployed: "DeployedPipeline", prefix: str, result: ReprocessResult, *, after: str = ""
 ) -> Iterator[Target]:
     """Yield a target for each object under a prefix that passes the filters, after the key `after`. In EVERY_VERSION
-    yield one for each version, and continue with the first version of `after`.
+    yield one for each version, and continue with the first version of `after`. Directory markers that the pipeline
+    skips get none.
     """
     if deployed.ordering is Ordering.LATEST:
-        keys = s3_listing.list_keys(client, deployed, prefix, after=after)
-        targets = (Target(key, position=key) for key in keys)
+        objects = s3_listing.list_objects(client, deployed, prefix, after=after)
+        targets = ((Target(key, position=key), state) for key, state in objects)
     else:
         listed = s3_listing.list_versions(client, deployed, prefix)
         targets = (
-            Target(key, shown.state, position=key)
+            (Target(key, shown.state, position=key), shown.state)
             for key, shown in listed
             if key.encode() >= after.encode() and _is_processed(deployed, shown.state)
         )
-    for target in targets:
-        if deployed.wants(target.key):
-            yield target
-        else:
+    for target, state in targets:
+        if not deployed.wants(target.key):
             result.skipped += 1
+        elif deployed.skips(target.key, state):
+            # A request that names the key processes it.
+            result.directory_markers += 1
+        else:
+            yield target
 
 
 def review_targets(

@@ -120,6 +120,9 @@ def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{found.sent:,} {verb}", style=GOOD if found.sent else "")]
     if found.skipped:
         parts.append(Text(f"{found.skipped:,} keys skipped: they match none of the pipeline's filters", style=DIM))
+    if found.directory_markers:
+        text = "directory markers skipped: name the key of one to process it"
+        parts.append(Text(f"{found.directory_markers:,} {text}", style=DIM))
     if found.unknown_version:
         text = "not judged and not requested, since their rows name no version of the processor:"
         parts.append(Text(f"{text} {found.unknown_version:,}", style=WARNING))

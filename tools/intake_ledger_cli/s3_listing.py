@@ -53,10 +53,17 @@ def list_versions(client: "S3Client", deployed: "DeployedPipeline", prefix: str)
 
 def list_keys(client: "S3Client", deployed: "DeployedPipeline", prefix: str, *, after: str = "") -> Iterator[str]:
     """List the current keys under a prefix, after the key `after`."""
+    return (key for key, _ in list_objects(client, deployed, prefix, after=after))
+
+
+def list_objects(
+    client: "S3Client", deployed: "DeployedPipeline", prefix: str, *, after: str = ""
+) -> Iterator[tuple[str, State]]:
+    """List the current objects under a prefix, after the key `after`. Their states have no version IDs."""
     start: dict[str, Any] = {"StartAfter": after} if after else {}
     for page in client.get_paginator("list_objects_v2").paginate(**_common(deployed), Prefix=prefix, **start):
         for one in page.get("Contents", ()):
-            yield one["Key"]
+            yield one["Key"], State(StateKind.OBJECT, None, bare_etag(one["ETag"]), one["Size"])
 
 
 def _common(deployed: "DeployedPipeline") -> dict[str, Any]:

@@ -45,6 +45,7 @@ class LocalPipeline(LocalRuntime):
         *,
         ordering: Ordering = Ordering.LATEST,
         deletes: bool = False,
+        directory_markers: bool = False,
         versioned: bool = True,
         max_attempts: int = 12,
         processing_timeout: int = 60,
@@ -60,6 +61,7 @@ class LocalPipeline(LocalRuntime):
             processor: your function.
             ordering: as the construct's; `LATEST` when omitted.
             deletes: as the construct's; the processor is not called for removals when omitted.
+            directory_markers: as the construct's; directory markers are skipped when omitted.
             versioned: True if the bucket keeps versions; True when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
             processing_timeout: in real seconds; 60 when omitted. A processor that hangs is interrupted then, but not in
@@ -87,6 +89,7 @@ class LocalPipeline(LocalRuntime):
             processing_timeout=processing_timeout,
             commit_together=commit_together,
             max_wait=max_wait,
+            directory_markers=directory_markers,
         )
         super().__init__(processor, settings, versioned=versioned, dynamodb=dynamodb, raise_errors=raise_errors)
         self._requests = 0
@@ -199,7 +202,8 @@ class LocalPipeline(LocalRuntime):
         if shown is None or shown.etag is None:
             self.send(events.audit_message(BUCKET, key))
         else:
-            self.send(events.audit_message(BUCKET, key, version_id=shown.version_id, etag=shown.etag))
+            size = len(shown.content or b"")
+            self.send(events.audit_message(BUCKET, key, version_id=shown.version_id, etag=shown.etag, size=size))
 
     def reprocess(self, key: str, version_id: str | None = None) -> None:
         """Send a request to process a key again.

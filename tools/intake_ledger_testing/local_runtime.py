@@ -126,7 +126,7 @@ class LocalRuntime:
         """A new worker. It has measured no processing time."""
         bucket = Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
         settings = self._settings
-        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+        policy = Policy.of(settings)
         # Only groups are committed together.
         processing_time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
         options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)

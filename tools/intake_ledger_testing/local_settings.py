@@ -25,6 +25,7 @@ def local_settings(
     processing_timeout: int,
     commit_together: bool,
     max_wait: int,
+    directory_markers: bool,
 ) -> ConsumerSettings:
     """Return the settings of a consumer. The arguments are those of `LocalPipeline`."""
     return ConsumerSettings(
@@ -47,6 +48,7 @@ def local_settings(
         commit_together=commit_together,
         reasons=reasons,
         max_wait_seconds=max_wait,
+        directory_markers=directory_markers,
         # As the construct does.
         keeps_rows=deletes,
     )

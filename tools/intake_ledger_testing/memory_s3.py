@@ -102,7 +102,7 @@ class MemoryS3:
         after = request.get("ContinuationToken", request.get("StartAfter", ""))
         most = request.get("MaxKeys", 1_000)
         found = [
-            {"Key": key, "LastModified": versions[-1].modified}
+            {"Key": key, "LastModified": versions[-1].modified, "Size": len(versions[-1].content)}
             for key, versions in sorted(self.keys.items(), key=lambda one: one[0].encode())
             if key.startswith(request["Prefix"]) and versions and versions[-1].content is not None
         ]

@@ -51,6 +51,7 @@ class PipelineResources:
     """Retention of settled rows that expire."""
     ordering: Ordering
     deletes: bool
+    directory_markers: bool
     clock_skew: Duration
     filters: Sequence[KeyPattern]
     stack: Stack
@@ -63,11 +64,12 @@ class PipelineResources:
     @cached_property
     def environment(self) -> dict[str, str]:
         """Environment variables of all functions."""
-        owner = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
+        optional = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
+        optional |= {"INTAKE_DIRECTORY_MARKERS": "true"} if self.directory_markers else {}
         filters = [dict(item.parts()) for item in self.filters]
         # The processor needs the row of a removed object, so rows live as long as their objects.
         keeps_rows = self.deletes or self.ledger.retention is None
-        return owner | {
+        return optional | {
             "INTAKE_PIPELINE_NAME": self.name,
             "INTAKE_BUCKET_NAME": self.bucket.bucket_name,
             "INTAKE_TABLE_NAME": self.table.table_name,

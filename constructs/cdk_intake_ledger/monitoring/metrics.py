@@ -148,6 +148,10 @@ class IntakeMetrics:
         """Changes of keys outside the pipeline's filters. They are ignored."""
         return self.metric("FilteredOut", **options)
 
+    def metric_directory_markers(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Directory markers, and removals of them, that the pipeline skipped."""
+        return self.metric("DirectoryMarkers", **options)
+
     def metric_later_format(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages that returned to the queue, because a later release wrote the row of their object."""
         return self.metric("LaterFormat", **options)

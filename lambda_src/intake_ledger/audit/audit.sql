@@ -2,8 +2,8 @@
 -- It decides nothing: a candidate is judged by audit/diff.py after another look at S3 and at the row. So this may
 -- nominate too much, never too little. The SQL is common to SQLite, DuckDB and Trino.
 --
---   listed  a state that S3 shows: key, place, state, kind, etag, size, created_at
---   held    a row of the ledger: the same, but created_at, and committed, updated_at, readable, may_be_gone
+--   listed  a state that S3 shows: key, place, state, kind, etag, size, created_at, skipped
+--   held    a row of the ledger: the first six, and committed, updated_at, readable, may_be_gone
 --   judged  one row: settled_before, known_since, removals_since, baseline, undated, deletes, all_listed
 --
 -- `place` tells the rows of one key apart, `state` is a state's identity, times are epoch milliseconds.
@@ -22,6 +22,8 @@ SELECT
       THEN 'candidate'
     WHEN listed.key IS NULL THEN 'unlisted'
     WHEN held.committed = listed.state THEN 'agrees'
+    -- The pipeline skips a directory marker that has no row. One that has a row is judged as every other state.
+    WHEN held.key IS NULL AND listed.skipped THEN 'directoryMarkers'
     WHEN listed.created_at > judged.settled_before THEN 'settling'
     WHEN listed.created_at IS NULL AND (held.key IS NULL OR NOT judged.undated) THEN 'settling'
     WHEN NOT held.readable THEN 'laterFormat'

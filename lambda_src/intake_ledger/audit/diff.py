@@ -50,6 +50,7 @@ class Line(_Described):
     BASELINE = "baseline", "from before the pipeline"
     LOOK_BACK = "lookBack", "older than the look-back"
     FILTERS = "filters", "outside the filters"
+    DIRECTORY_MARKERS = "directoryMarkers", "directory markers"
     LATER_FORMAT = "laterFormat", "with a row of a later release"
     RESUBMITTED = "resubmitted", "resubmitted"
     MARKED = "marked", "resubmitted earlier"
@@ -62,7 +63,7 @@ class Line(_Described):
 
 WAITING = (Line.SETTLING, Line.LEASED, Line.NOT_YET)
 """Lines of states that are not judged yet."""
-NOT_JUDGED = (Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.LATER_FORMAT, Line.NOT_LOOKED)
+NOT_JUDGED = (Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.DIRECTORY_MARKERS, Line.LATER_FORMAT, Line.NOT_LOOKED)
 """Lines of states that are not judged."""
 NOT_SENT = (Line.MARKED, Line.OVER_BUDGET, Line.HELD_BACK, Line.REFUSED, Line.DRY_RUN)
 """Lines of differences for which the run sent no message."""
@@ -100,15 +101,25 @@ def too_early(state: State, window: Window) -> bool:
 
 
 def judge(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, state: State, window: Window, *, now: int, deletes: bool
+    row: Row | None, state: State, window: Window, *, now: int, deletes: bool, skipped: bool = False
 ) -> Finding | Line:
-    """The finding on a key with this current state, or the line that counts the state."""
-    if row is not None and row.has_committed(state.identity):
+    """The finding on a key with this current state, or the line that counts the state.
+
+    Args:
+        row: the row of the state. None: there is none.
+        state: as S3 shows it.
+        window: the times between which states are judged.
+        now: epoch milliseconds.
+        deletes: true if the processor is told of removals.
+        skipped: true if the pipeline skips the state unless it has a row; see `Settings.skips`.
+
+    """
+    if row is None:
+        return Line.DIRECTORY_MARKERS if skipped else _without_row(state, window, deletes=deletes)
+    if row.has_committed(state.identity):
         return Line.AGREES
     if too_early(state, window):
         return Line.SETTLING
-    if row is None:
-        return _without_row(state, window, deletes=deletes)
     if row.status is Status.LATER_FORMAT:
         return Line.LATER_FORMAT
     if row.is_live(now):
@@ -128,6 +139,8 @@ def judge(  # noqa: PLR0911 - one return per line of the rule
 
 
 def _without_row(state: State, window: Window, *, deletes: bool) -> Finding | Line:
+    if too_early(state, window):
+        return Line.SETTLING
     if state.kind is StateKind.ABSENT or (state.removed and not deletes):
         return Line.AGREES
     if state.created_at is None:

@@ -72,7 +72,14 @@ class Look:
         for candidate in current:
             item = items.get(candidate.row_key(self.settings), {})
             row, lines = row_from_attributes(item), report.lines_of(shown=candidate.shown)
-            verdict = judge(row, candidate.state, window, now=self.clock(), deletes=self.settings.deletes)
+            verdict = judge(
+                row,
+                candidate.state,
+                window,
+                now=self.clock(),
+                deletes=self.settings.deletes,
+                skipped=self.settings.skips(candidate.key, candidate.state),
+            )
             if isinstance(verdict, Line):
                 lines[verdict] += 1
                 continue

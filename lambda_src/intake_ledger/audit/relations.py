@@ -23,7 +23,7 @@ QUERY = Path(__file__).with_name("audit.sql")
 _STATE = {"key": "VARCHAR", "place": "VARCHAR", "state": "VARCHAR", "kind": "VARCHAR", "etag": "VARCHAR"}
 _STATE |= {"size": "BIGINT"}
 COLUMNS: dict[str, dict[str, str]] = {
-    LISTED: _STATE | {"created_at": "BIGINT"},
+    LISTED: _STATE | {"created_at": "BIGINT", "skipped": "BOOLEAN"},
     HELD: _STATE | {"committed": "VARCHAR", "updated_at": "BIGINT", "readable": "BOOLEAN", "may_be_gone": "BOOLEAN"},
 }
 """The columns of each relation."""
@@ -101,7 +101,8 @@ def held(
 def listed_entry(key: str, state: State, settings: AuditSettings) -> list[Any]:
     """The entry of a state of the bucket."""
     place = _place(row_key(settings.pipeline, settings.ordering, settings.bucket, key, state.identity), settings)
-    return [key, place, state.identity, state.kind.value, state.etag, state.size, state.created_at]
+    skipped = settings.skips(key, state)
+    return [key, place, state.identity, state.kind.value, state.etag, state.size, state.created_at, skipped]
 
 
 def held_entry(key: str, row: Held, settings: AuditSettings) -> list[Any]:

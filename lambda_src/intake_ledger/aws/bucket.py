@@ -3,7 +3,7 @@
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -23,6 +23,15 @@ _GONE_STATUS = frozenset({404, 405})
 _REFUSED_STATUS = frozenset({400, 403})
 """S3's refusals of a HEAD: a policy denies it, or the object is encrypted with a customer-provided key."""
 _GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
+
+
+class ListedObject(NamedTuple):
+    """A current object in a listing."""
+
+    key: str
+    modified_at: int
+    """Its Last-Modified, in epoch milliseconds."""
+    size: int
 
 
 class Bucket:
@@ -82,17 +91,17 @@ class Bucket:
                 return State(StateKind.MARKER, marker["VersionId"], created_at=_ms(marker["LastModified"]))
         return ABSENT
 
-    def objects(self, prefix: str, *, most: int) -> list[tuple[str, int]]:
-        """The keys with this prefix, and their Last-Modified in epoch milliseconds. Stops after `most` of them."""
-        found: list[tuple[str, int]] = []
+    def objects(self, prefix: str, *, most: int) -> "list[ListedObject]":
+        """The objects with this prefix, at most `most` of them."""
+        found: list[ListedObject] = []
         for page in self.pages(prefix):
             found += page
             if len(found) >= most:
                 break
         return found[:most]
 
-    def pages(self, prefix: str, after: str = "") -> "Iterator[list[tuple[str, int]]]":
-        """The pages of a listing of current objects: keys, and Last-Modified in epoch milliseconds.
+    def pages(self, prefix: str, after: str = "") -> "Iterator[list[ListedObject]]":
+        """The pages of a listing of current objects.
 
         Args:
             prefix: of the keys.
@@ -102,7 +111,9 @@ class Bucket:
         request: dict[str, Any] = {**self._common, "Prefix": prefix} | ({"StartAfter": after} if after else {})
         while True:
             answer = self._client.list_objects_v2(**request)
-            yield [(one["Key"], _ms(one["LastModified"])) for one in answer.get("Contents", ())]
+            yield [
+                ListedObject(one["Key"], _ms(one["LastModified"]), one["Size"]) for one in answer.get("Contents", ())
+            ]
             if not answer.get("IsTruncated"):
                 return
             request["ContinuationToken"] = answer["NextContinuationToken"]

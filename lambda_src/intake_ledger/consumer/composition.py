@@ -64,7 +64,7 @@ def make_services(
     # One client reads objects and writes outputs.
     s3 = cache(_maker(settings, partial(bucket_client, pool)))
     bucket = Bucket(s3, settings.bucket, settings.bucket_owner)
-    policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, settings.deletes, settings.keeps_rows)
+    policy = Policy.of(settings)
     ledger = ledger_class(
         table,
         bucket,

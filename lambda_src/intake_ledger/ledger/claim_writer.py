@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, cast
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
 from intake_ledger.ledger.completeness import Completeness
-from intake_ledger.ledger.conditions import PROCESSED, ConditionFailed, row_unchanged
+from intake_ledger.ledger.conditions import PROCESSED, ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
 from intake_ledger.protocol import (
     Change,
@@ -34,6 +34,7 @@ from intake_ledger.protocol import (
     Verdict,
     judge_row,
     judge_state,
+    may_be_directory_marker,
     removed_partition,
     row_changes,
     row_from_attributes,
@@ -154,6 +155,8 @@ class ClaimWriter:
         # A removal always needs a look. Otherwise a forged or replayed message would remove an object that is there.
         if change.state is None or change.state.removed:
             return False
+        if self._may_be_skipped(change.key):
+            return False
         late = change.event_time is None or change.event_time < self._clock() - self._options.max_event_age_ms
         return change.reported_as_new and not late
 
@@ -180,10 +183,32 @@ class ClaimWriter:
             if ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):
                 return replace(ruling, row=row)
             answer = self._write(request, shown, row, ruling.why)
+            if isinstance(answer, Claim) and row is None and self._is_overtaken(answer):
+                answer = self._withdrawn(answer)
             if not isinstance(answer, ConditionFailed):
                 return answer
             seen, row = row, answer.row
         return Ruling(Verdict.BUSY, "the row changed at every try", row)
+
+    def _may_be_skipped(self, key: str) -> bool:
+        """True if a state of this key may be skipped. Such a key is never claimed as new, because an empty object with
+        this key leaves no row that shows a later state.
+        """
+        return not self._options.policy.directory_markers and may_be_directory_marker(key)
+
+    def _is_overtaken(self, claim: Claim) -> bool:
+        """True if another state of the key may have been skipped between the look and the first claim of the key."""
+        if self._options.ordering is Ordering.EVERY_VERSION or not self._may_be_skipped(claim.change.key):
+            return False
+        return self._bucket.look_for(claim.change, None).identity != claim.state.identity
+
+    def _withdrawn(self, claim: Claim) -> ConditionFailed:
+        """Remove the row of a claim whose processor was not started, to judge its change without a row again."""
+        try:
+            self._table.delete(claim.key, lease_owned(claim.row))
+        except ConditionFailed as refused:
+            return refused
+        return ConditionFailed(None)
 
     def _state(self, change: Change, row: Row | None) -> State | None:
         """The state to process: the present one in S3, or in EVERY_VERSION the state in the message.

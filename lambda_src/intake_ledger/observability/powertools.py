@@ -35,6 +35,7 @@ VERDICT_METRICS = {
     Verdict.REJECTED: "AlreadyRejected",
     Verdict.EXHAUSTED: "Exhausted",
     Verdict.SETTLED: "RemovalsRecorded",
+    Verdict.SKIPPED: "DirectoryMarkers",
     Verdict.LATER_FORMAT: "LaterFormat",
 }
 """The metric of each verdict."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import row_changes
 from intake_ledger.protocol.change import RESTORED, Change, EndedExecution, Origin
+from intake_ledger.protocol.directory_markers import is_directory_marker, is_skipped_marker, may_be_directory_marker
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     CopyRefused,
@@ -184,9 +185,11 @@ __all__ = [
     "from_dynamodb",
     "identity_of",
     "invalid_effect_of",
+    "is_directory_marker",
     "is_readable",
     "is_sequence",
     "is_settled",
+    "is_skipped_marker",
     "is_ulid",
     "judge_row",
     "judge_state",
@@ -197,6 +200,7 @@ __all__ = [
     "lease_length",
     "made_at",
     "matches_reason",
+    "may_be_directory_marker",
     "pause_key",
     "real_version",
     "refuse_other_kinds",

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from intake_ledger.protocol.directory_markers import is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.object_state import State
 from intake_ledger.protocol.row_items import Ordering
 
 PIPELINE_TAG = "intake-ledger:pipeline"
@@ -57,10 +59,17 @@ class Settings:
     """True if the row of an object stays as long as the object. Then only committed removals expire."""
     skips_existing: bool = False
     """True if the pipeline skips objects without a row that are older than the pipeline."""
+    directory_markers: bool = False
+    """True if the pipeline processes directory markers. Otherwise it skips those without a row."""
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""
         return not self.filters or any(key_filter.matches(key) for key_filter in self.filters)
+
+    def skips(self, key: str, state: State) -> bool:
+        """True if the pipeline skips this state as a directory marker, unless it has a row."""
+        every_version = self.ordering is Ordering.EVERY_VERSION
+        return not self.directory_markers and is_skipped_marker(key, state, every_version=every_version)
 
 
 HOLD_SHARE = 0.75
@@ -185,6 +194,7 @@ def common_settings(read: "SettingsReader") -> dict[str, Any]:
         "filters": read.filters("INTAKE_KEY_FILTERS"),
         "keeps_rows": read.choice("INTAKE_KEEP_ROWS", ("true", "false"), "false") == "true",
         "skips_existing": read.choice("INTAKE_SKIP_EXISTING", ("true", "false"), "false") == "true",
+        "directory_markers": read.choice("INTAKE_DIRECTORY_MARKERS", ("true", "false"), "false") == "true",
     }
 
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.directory_markers import is_directory_marker, is_skipped_marker
 from intake_ledger.protocol.object_state import State, StateKind
 from intake_ledger.protocol.row import FORMAT, Row, Settlement, Status
+from intake_ledger.protocol.row_items import Ordering
+from intake_ledger.protocol.settings import ConsumerSettings
 
 ARCHIVED = "InvalidObjectState"
 """S3's error code for an archived object that was not restored."""
@@ -32,6 +35,8 @@ class Verdict(StrEnum):
     """Its last permitted attempt ended without an outcome. Reject it now."""
     SETTLED = "SETTLED"
     """A removal was recorded. The processor is not told of removals. The row says if the object was processed."""
+    SKIPPED = "SKIPPED"
+    """A directory marker without a row, or its removal. There is nothing to process, and it gets no row."""
     LATER_FORMAT = "LATER_FORMAT"
     """A later release wrote the row. Try again when it is deployed, and do not acknowledge the message."""
 
@@ -50,6 +55,22 @@ class Policy:
     """True if the row of an object stays as long as the object; see `Retention`."""
     executions: bool = False
     """True if executions of a state machine process the changes. An execution outlives the lease of its claim."""
+    directory_markers: bool = True
+    """False if directory markers without a row are skipped."""
+    every_version: bool = False
+    """True if each version has another row."""
+
+    @classmethod
+    def of(cls, settings: ConsumerSettings) -> "Policy":
+        """The policy of a pipeline with these settings."""
+        return cls(
+            settings.max_attempts,
+            settings.retention_seconds * 1000,
+            settings.deletes,
+            settings.keeps_rows,
+            directory_markers=settings.directory_markers,
+            every_version=settings.ordering is Ordering.EVERY_VERSION,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +173,32 @@ def _judge_without_row(change: Change, state: State, now: int, policy: Policy, c
         if policy.deletes and complete_since != 0 and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
         # After a commit that is not older than its event, the object would still have its row.
-        uploaded = change.reports_upload_since(now - policy.retention_ms)
+        marker = not policy.directory_markers and _reports_marker(change)
+        uploaded = not marker and change.reports_upload_since(now - policy.retention_ms)
         unprocessed = uploaded or (change.rejected_fence is not None and not policy.deletes)
         return Ruling(Verdict.STALE, "there is neither an object nor a row", unprocessed=unprocessed)
+    if not change.asked_for and _skips_marker(change, state, policy, complete_since):
+        return Ruling(Verdict.SKIPPED, "a directory marker without a row: the pipeline has directory_markers=False")
     if not change.asked_for and _may_have_expired(change, state, now, policy, complete_since):
         return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired", expired=True)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
+
+
+def _skips_marker(change: Change, state: State, policy: Policy, complete_since: int | None) -> bool:
+    """True if the state of a key without a row is a directory marker, or the removal of one, which is skipped."""
+    if policy.directory_markers or not is_skipped_marker(change.key, state, every_version=policy.every_version):
+        return False
+    if not state.removed:
+        return True
+    # An object with content may have had this key. Its row has expired, or its upload is reported now.
+    uploaded = change.state is not None and not change.state.removed and not _reports_marker(change)
+    return not uploaded and (not policy.deletes or complete_since is not None)
+
+
+def _reports_marker(change: Change) -> bool:
+    """True if the message reports the upload of a directory marker."""
+    state = change.state
+    return state is not None and not state.removed and is_directory_marker(change.key, state.size)
 
 
 def keeps_copy(change: Change, row: Row | None, *, unprocessed: bool = False) -> bool:

@@ -141,7 +141,7 @@ class SetAudit:
         """
         seen, last, set_key, newest, before = 0, start, None, 0, start
         for page in self._bucket.pages(self._form.pattern.partition("*")[0], start):
-            for name, at in page:
+            for name, at, _ in page:
                 key = self._form.set_of(name)
                 if key != name and self._form.kind is not FormKind.QUIET:
                     key = None

@@ -27,6 +27,7 @@ from intake_ledger.protocol import (
     StateKind,
     Status,
     Unprocessable,
+    is_directory_marker,
     row_from_attributes,
     row_key,
 )
@@ -336,12 +337,18 @@ class SetReader:
         return Listing(source, tuple(parts), {key: version for key, version in parts.items() if version is not None})
 
     def _folder(self, key: str, source: State | None) -> Listing:
-        """The objects of a folder, without its marker. Without a marker, they are the whole set."""
+        """The objects of a folder, without its marker. Without a marker, they are the whole set.
+
+        Directory markers are left out, with or without a row, because the pipeline of the parts skips them.
+        """
         folder = self._form.folder(key)
         found = [
             (name, at)
-            for name, at in self._bucket.objects(folder, most=2 * MAX_PARTS + 2)
-            if name not in (key, folder) and self._settings.wants(name) and not self._form.is_control(name)
+            for name, at, size in self._bucket.objects(folder, most=2 * MAX_PARTS + 2)
+            if name not in (key, folder)
+            and self._settings.wants(name)
+            and not self._form.is_control(name)
+            and not is_directory_marker(name, size)
         ]
         changed_at = max((at for _, at in found), default=0) if source is None else None
         if source is None:

@@ -45,4 +45,6 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
     except ValueError as problem:
         raise SettingsError(f"INTAKE_SET_FORM is {described!r}, expected JSON: {problem}") from None
     form = set_form(content, "INTAKE_SET_FORM")
-    return SetSettings(replace(consumer, filters=()), form, parts_pipeline, consumer.filters)
+    # The key of a folder ends as that of a directory marker.
+    consumer_of_sets = replace(consumer, filters=(), directory_markers=True)
+    return SetSettings(consumer_of_sets, form, parts_pipeline, consumer.filters)
