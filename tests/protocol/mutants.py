@@ -2923,9 +2923,9 @@ MUTANTS = (
     ),
     Mutant(
         "the rest of a body stands for a copy that is too long",
-        "Queues._pointer_of",
-        "return None",
-        "return body[: 200 * 1024]",
+        "Queues.dead_letter",
+        'raise CopyRefused(f"the dead-letter queue does not take the copy: {why}")',
+        "pointer = body[: 200 * 1024]",
         "tests/unit/test_copies.py",
     ),
     Mutant(
