@@ -1,5 +1,8 @@
 """The local AWS has each log line of an invocation when the invocation has ended."""
 
+import fcntl
+import os
+import resource
 import subprocess
 import sys
 from queue import Queue
@@ -73,3 +76,23 @@ def test_ministack_has_the_names_that_are_replaced(monkeypatch: pytest.MonkeyPat
     _ministack.keep_lines()
     assert (worker._drain_stderr_bounded, worker._read_stderr) == (_ministack.drain, _ministack.follow)
     assert provided._drain_stderr_bounded is bounded
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_process_with_many_open_files_loses_no_line(*, closed: bool) -> None:
+    """`select` takes no descriptor above 1,023. A pipe that was closed meanwhile is no error either."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2_048)), hard))
+    read, write = os.pipe()
+    high = fcntl.fcntl(read, fcntl.F_DUPFD, 1_100)
+    os.write(write, b"a line\n")
+    os.close(read)
+    os.close(write)
+    found: Queue[str] = Queue()
+    with os.fdopen(high, "rb", buffering=0) as stream:
+        lines = _ministack.Lines(stream, found)
+        if closed:
+            stream.close()
+        lines.follow()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert list(found.queue) == ([] if closed else ["a line"])

@@ -35,13 +35,13 @@ class Lines:
     def follow(self) -> None:
         """Put lines into the queue until the process ends, since a full pipe would stop it."""
         while self._open:
-            select.select([self.stream], [], [])
+            self._has_written(None)
             self.take_written()
 
     def take_written(self) -> None:
         """Put all lines into the queue that have been written so far."""
         with self._turn:
-            while self._open and select.select([self.stream], [], [], 0)[0]:
+            while self._open and self._has_written(0):
                 read = os.read(self.stream.fileno(), _BYTES)
                 self._open = bool(read)
                 *lines, self._rest = (self._rest + read).split(b"\n")
@@ -49,6 +49,16 @@ class Lines:
                     lines.append(self._rest)
                 for line in lines:
                     self._queue.put(line.decode(errors="replace"))
+
+    def _has_written(self, milliseconds: int | None) -> bool:
+        """Wait until the process has written or ended. `select` takes no descriptor above 1,023, and `poll` does."""
+        try:
+            waiting = select.poll()
+            waiting.register(self.stream, select.POLLIN)
+            return bool(waiting.poll(milliseconds))
+        except ValueError:  # MiniStack has closed the pipe
+            self._open = False
+            return False
 
 
 # ruff: noqa: SLF001 - MiniStack's own names
@@ -87,6 +97,6 @@ def keep_lines() -> None:
 
 
 if __name__ == "__main__":
-    if sys.platform != "win32":  # there, `select` takes sockets only
+    if sys.platform != "win32":  # there is no `poll`
         keep_lines()
     main()
