@@ -112,7 +112,7 @@ def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Resu
         mine.killed_wrong = sorted({entry["at"] for entry in noted[f"{side}-killed"]} & mine.bad_keys)
         _look_at_dead_letters(world, side, mine)
     records = world.aws.records(world.outputs["ConsumerFunction"])
-    verdicts = [record for record in records if record["message"] == "verdict" and record["key"] in keys]
+    verdicts = [record for record in records if "verdict" in record and record["key"] in keys]
     outcomes = Counter(r["message"] for r in records if "duration_ms" in r and r["key"] in keys)
     return Result(
         measures=_measures(facts, len(expected), _unsettled(world, keys, current), len(script.kill_keys), audits),

@@ -145,16 +145,19 @@ def _messages(wire: Wire, key: str, names: Mapping[str, str]) -> list[Point]:
 def _decisions(records: Sequence[Any], key: str, names: Mapping[str, str]) -> list[Point]:
     points = []
     for record in records:
-        if record.get("key") != key or record["message"] not in ("verdict", "committed"):
+        if record.get("key") != key:
             continue
         at = int(datetime.strptime(record["timestamp"], "%Y-%m-%d %H:%M:%S,%f%z").timestamp() * 1000)
-        name = names.get(record.get("version_id") or "", "removal")
+        if (verdict := record.get("verdict")) is not None:
+            version = record.get("message_version_id", record.get("version_id"))
+            name = names.get(version or "", "removal")
+            tip = f"{verdict}: {record.get('why')} (message: {record['event_name']} {name})"
+            style = "ledger" if verdict == "ACCEPTED" else "quiet"
+            # The line of an ordinary claim is the line of its end.
+            points.append(Point(at - record.get("duration_ms", 0), verdict.lower(), _short(name), tip, style))
         if record["message"] == "committed":
+            name = names.get(record.get("version_id") or "", "removal")
             points.append(Point(at, "committed", _short(name), f"committed: {name}", "ledger"))
-        else:
-            verdict = record["verdict"]
-            tip = f"{verdict}: {record.get('reason')} (message: {record['event_name']} {name})"
-            points.append(Point(at, verdict.lower(), _short(name), tip, "ledger" if verdict == "ACCEPTED" else "quiet"))
     return points
 
 

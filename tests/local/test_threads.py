@@ -69,5 +69,5 @@ def test_the_neighbours_of_one_that_hangs_are_done_once(threads: Catalogue, vers
 
     threads.drained()
     for key in NEIGHBOURS:
-        assert [one["message"] for one in threads.decisions(key)] == ["verdict", "committed"]
+        assert [one["message"] for one in threads.decisions(key)] == ["committed"]
         assert len(threads.effects(key)) == 1

@@ -1396,7 +1396,7 @@ MUTANTS = (
     Mutant(
         "F111: a repeated attempt is counted at the end of the invocation",
         "PowertoolsTelemetry.decided",
-        "self.flush()",
+        "self._flush_metrics()",
         "",
         "tests/synth/test_repetition.py -k die_after",
     ),
@@ -3363,7 +3363,7 @@ MUTANTS = (
     ),
     Mutant(
         "the retry of a refused start counts as a dead worker",
-        "_repeats",
+        "_lapsed",
         "seen.start_refused",
         "False",
         "tests/unit/test_telemetry.py",
@@ -3521,5 +3521,40 @@ MUTANTS = (
         "not is_directory_marker(name, size)",
         "True",
         "tests/unit/test_directory_markers.py -k no_part",
+    ),
+    Mutant(
+        "a claim of a person has no line before its attempt",
+        "_is_ordinary",
+        "(claim.seen is None or claim.seen.settled) and not claim.change.asked_for",
+        "claim.seen is None or claim.seen.settled",
+        "tests/unit/test_telemetry.py -k before_its_attempt",
+    ),
+    Mutant(
+        "a claim after a late write has no line before its attempt",
+        "_is_ordinary",
+        "claim.seen.settled",
+        "claim.seen.status is Status.PROCESSED",
+        "tests/unit/test_telemetry.py -k before_its_attempt",
+    ),
+    Mutant(
+        "a claim whose end AWS did not record has no line",
+        "PowertoolsTelemetry.flush",
+        "self._log_verdict(claim.change, claim, now)",
+        "pass",
+        "tests/unit/test_consumer.py -k leaves_a_line_with_the_key",
+    ),
+    Mutant(
+        "a repeated claim writes the claims of its batch at once",
+        "PowertoolsTelemetry.decided",
+        "self._flush_metrics()",
+        "self.flush()",
+        "tests/unit/test_telemetry.py -k lines_of_others",
+    ),
+    Mutant(
+        "a takeover does not name the claim of the dead worker",
+        "PowertoolsTelemetry._log_verdict",
+        "if (lapsed := _lapsed(answer)) is not None: ...",
+        "",
+        "tests/unit/test_telemetry.py -k names_the_claim",
     ),
 )

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -58,17 +58,18 @@ def lines_of_two_attempts(monkeypatch: pytest.MonkeyPatch, key: str = KEY, *, fi
         for name in (key, "in/other.csv"):
             state = State(StateKind.OBJECT, "v1")
             change = created(state, key=name)
-            for number, fence in ((1, 7), (2, 9)):
-                row = Row(
-                    Status.PROCESSING, fence, version_id="v1", attempts=number, lease_until=START, updated_at=START
-                )
-                claim = Claim(RowKey(f"b/{name}", f"{NAME}@latest"), change, state, row, None, "why")
+            first = Row(Status.PROCESSING, 7, version_id="v1", attempts=1, lease_until=START, updated_at=START)
+            row_key = RowKey(f"b/{name}", f"{NAME}@latest")
+            if first_ends:
+                claim = Claim(row_key, change, state, first, None, "why")
                 telemetry.decided(change, claim, now=START)
-                if number == 2:
-                    telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=1_500)
-                elif first_ends:
-                    reason = Reason(ReasonCode.PROCESSOR_ERROR, "KeyError at invoices:42")
-                    telemetry.ended(claim, OutcomeKind.FAILED, reason, duration_ms=20)
+                reason = Reason(ReasonCode.PROCESSOR_ERROR, "KeyError at invoices:42")
+                telemetry.ended(claim, OutcomeKind.FAILED, reason, duration_ms=20)
+                first = replace(first, status=Status.FAILED, lease_until=None)
+            second = replace(first, status=Status.PROCESSING, fence=9, attempts=2, lease_until=START)
+            claim = Claim(row_key, change, state, second, first, "why")
+            telemetry.decided(change, claim, now=START)
+            telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=1_500)
     return ["START RequestId: 1", *written.getvalue().splitlines(), "END RequestId: 1", '["no object"]']
 
 
@@ -95,7 +96,7 @@ def test_the_attempts_are_those_of_the_consumers_lines(person: Person, monkeypat
         (2, 9, "Committed", 1_500),
     ]
     assert found["attempts"][0]["reasonCode"] == "processor_error"
-    assert found["attempts"][0]["link"].endswith(f"$3Fstart$3D{START + 2}$26refEventId$3De2")
+    assert found["attempts"][0]["link"].endswith(f"$3Fstart$3D{START + 1}$26refEventId$3De1")
     assert (found["complete"], found["why"]) == (True, "")
     shown = person.types("inspect", KEY)
     assert "attempt 1  Failed after 20 ms" in shown
@@ -105,10 +106,32 @@ def test_the_attempts_are_those_of_the_consumers_lines(person: Person, monkeypat
 
 
 def test_an_attempt_without_an_end_is_told(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its worker died, so that only the claim is in the log."""
+    """Its worker died without a line. The claim that took over names it."""
     logs(monkeypatch, lines_of_two_attempts(monkeypatch, first_ends=False))
-    assert [one["outcome"] for one in person.reads("inspect", KEY)["history"]["attempts"]] == [None, "Committed"]
+    first, second = person.reads("inspect", KEY)["history"]["attempts"]
+    assert (first["attempt"], first["fence"], first["versionId"], first["outcome"]) == (1, 7, "v1", None)
+    assert first["link"].endswith("$26refEventId$3De1")
+    assert (second["attempt"], second["outcome"]) == (2, "Committed")
     assert "attempt 1  no end in the log" in person.types("inspect", KEY)
+
+
+def test_an_attempt_that_only_the_row_shows_is_told(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that runs, or has died just now, has no line about its first attempt."""
+    logs(monkeypatch, [])
+    row = Row(Status.PROCESSING, 7, version_id="v1", attempts=1, lease_until=START + MINUTE, updated_at=START)
+    person.site.row("in/runs.csv", row)
+    [attempt] = person.reads("inspect", "in/runs.csv")["history"]["attempts"]
+    assert (attempt["attempt"], attempt["fence"], attempt["versionId"], attempt["outcome"]) == (1, 7, "v1", None)
+    assert attempt["link"] == ""
+    assert "attempt 1  no end in the log" in person.types("inspect", "in/runs.csv")
+
+
+def test_an_attempt_begins_at_its_claim(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of an ordinary claim is written at its end."""
+    lines = lines_of_two_attempts(monkeypatch)
+    logs(monkeypatch, lines)
+    first, _ = person.reads("inspect", KEY)["history"]["attempts"]
+    assert first["at"] == START + 1 - 20
 
 
 @pytest.mark.failure_mode("F194")

@@ -1886,8 +1886,9 @@ class TestTelemetry:
     """The real voice: structured lines and embedded metrics on the standard output."""
 
     @pytest.fixture(autouse=True)
-    def _named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", PIPELINE)
+    def _named(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+        # Powertools keeps a logger for each service, with the output of the test that made it.
+        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", request.node.name)
         monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
 
     def test_one_line_and_one_metric_per_decision(
@@ -1915,15 +1916,40 @@ class TestTelemetry:
         }
         said = [line["message"] for line in lines if "message" in line]
         assert said == [
-            *("verdict", "failed", "verdict", "unparseable"),
+            *("failed", "verdict", "unparseable"),
             *("verdict", "committed"),
             "verdict",
         ]
-        first = next(line for line in lines if line.get("message") == "verdict")
+        first = next(line for line in lines if line.get("message") == "failed")
         assert (first["bucket"], first["key"], first["version_id"]) == (BUCKET, KEY, state.version_id)
         assert (first["verdict"], first["attempt"], first["event_age_ms"]) == ("ACCEPTED", 1, 0)
         assert {"fence", "sequencer", "why"} <= set(first)
+        verdicts = [line["verdict"] for line in lines if "verdict" in line]
+        assert verdicts == ["ACCEPTED", "BUSY", "ACCEPTED", "DUPLICATE"], "each is in one line"
         assert "secret content" not in out
+
+    @pytest.mark.parametrize("together", [False, True], ids=["each alone", "committed together"])
+    def test_a_batch_of_new_objects_has_one_line_for_each(
+        self, bench: Bench, capsys: pytest.CaptureFixture[str], *, together: bool
+    ) -> None:
+        """Each tells its claim and its commit."""
+        bench.telemetry, bench.commit_together = cast("FakeTelemetry", PowertoolsTelemetry()), together
+        keys = [f"in/{number}" for number in range(5)]
+        bench.handle(*(message(put(bench, key=key)[1], f"m-{key}") for key in keys))
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        told = [(line["message"], line["verdict"], line["key"]) for line in lines if "message" in line]
+        assert told == [("committed", "ACCEPTED", key) for key in keys]
+
+    def test_an_error_of_aws_leaves_a_line_with_the_key(
+        self, bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The line about the error has the message only."""
+        bench.telemetry = cast("FakeTelemetry", PowertoolsTelemetry())
+        monkeypatch.setattr(type(bench.world.ledger), "commit", raising(ConnectionError("DynamoDB")))
+        bench.handle(message(put(bench)[1]))
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        claimed = [(line["message"], line["verdict"], line["key"]) for line in lines if "verdict" in line]
+        assert claimed == [("verdict", "ACCEPTED", KEY)]
 
 
 class TestQueues:

@@ -91,6 +91,138 @@ class TestRepeats:
         assert not told & set(values(capsys)), "nothing is counted twice"
 
 
+class TestOneLine:
+    """Each verdict is in one line. The line of an ordinary claim is the line of its end."""
+
+    STATE = State(StateKind.OBJECT, "v1")
+    SETTLED = Row(Status.PROCESSED, 1, version_id="v0", committed_state="v#v0")
+
+    def _claim(self, seen: Row | None = None, change: Change = CHANGE) -> Claim:
+        row = Row(Status.PROCESSING, 7, version_id="v1", lease_until=9, updated_at=5)
+        return Claim(KEY, change, self.STATE, row, seen, "why")
+
+    @staticmethod
+    def _lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str | None]]:
+        return [(line.message, getattr(line, "verdict", None)) for line in caplog.records]
+
+    @pytest.mark.parametrize("seen", [None, SETTLED], ids=["a new key", "a settled key"])
+    @pytest.mark.parametrize("outcome", OutcomeKind)
+    def test_an_ordinary_change_has_one_line(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture, seen: Row | None, outcome: OutcomeKind
+    ) -> None:
+        """It has what the line of a claim has."""
+        claim = self._claim(seen, replace(CHANGE, event_time=1))
+        with caplog.at_level("INFO"):
+            telemetry.decided(claim.change, claim, now=4)
+            telemetry.ended(claim, outcome, duration_ms=3)
+            telemetry.flush()
+        [line] = caplog.records
+        assert vars(line).items() >= {
+            "message": outcome.lower(),
+            "verdict": "ACCEPTED",
+            "why": "why",
+            "event_age_ms": 3,
+            "fence": 7,
+            "attempt": 1,
+            "key": CHANGE.key,
+            "version_id": "v1",
+        }.items()  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("seen", "change"),
+        [
+            pytest.param(Row(Status.FAILED, 1), CHANGE, id="a retry, or after a wait"),
+            pytest.param(Row(Status.PROCESSING, 1, lease_until=1), CHANGE, id="a takeover"),
+            pytest.param(Row(Status.PROCESSING, 1), CHANGE, id="of a released claim"),
+            pytest.param(Row(Status.REJECTED, 1), CHANGE, id="after a rejection"),
+            pytest.param(replace(SETTLED, late_writes=frozenset({"v#v2"})), CHANGE, id="after a late write"),
+            pytest.param(None, replace(CHANGE, reprocess_id="01"), id="a reprocess"),
+            pytest.param(None, replace(CHANGE, rejected_fence=1), id="a redrive"),
+        ],
+    )
+    def test_any_other_claim_has_a_line_before_its_attempt(
+        self,
+        telemetry: PowertoolsTelemetry,
+        caplog: pytest.LogCaptureFixture,
+        seen: Row | None,
+        change: Change,
+    ) -> None:
+        claim = self._claim(seen, change)
+        with caplog.at_level("INFO"):
+            telemetry.decided(change, claim, now=4)
+            assert self._lines(caplog) == [("verdict", "ACCEPTED")]
+            telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=3)
+        assert self._lines(caplog) == [("verdict", "ACCEPTED"), ("committed", None)]
+
+    @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.ACCEPTED])
+    def test_a_change_without_a_claim_has_a_line(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture, verdict: Verdict
+    ) -> None:
+        with caplog.at_level("INFO"):
+            telemetry.decided(CHANGE, Ruling(verdict, "why", self.SETTLED), now=4)
+        assert self._lines(caplog) == [("verdict", verdict)]
+
+    def test_a_claim_that_does_not_end_has_a_line_after_its_batch(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It was released, or AWS did not answer. An end that comes later has no verdict."""
+        claim = self._claim()
+        with caplog.at_level("INFO"):
+            telemetry.decided(CHANGE, claim, now=4)
+            assert self._lines(caplog) == []
+            telemetry.flush()
+            telemetry.flush()
+            telemetry.ended(claim, OutcomeKind.FENCED, duration_ms=3)
+        assert self._lines(caplog) == [("verdict", "ACCEPTED"), ("fenced", None)]
+        assert caplog.records[0].fence == 7  # type: ignore[attr-defined]
+
+    def test_each_claim_of_a_key_in_one_batch_has_a_line(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The first one was released."""
+        first = self._claim()
+        second = replace(first, row=replace(first.row, fence=8))
+        with caplog.at_level("INFO"):
+            for claim in (first, second):
+                telemetry.decided(CHANGE, claim, now=4)
+            telemetry.ended(second, OutcomeKind.COMMITTED, duration_ms=3)
+            telemetry.flush()
+        assert self._lines(caplog) == [("committed", "ACCEPTED"), ("verdict", "ACCEPTED")]
+
+    def test_a_repeated_claim_does_not_write_the_lines_of_others(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Its counts are written at once, since it may end the worker."""
+        claim, other = self._claim(), replace(self._claim(Row(Status.FAILED, 1)), key=RowKey("uploads/b", "p@latest"))
+        with caplog.at_level("INFO"):
+            telemetry.decided(CHANGE, claim, now=4)
+            telemetry.decided(CHANGE, replace(other, row=replace(other.row, attempts=2)), now=4)
+            telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=3)
+        assert self._lines(caplog) == [("verdict", "ACCEPTED"), ("committed", "ACCEPTED")]
+
+    def test_the_line_says_which_version_the_message_named(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """S3 may show a newer one by then."""
+        claim = self._claim(change=replace(CHANGE, state=State(StateKind.OBJECT, "v0")))
+        with caplog.at_level("INFO"):
+            telemetry.decided(claim.change, claim, now=4)
+            telemetry.ended(claim, OutcomeKind.COMMITTED, duration_ms=3)
+        [line] = caplog.records
+        assert vars(line).items() >= {"version_id": "v1", "message_version_id": "v0"}.items()
+
+    @pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED])
+    def test_a_takeover_names_the_claim_that_has_no_line(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture, verdict: Verdict
+    ) -> None:
+        dead = Row(Status.PROCESSING, 3, version_id="v0", attempts=2, lease_until=4, updated_at=2)
+        answer = self._claim(dead) if verdict is Verdict.ACCEPTED else Ruling(verdict, "why", dead)
+        with caplog.at_level("INFO"):
+            telemetry.decided(CHANGE, answer, now=5)
+        [line] = caplog.records
+        assert vars(line)["lapsed"] == {"attempt": 2, "fence": 3, "version_id": "v0", "updated_at": 2}
+
+
 class TestDuplicateAge:
     """The time from the commit to a further message about the state comes from the row that was judged."""
 

@@ -40,7 +40,7 @@ class Attempt:
     reason_code: str | None = None
     duration_ms: int | None = None
     link: str = ""
-    """The link to the line that ended it, or to the line of the claim."""
+    """The link to the line that ended it, or to the line of a claim. Empty: only the row shows the attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
     empty = History(link=group.lines(key_pattern(key), begun, end), searched_from=start)
     search = _Search(aws, group, deployed.name, key)
     try:
-        attempts = tuple(_attempts(search.lines(start, end)))
+        attempts = tuple(_attempts(search.lines(start, end), rows))
     except ClientError as error:
         link = "" if deployed.workers else empty.link
         return replace(empty, complete=False, why=refusal(error, group.name), link=link)
@@ -130,28 +130,48 @@ class _Search:
         self.stopped = True
 
 
-def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]]) -> Iterator[Attempt]:
-    """Combine the lines of each claim, which are those with its fence."""
+def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]], rows: Sequence[Row]) -> Iterator[Attempt]:
+    """Combine the lines of each claim, which are those with its fence.
+
+    An ordinary claim has no line before its end. If its worker died, the line of the next claim has its row, and until
+    then the row shows it.
+    """
     found: dict[int, Attempt] = {}
     for content, at, link in sorted(lines, key=lambda line: line[1]):
         fence, number = content.get("fence"), content.get("attempt")
         if not isinstance(fence, int) or not isinstance(number, int):
             continue
-        if content.get("message") == "verdict" and content.get("verdict") == Verdict.ACCEPTED:
+        claim = Attempt(at=at, number=number, fence=fence, version_id=content.get("version_id"), link=link)
+        if isinstance(lapsed := content.get("lapsed"), Mapping):
             found.setdefault(
-                fence, Attempt(at=at, number=number, fence=fence, version_id=content.get("version_id"), link=link)
+                lapsed["fence"],
+                replace(
+                    claim,
+                    at=lapsed["updated_at"],
+                    number=lapsed["attempt"],
+                    fence=lapsed["fence"],
+                    version_id=lapsed["version_id"],
+                ),
             )
-        elif (kind := _ENDS.get(str(content.get("message")))) is not None:
-            begun = found.get(fence) or Attempt(at=at, number=number, fence=fence, version_id=None)
+        kind = _ENDS.get(str(content.get("message")))
+        if kind is not None:
+            duration_ms = content.get("duration_ms")
+            begun = found.get(fence) or replace(claim, at=at - (duration_ms or 0))
             found[fence] = replace(
                 begun,
                 version_id=content.get("version_id") or begun.version_id,
                 outcome=kind.value,
                 reason=content.get("reason"),
                 reason_code=content.get("reason_code"),
-                duration_ms=content.get("duration_ms"),
+                duration_ms=duration_ms,
                 link=link,
             )
+        elif content.get("verdict") == Verdict.ACCEPTED:
+            found.setdefault(fence, claim)
+    for row in rows:
+        if row.status is Status.PROCESSING and row.lease_until:
+            held = Attempt(at=row.updated_at, number=row.attempts, fence=row.fence, version_id=row.version_id)
+            found.setdefault(row.fence, held)
     yield from sorted(found.values(), key=lambda attempt: attempt.fence)
 
 

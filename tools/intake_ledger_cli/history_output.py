@@ -44,7 +44,8 @@ def history_lines(found: History | None) -> Iterator[Text]:
         if one.reason:
             line.append(f": {escape(one.reason)}")
         yield line
-        yield _link(one.link)
+        if one.link:
+            yield _link(one.link)
     if found.why:
         yield Text(f"Attempts may be missing: {escape(found.why)}", style=WARNING)
     if found.link:

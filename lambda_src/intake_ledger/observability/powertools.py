@@ -20,6 +20,7 @@ from intake_ledger.protocol import (
     ReasonCode,
     Reasons,
     Row,
+    RowKey,
     Ruling,
     Status,
     Verdict,
@@ -47,6 +48,8 @@ _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 class PowertoolsTelemetry(Telemetry):
     """Writes the consumer's log lines and metrics.
 
+    Each verdict is in one line. An ordinary claim has no line of its own: the line of its end has its verdict too.
+
     `reasons` says whether log lines may have tracebacks with the messages of exceptions.
     """
 
@@ -58,28 +61,37 @@ class PowertoolsTelemetry(Telemetry):
         """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""
         self._times: list[tuple[str, int]] = []
         """Names of metrics, and milliseconds."""
+        self._claims: dict[tuple[RowKey, int], tuple[Claim, int]] = {}
+        """Ordinary claims of this invocation that have not ended, and their times. The key has the claim's fence."""
         self._lock = Lock()
 
     @override
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._count(VERDICT_METRICS[answer.verdict])
-        event_age_ms = None if change.event_time is None else now - change.event_time
-        fields = {"verdict": answer.verdict, "why": answer.why, "event_age_ms": event_age_ms}
         if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:
-            fields["duplicate_age_ms"] = age_ms
             self._time("DuplicateAge", age_ms)
-        self._logger.info("verdict", extra=_change_fields(change) | fields | _row_fields(answer.row))
+        if isinstance(answer, Claim) and _is_ordinary(answer):
+            with self._lock:
+                self._claims[answer.key, answer.row.fence] = answer, now
+        else:
+            self._log_verdict(change, answer, now, duplicate_age_ms=age_ms)
         if repeats := _repeats(answer):
             for name in repeats:
                 self._count(name)
             # This attempt may end the worker, as the last attempt did. Its counts would be lost then.
-            self.flush()
+            self._flush_metrics()
 
     @override
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         self._count(outcome.value)
         # The processor gets the state that S3 shows, which may be another state than the message's.
         fields = {"version_id": claim.state.version_id, **_reason_fields(reason), "duration_ms": duration_ms}
+        with self._lock:
+            claimed = self._claims.pop((claim.key, claim.row.fence), None)
+        if claimed is not None:
+            fields |= _verdict_fields(claim.change, claim, claimed[1])
+            if claim.change.state is not None and claim.change.identity != claim.state.identity:
+                fields["message_version_id"] = claim.change.state.version_id
         if outcome is OutcomeKind.COMMITTED and claim.change.event_time is not None:
             # The clocks of S3 and of the worker may differ.
             lag_ms = max(0, claim.row.updated_at + duration_ms - claim.change.event_time)
@@ -159,6 +171,23 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def flush(self) -> None:
         with self._lock:
+            claims = list(self._claims.values())
+            self._claims.clear()
+        # They were released, or an error of AWS kept their end from being recorded.
+        for claim, now in claims:
+            self._log_verdict(claim.change, claim, now)
+        self._flush_metrics()
+
+    def _log_verdict(self, change: Change, answer: Claim | Ruling, now: int, **more: int | None) -> None:
+        fields = _change_fields(change) | _verdict_fields(change, answer, now) | more
+        if (lapsed := _lapsed(answer)) is not None:
+            # The worker that died has written no line about its claim, if the claim was an ordinary one.
+            names = ("fence", "version_id", "updated_at")
+            fields["lapsed"] = {"attempt": lapsed.attempts, **{name: getattr(lapsed, name) for name in names}}
+        self._logger.info("verdict", extra=fields | _row_fields(answer.row))
+
+    def _flush_metrics(self) -> None:
+        with self._lock:
             for name, milliseconds in self._times:
                 self._metrics.add_metric(name, unit=MetricUnit.Milliseconds, value=milliseconds)
             # At the end: Powertools writes when a metric has 100 values, and warns of a write without metrics.
@@ -179,16 +208,24 @@ class PowertoolsTelemetry(Telemetry):
             self._times.append((name, milliseconds))
 
 
+def _is_ordinary(claim: Claim) -> bool:
+    """True if nothing about the key was open, and no person asked for the claim."""
+    return (claim.seen is None or claim.seen.settled) and not claim.change.asked_for
+
+
 def _repeats(answer: Claim | Ruling) -> list[str]:
     """Metrics of an attempt after the first, and of a lease that ended without an outcome."""
-    names = []
-    if isinstance(answer, Claim) and answer.row.attempts > 1:
-        names.append("Retries")
+    retries = ["Retries"] if isinstance(answer, Claim) and answer.row.attempts > 1 else []
+    return retries + (["LapsedLeases"] if _lapsed(answer) is not None else [])
+
+
+def _lapsed(answer: Claim | Ruling) -> Row | None:
+    """The row of a worker that died, if its lease ended without an outcome and this answer replaces it."""
     seen = answer.seen if isinstance(answer, Claim) else answer.row
+    if answer.verdict not in _TAKES_OVER or seen is None or seen.status is not Status.PROCESSING:
+        return None
     # The release of a claim writes such a row without its lease, so that the row counts once.
-    if answer.verdict in _TAKES_OVER and seen is not None and seen.status is Status.PROCESSING and seen.lease_until:
-        names += [] if seen.start_refused else ["LapsedLeases"]
-    return names
+    return seen if seen.lease_until and not seen.start_refused else None
 
 
 def _duplicate_age_ms(change: Change, answer: Claim | Ruling, now: int) -> int | None:
@@ -206,6 +243,11 @@ def _duplicate_age_ms(change: Change, answer: Claim | Ruling, now: int) -> int |
 
 def _reason_fields(reason: Reason | None) -> dict[str, object]:
     return {"reason": reason.text if reason else None, "reason_code": reason.code.value if reason else None}
+
+
+def _verdict_fields(change: Change, answer: Claim | Ruling, now: int) -> dict[str, object]:
+    event_age_ms = None if change.event_time is None else now - change.event_time
+    return {"verdict": answer.verdict, "why": answer.why, "event_age_ms": event_age_ms}
 
 
 def _change_fields(change: Change) -> dict[str, object]:
