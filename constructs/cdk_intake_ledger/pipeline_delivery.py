@@ -64,6 +64,7 @@ def connect_bucket(
             delivery=resources.delivery,
             filters=resources.filters,
             ordering=resources.ordering,
+            deletes=resources.deletes,
             role=consumer.role,
             lifecycle=lifecycle,
             consumed=ConsumedQueue(resources.queue.queue, consumer.source, "queue" in resources.existing),

@@ -609,7 +609,7 @@ MUTANTS = (
     ),
     Mutant(
         "a rule that rewrites events is not noticed",
-        "DeliveryCheck._rule",
+        "DeliveryCheck._rewrites",
         "_rewritten(targets, queue_arn)",
         '_rewritten(targets, "")',
         "tests/unit/test_audit_delivery.py -k a_rule_rewrites",
@@ -3556,5 +3556,33 @@ MUTANTS = (
         "if (lapsed := _lapsed(answer)) is not None: ...",
         "",
         "tests/unit/test_telemetry.py -k names_the_claim",
+    ),
+    Mutant(
+        "the path that others made is not looked at",
+        "DeliveryCheck._way",
+        "lambda: self._others(arn, callers)",
+        "lambda: iter(())",
+        "tests/unit/test_audit_delivery.py -k f311",
+    ),
+    Mutant(
+        "a notification of a part of the keys counts for all",
+        "lacking_events",
+        "one.keys is None or one.keys.covers(keys)",
+        "one.keys is None or one.keys.overlaps(keys)",
+        "tests/unit/test_audit_delivery.py -k f311",
+    ),
+    Mutant(
+        "a rule counts while the bucket does not send to EventBridge",
+        "DeliveryCheck._others",
+        '"EventBridgeConfiguration" in configuration',
+        "True",
+        "tests/unit/test_audit_delivery.py -k a_rule_sends_the_rest",
+    ),
+    Mutant(
+        "a topic of the bucket counts without a subscription of the queue",
+        "DeliveryCheck._subscription",
+        'subscription["Endpoint"] == queue_arn',
+        "True",
+        "tests/unit/test_audit_delivery.py -k a_topic_sends",
     ),
 )

@@ -25,6 +25,7 @@ from cdk_intake_ledger import (
     AuditOptions,
     AuditScale,
     ConcurrencyOptions,
+    Delivery,
     Engine,
     FileSets,
     IntakeLedger,
@@ -176,14 +177,24 @@ def sibling_queue(app: App) -> Stack:
     return ours
 
 
+def imported_queues(stack: Stack, *names: str) -> IntakeQueue:
+    live, dead = (
+        sqs.Queue.from_queue_arn(stack, name, f"arn:aws:sqs:eu-central-1:111122223333:{name}") for name in names
+    )
+    return IntakeQueue(stack, "Queue", queue=live, dead_letter_queue=dead, visibility_timeout=Duration.minutes(20))
+
+
 def imported_queue(app: App) -> Stack:
     stack = Stack(app, "ImportedQueue")
-    live, dead = (
-        sqs.Queue.from_queue_arn(stack, name, f"arn:aws:sqs:eu-central-1:111122223333:{name}")
-        for name in ("Live", "Dead")
-    )
-    queue = IntakeQueue(stack, "Queue", queue=live, dead_letter_queue=dead, visibility_timeout=Duration.minutes(20))
-    orders(stack, queue=queue)
+    orders(stack, queue=imported_queues(stack, "Live", "Dead"))
+    return stack
+
+
+def existing_delivery(app: App) -> Stack:
+    stack = Stack(app, "ExistingDelivery")
+    bucket = s3.Bucket.from_bucket_name(stack, "Inbox", "terraforms-inbox")
+    queue = imported_queues(stack, "Billing", "BillingDead")
+    orders(stack, bucket=bucket, queue=queue, delivery=Delivery.EXISTING)
     return stack
 
 
@@ -401,6 +412,7 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     own_queue,
     sibling_queue,
     imported_queue,
+    existing_delivery,
     own_table,
     imported_table,
     shared_ledger,

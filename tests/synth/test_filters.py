@@ -13,7 +13,6 @@ from cdk_intake_ledger.delivery import (
     KeyPattern,
     filter_problems,
     key_text_problems,
-    overlap,
     parse_filters,
     warn_about_key_text,
 )
@@ -39,7 +38,7 @@ def test_no_filter_is_one_that_matches_every_key() -> None:
 )
 def test_filters_overlap_by_both_ends(one: KeyPattern, other: KeyPattern, together: bool) -> None:
     """S3 refuses two filters of one event if a key can match both. Synthesis refuses them first."""
-    assert overlap(one, other) is overlap(other, one) is together
+    assert one.overlaps(other) is other.overlaps(one) is together
     assert [problem.rule.id for problem in filter_problems([one, other])] == ["filters-overlap"] * together
 
 

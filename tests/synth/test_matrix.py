@@ -30,12 +30,13 @@ BUCKETS = {
     "everything": "EventBridge",
     "imported_bucket": "CDK",
     "bucket_with_notifications": "CDK",
+    "existing_delivery": "nothing",
 }
 """Rows with an existing bucket, and the delivery of its events."""
 
 EXISTING_RESOURCES = {
     "AWS::S3::Bucket": set(BUCKETS),
-    "AWS::SQS::Queue": {"own_queue", "sibling_queue", "imported_queue", "everything"},
+    "AWS::SQS::Queue": {"own_queue", "sibling_queue", "imported_queue", "existing_delivery", "everything"},
     "AWS::DynamoDB::Table": {"own_table", "imported_table", "shared_ledger", "everything"},
     "AWS::Logs::LogGroup": {"own_log_group", "everything"},
 }
@@ -45,6 +46,7 @@ WARNINGS = {
     "in_a_vpc": ["network-without-endpoints"],
     "unversioned_bucket": ["bucket-not-versioned"],
     "imported_bucket": ["bucket-versioning-unknown", "bucket-lifecycle-unknown"],
+    "existing_delivery": ["bucket-versioning-unknown", "bucket-lifecycle-unknown", "existing-delivery-unknown"],
     "imported_key": ["key-policy-unknown", "key-policy-unknown"],
     "imported_queue": ["queue-policy-unknown"],
     "imported_table": ["table-unknown"],

@@ -82,6 +82,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     for row in (
         rows.default,
         rows.imported_bucket,
+        rows.existing_delivery,
         rows.in_a_vpc,
         rows.everything,
         rows.outputs,

@@ -113,6 +113,9 @@ class Aws:
     key_policy: str = field(default_factory=lambda: allowed("s3.amazonaws.com", Action=KEY_ACTIONS))
     rules: dict[str, dict[str, str]] = field(default_factory=dict)
     target: dict[str, Any] = field(default_factory=dict)
+    subscriptions: dict[str, list[str]] = field(default_factory=dict)
+    """Endpoints, by the topic."""
+    subscription_filter: str = ""
     mappings: list[dict[str, Any]] = field(default_factory=lambda: [mapping()])
     function: dict[str, Any] = field(
         default_factory=lambda: {"State": "Active", "LastUpdateStatus": "Successful", "Timeout": 70}
@@ -167,6 +170,19 @@ class Aws:
         self._call("DescribeContinuousBackups")
         recovery = {"PointInTimeRecoveryStatus": self.pitr}
         return {"ContinuousBackupsDescription": {"PointInTimeRecoveryDescription": recovery}}
+
+    def list_subscriptions_by_topic(self, **request: Any) -> dict[str, Any]:
+        self._call("ListSubscriptionsByTopic")
+        endpoints = self.subscriptions[request["TopicArn"]]
+        subscriptions = [{"Endpoint": one, "SubscriptionArn": f"{request['TopicArn']}:1"} for one in endpoints]
+        # The queue may be on any page.
+        page = int(request.get("NextToken", 0))
+        return {"Subscriptions": subscriptions if page else []} | ({} if page else {"NextToken": "1"})
+
+    def get_subscription_attributes(self, **request: Any) -> dict[str, Any]:
+        assert request == {"SubscriptionArn": f"{TOPIC}:1"}
+        self._call("GetSubscriptionAttributes")
+        return {"Attributes": {"FilterPolicy": self.subscription_filter} if self.subscription_filter else {}}
 
     def list_targets_by_rule(self, **request: Any) -> dict[str, Any]:
         self._call("ListTargetsByRule")
@@ -419,12 +435,126 @@ class TestEventBridge:
         assert aws.problems() == [f"the bucket does not tell EventBridge of its changes: {AGAIN}"]
 
 
-def test_a_way_of_somebody_elses_is_not_looked_at() -> None:
-    """It may use a topic and another account's queue policy. The pipeline's own resources are checked."""
-    nothing = Aws(delivery=Delivery.EXISTING, notifications={})
-    nothing.queue["Policy"] = ""
-    assert not nothing.problems()
-    assert len(Aws(delivery=Delivery.EXISTING, key_state="PendingDeletion", versioning="Suspended").problems()) == 2
+def existing(*notifications: dict[str, Any], **more: Any) -> Aws:
+    """A path that others made: Terraform, SAM, or another app."""
+    return Aws(delivery=Delivery.EXISTING, notifications={"QueueConfigurations": [*notifications]}, **more)
+
+
+TOPIC = "arn:aws:sns:eu-central-1:111122223333:changes"
+FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:forward"
+MADE = (
+    "add them where the notification is made, or run `aws s3api put-bucket-notification-configuration --bucket "
+    f"{BUCKET} --notification-configuration file://notifications.json` {HAND}"
+)
+
+
+class TestExistingPath:
+    """`Delivery.EXISTING`: who sends, which events, and through which filters."""
+
+    @pytest.mark.failure_mode("F311")
+    @pytest.mark.parametrize(
+        "aws",
+        [
+            existing(*(notification(event) for event in EVENTS)),
+            existing(*(notification(event, "i") for event in EVENTS), filters=(KeyFilter("in/"),)),
+            existing(
+                *(notification(f"s3:ObjectCreated:{kind}") for kind in ("Put", "Post", "Copy")),
+                notification("s3:ObjectCreated:CompleteMultipartUpload"),
+                *(notification(event) for event in EVENTS[1:]),
+            ),
+        ],
+        ids=["all", "a broader prefix", "each kind of its own"],
+    )
+    def test_notifications_of_all_events_are_right(self, aws: Aws) -> None:
+        assert aws.problems() == []
+        assert "ListRuleNamesByTarget" not in aws.called
+
+    @pytest.mark.failure_mode("F311")
+    def test_nothing_sends(self) -> None:
+        aws = existing(*(notification(event, queue=f"{QUEUE}-2") for event in EVENTS))
+        aws.queue["Policy"] = ""
+        assert aws.problems() == [f"nothing sends {', '.join(EVENTS)} for every key to the queue: {MADE}"]
+
+    @pytest.mark.failure_mode("F311")
+    def test_removals_are_not_sent(self) -> None:
+        aws = existing(notification(EVENTS[0]), notification(EVENTS[3]))
+        assert aws.problems() == [f"nothing sends {EVENTS[1]}, {EVENTS[2]} for every key to the queue: {MADE}"]
+
+    @pytest.mark.failure_mode("F311")
+    def test_only_a_part_of_the_keys_or_events_is_sent(self) -> None:
+        aws = existing(
+            *(notification(event, "in/a/") for event in EVENTS[1:]),
+            notification("s3:ObjectCreated:Put"),
+            filters=(KeyFilter("in/"),),
+        )
+        assert aws.problems() == [f"{', '.join(EVENTS)} reach the queue for a part of prefix 'in/' only: {MADE}"]
+
+    @pytest.mark.failure_mode("F311")
+    def test_a_rule_sends_the_rest(self) -> None:
+        aws = existing(notification(EVENTS[0]))
+        aws.notifications["EventBridgeConfiguration"] = {}
+        aws.rules = {"Theirs": rule("Object Deleted", RESTORED)}
+        principals = {"Service": ["s3.amazonaws.com", "events.amazonaws.com"]}
+        aws.queue["Policy"] = allowed("", Principal=principals)
+        aws.key_policy = allowed("", Principal=principals, Action=KEY_ACTIONS)
+        assert aws.problems() == []
+        del aws.notifications["EventBridgeConfiguration"]
+        assert len(aws.problems()) == 1
+
+    @pytest.mark.failure_mode("F311")
+    def test_a_rule_of_others_is_disabled_or_rewrites_the_event(self) -> None:
+        aws = bridged()
+        aws.delivery = Delivery.EXISTING
+        assert aws.problems() == []
+        aws.target = {"InputPath": "$.detail"}
+        assert "rewrites the event (InputPath)" in aws.problems()[0]
+        aws.target = {}
+        aws.rules["Delivery"]["State"] = "DISABLED"
+        assert aws.problems() == [
+            "the EventBridge rule Delivery is disabled: run `aws events enable-rule --name Delivery`"
+        ]
+
+    @pytest.mark.failure_mode("F311")
+    def test_a_topic_sends(self) -> None:
+        topics = [{"TopicArn": TOPIC, "Events": EVENTS}]
+        aws = Aws(delivery=Delivery.EXISTING, notifications={"TopicConfigurations": topics})
+        aws.queue["Policy"] = allowed("sns.amazonaws.com", Condition={"ArnEquals": {"aws:SourceArn": TOPIC}})
+        aws.key_policy = allowed("sns.amazonaws.com", Action=KEY_ACTIONS)
+        aws.subscriptions = {TOPIC: [QUEUE]}
+        assert aws.problems() == []
+        aws.subscription_filter = '{"prefix": ["in/"]}'
+        [text] = aws.problems()
+        assert text.startswith(f"unknown: whether {TOPIC} sends all changes, its subscription has the filter policy")
+        aws.subscriptions = {TOPIC: [f"{QUEUE}-2"]}
+        assert aws.problems() == [f"nothing sends {', '.join(EVENTS)} for every key to the queue: {MADE}"]
+
+    @pytest.mark.failure_mode("F311")
+    @pytest.mark.parametrize(
+        "notifications",
+        [
+            {"LambdaFunctionConfigurations": [{"LambdaFunctionArn": FUNCTION, "Events": EVENTS}]},
+            {"TopicConfigurations": [{"TopicArn": TOPIC.replace("1111", "9999"), "Events": EVENTS}]},
+        ],
+    )
+    def test_what_may_forward_is_unknown(self, notifications: dict[str, Any]) -> None:
+        """A function, or a topic of another account."""
+        aws = Aws(delivery=Delivery.EXISTING, notifications=notifications)
+        [text] = aws.look().unknown
+        assert text.startswith(f"unknown: whether arn:aws:{'lambda' if 'Lambda' in str(notifications) else 'sns'}:")
+        assert f"sends {', '.join(EVENTS)} for every key to the queue" in text
+        assert aws.look().problems == []
+
+    @pytest.mark.failure_mode("F311")
+    def test_the_senders_need_the_queues_policy(self) -> None:
+        aws = existing(*(notification(event) for event in EVENTS))
+        aws.queue["Policy"] = ""
+        [text] = aws.problems()
+        assert "the queue's policy does not let s3.amazonaws.com for arn:aws:s3:::" in text
+
+    @pytest.mark.failure_mode("F311")
+    def test_the_pipelines_own_resources_are_checked_too(self) -> None:
+        aws = existing(*(notification(event) for event in EVENTS), key_state="PendingDeletion", versioning="Suspended")
+        assert len(aws.problems()) == 2
 
 
 def test_an_audit_that_was_told_nothing_checks_less() -> None:

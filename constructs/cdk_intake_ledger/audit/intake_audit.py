@@ -29,6 +29,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     AUDIT_DESTINATION,
     METRICS,
     RULES_BY_TARGET,
+    TOPICS_BY_BUCKET,
     Wildcards,
     suppress,
 )
@@ -143,8 +144,10 @@ class IntakeAudit(Construct):
             shared = tables is not None and tables.node.path == key.node.path
             actions = ("kms:GetKeyPolicy",) if shared else ("kms:DescribeKey", "kms:GetKeyPolicy")
             grant_key(key, self.role, *actions, wildcards=resources.wildcards)
-        if resources.delivery is Delivery.EVENTBRIDGE:
+        if resources.delivery is not Delivery.S3:
             self._allow_looking_at_rules(resources.wildcards)
+        if resources.delivery is Delivery.EXISTING:
+            self._allow_looking_at_topics(resources.wildcards)
         self.state_machine: sfn.IStateMachine | None = None
         if join is not None:
             for name, value in join.environment.items():
@@ -176,6 +179,15 @@ class IntakeAudit(Construct):
         ):
             self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
         wildcards.suppress(self.role, rules, RULES_BY_TARGET)
+
+    def _allow_looking_at_topics(self, wildcards: Wildcards) -> None:
+        topics = Stack.of(self).format_arn(service="sns", resource="*")
+        for sid, action, resource in (
+            ("SubscriptionSnsKnowsNoResources", "sns:GetSubscriptionAttributes", "*"),
+            ("TopicsOfTheBucketThatOthersMade", "sns:ListSubscriptionsByTopic", topics),
+        ):
+            self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=[action], resources=[resource]))
+        wildcards.suppress(self.role, topics, TOPICS_BY_BUCKET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
         seconds = int(to_seconds(interval))

@@ -6,7 +6,7 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import KeyPattern, overlap, owned_resource, owner_of
+from cdk_intake_ledger.delivery import KeyPattern, owned_resource, owner_of
 from cdk_intake_ledger.functions import PipelineResources
 from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditOptions
@@ -26,7 +26,7 @@ def report_problems(
         return
     reports = KeyPattern(_prefix(options), _SUFFIX)
     for key_filter in filters:
-        if reports.is_known and key_filter.is_known and overlap(reports, key_filter):
+        if reports.is_known and key_filter.is_known and reports.overlaps(key_filter):
             yield REPORTS_ARE_PROCESSED.problem(prefix=reports.prefix, filter=key_filter)
 
 

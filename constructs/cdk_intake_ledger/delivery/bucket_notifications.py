@@ -8,7 +8,7 @@ from aws_cdk import CfnResource, Resource, Stack
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
-from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.validation.bucket_rules import NOTIFICATIONS_OVERLAP
 from cdk_intake_ledger.validation.registry import Problem
@@ -74,7 +74,8 @@ class Notification(NamedTuple):
     destination: str
     """The ARN, or the logical ID of a resource of the app."""
     event: str
-    keys: KeyPattern
+    keys: KeyPattern | None
+    """None if they are known only at deployment."""
 
 
 def resource_notifications(resource: s3.CfnBucket | None) -> Iterator[Notification]:
@@ -112,7 +113,7 @@ def overlap_problems(notifications: Iterable[Notification], filters: Sequence[Ke
     others = dict.fromkeys(notifications)
     for item in filters:
         for destination, event, other in others:
-            if item.is_known and _is_requested(event) and overlap(item.encoded(), other):
+            if other and item.is_known and _is_requested(event) and item.encoded().overlaps(other):
                 yield NOTIFICATIONS_OVERLAP.problem(filter=item, destination=destination, event=event, other=other)
 
 
@@ -121,7 +122,9 @@ def _is_requested(event: str) -> bool:
     return any(event == name or (name.endswith("*") and event.startswith(name[:-1])) for name in EVENTS.values())
 
 
-def _filter_of(ends: Mapping[str, str]) -> KeyPattern:
+def _filter_of(ends: Mapping[str, Any]) -> KeyPattern | None:
+    if not all(isinstance(value, str) for value in ends.values()):
+        return None
     return KeyPattern(**{name.lower(): value for name, value in ends.items()})
 
 

@@ -24,6 +24,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
     overlap_problems,
     readable,
 )
+from cdk_intake_ledger.delivery.existing_delivery import existing_delivery_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
 from cdk_intake_ledger.options import Delivery, Ordering
@@ -63,6 +64,7 @@ class BucketValidation:
         delivery: the delivery mode.
         filters: the pipeline's.
         ordering: the pipeline's.
+        deletes: whether the pipeline processes removals.
         role: the processor's role.
         lifecycle: checks the bucket's lifecycle rules.
         consumed: the pipeline's queue.
@@ -78,6 +80,7 @@ class BucketValidation:
         delivery: Delivery,
         filters: Sequence[KeyPattern],
         ordering: Ordering,
+        deletes: bool,
         role: iam.Role,
         lifecycle: LifecycleValidation,
         consumed: ConsumedQueue,
@@ -88,6 +91,7 @@ class BucketValidation:
         self._delivery = delivery
         self._filters = filters
         self._ordering = ordering
+        self._deletes = deletes
         self._role = role
         self._lifecycle = lifecycle
         self._queue = consumed.queue
@@ -108,6 +112,15 @@ class BucketValidation:
         yield from self._other_readers()
         if self._delivery is Delivery.S3:
             yield from overlap_problems(self._other_notifications(), self._filters)
+        elif self._delivery is Delivery.EXISTING:
+            yield from existing_delivery_problems(
+                self._scope,
+                bucket=self._bucket,
+                resource=self._resource,
+                queue=self._queue,
+                filters=self._filters,
+                deletes=self._deletes,
+            )
         if self._resource is not None:
             yield from self._replaced_notifications()
             properties = properties_of(self._resource)

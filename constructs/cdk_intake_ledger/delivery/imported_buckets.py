@@ -7,7 +7,7 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery.key_filters import KeyPattern, overlap
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_IMPORTED_TWICE, NOTIFICATIONS_OVERLAP
 from cdk_intake_ledger.validation.registry import Problem
 
@@ -63,7 +63,7 @@ def _conflicts(here: dict[str, Any], there: dict[str, Any], filters: Sequence[Ke
         return
     for item in filters:
         for other in (KeyPattern(*ends) for ends in there["filters"]):
-            if item.is_known and overlap(item, other):
+            if item.is_known and item.overlaps(other):
                 yield NOTIFICATIONS_OVERLAP.problem(
                     filter=item, destination=there["pipeline"], event="s3:ObjectCreated:*", other=other
                 )

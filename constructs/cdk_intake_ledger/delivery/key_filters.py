@@ -109,20 +109,13 @@ def read_patterns(filters: Sequence[KeyPattern]) -> list[str]:
     return patterns if sum(len(one) + _ARN_LENGTH for one in patterns) <= _POLICY_ROOM else ["*"]
 
 
-def overlap(one: KeyPattern, other: KeyPattern) -> bool:
-    """True if a key can match both, by S3's rule. S3 refuses two such filters for one event of one bucket."""
-    return (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix)) and (
-        one.suffix.endswith(other.suffix) or other.suffix.endswith(one.suffix)
-    )
-
-
 def filter_problems(filters: Sequence[KeyPattern]) -> Iterator[Problem]:
     """Find filters that S3 would refuse, and filters that would match nothing."""
     if len(filters) > MAX_FILTERS:
         yield FILTER_COUNT.problem(count=len(filters))
     known = [item for item in filters if item.is_known]
     for one, other in combinations(known, 2):
-        if overlap(one, other):
+        if one.overlaps(other):
             yield FILTERS_OVERLAP.problem(one=one, other=other)
     for item in known:
         length = len((item.prefix + item.suffix).encode())

@@ -12,6 +12,41 @@ EXISTING_DELIVERY_NEEDS_BOTH = SUBJECT.error(
     why="the pipeline adds no notification, so a new queue would receive nothing",
     fix="Pass both bucket and queue, or omit delivery",
 )
+EXISTING_DELIVERY_SENDS_NOTHING = SUBJECT.error(
+    "existing-delivery-sends-nothing",
+    inputs=("delivery", "bucket", "queue", "filters"),
+    what="delivery is EXISTING and nothing in the app sends the changes of {filter} of {bucket} to {queue}",
+    why="{why}the pipeline adds no notification, so that no change is processed until the audit finds it",
+    fix="Call bucket.add_event_notification with s3n.SqsDestination(queue) for s3.EventType.OBJECT_CREATED, "
+    "OBJECT_REMOVED, LIFECYCLE_EXPIRATION and OBJECT_RESTORE_COMPLETED, or omit delivery",
+)
+EXISTING_DELIVERY_WITHOUT_REMOVALS = SUBJECT.error(
+    "existing-delivery-without-removals",
+    inputs=("delivery", "bucket", "queue", "filters", "deletes"),
+    what="delivery is EXISTING with deletes=True, and the app sends no removals of {filter} of {bucket} to {queue}",
+    why="the processor is not called for a removed object until the audit finds it",
+    fix="Also send s3:ObjectRemoved:* and s3:LifecycleExpiration:* to the queue, or omit deletes",
+)
+EXISTING_DELIVERY_PARTLY = SUBJECT.warning(
+    "existing-delivery-partly",
+    inputs=("delivery", "bucket", "queue", "filters"),
+    what="delivery is EXISTING, and {queue} gets {gets} of {filter} of {bucket}",
+    why="such changes wait for the next audit. The ledger needs removals too, to know that a state is over",
+    fix="Send these events of these keys to the queue, or acknowledge the warning",
+)
+EXISTING_DELIVERY_UNKNOWN = SUBJECT.warning(
+    "existing-delivery-unknown",
+    inputs=("delivery", "bucket", "queue", "filters"),
+    what=(
+        "delivery is EXISTING, and what sends the changes of {filter} of {bucket} to {queue} cannot be seen at "
+        "synthesis"
+    ),
+    why="without an event, a change waits for the next audit",
+    fix=(
+        "Let it send s3:ObjectCreated:*, s3:ObjectRemoved:*, s3:LifecycleExpiration:* and s3:ObjectRestore:Completed. "
+        "The audit compares the deployed notifications and rules every 15 minutes"
+    ),
+)
 BUCKET_IN_SAME_ENVIRONMENT = SUBJECT.error(
     "bucket-in-same-environment",
     inputs=("bucket",),

@@ -93,13 +93,18 @@ OBJECTS = Suppression(
 METRICS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `*`",
-    "The actions read the age of the queue's oldest message, and find event source mappings by queue and "
-    "EventBridge rules by target. None of them supports a resource.",
+    "The actions read the age of the queue's oldest message, and find event source mappings by queue, "
+    "EventBridge rules by target, and a subscription. None of them supports a resource.",
 )
 RULES_BY_TARGET = Suppression(
     ("AwsSolutions-IAM5",),
-    "the audit's role, `rule/*`, where EventBridge delivers",
+    "the audit's role, `rule/*`, where EventBridge delivers, or others do",
     "Two actions that read. With the name of the rule, rule, queue and role would depend on each other.",
+)
+TOPICS_BY_BUCKET = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the audit's role, topics of the account, with `Delivery.EXISTING`",
+    "One action that reads the subscriptions of the topics that the bucket notifies. They are known only then.",
 )
 OUTPUTS = Suppression(
     ("AwsSolutions-IAM5",),
@@ -185,6 +190,7 @@ SUPPRESSIONS = (
     OBJECTS,
     METRICS,
     RULES_BY_TARGET,
+    TOPICS_BY_BUCKET,
     OUTPUTS,
     REPORTS,
     REPORTED,

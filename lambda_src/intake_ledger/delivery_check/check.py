@@ -25,6 +25,7 @@ from intake_ledger.delivery_check.deployed import (
 from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.delivery_check.policies import Caller, decide
+from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
 from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter, Ordering
 
 if TYPE_CHECKING:
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown: "
 """Begins a result that is neither right nor broken."""
-_EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed")
-_DETAIL_TYPES = ("Object Created", "Object Deleted", "Object Restore Completed")
+_DETAIL_TYPES = tuple(dict.fromkeys(DETAIL_TYPES.values()))
 _KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
 """Actions that a sender to an encrypted queue uses (SQS developer guide, "Key management")."""
-_SENDERS = {Delivery.S3: "s3.amazonaws.com", Delivery.EVENTBRIDGE: "events.amazonaws.com", Delivery.EXISTING: ""}
-"""The service that sends to the queue. Unknown for a path that the pipeline did not make."""
+_S3, _EVENTBRIDGE, _SNS = "s3.amazonaws.com", "events.amazonaws.com", "sns.amazonaws.com"
+"""The services that may send to the queue."""
 _REWRITES = ("Input", "InputPath", "InputTransformer")
 _GONE = (
     "AWS.SimpleQueueService.NonExistentQueue",
@@ -53,7 +53,7 @@ _NEEDED = ("bucket", "queue", "table")
 """Resources without which no run can begin."""
 _LONGEST_RETENTION = 14 * DAY_SECONDS
 """The longest time for which SQS keeps a message. That of an imported dead-letter queue is not known."""
-_REFUSED = ("403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+_REFUSED = ("403", "AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
 
 
 @dataclass(slots=True)
@@ -108,15 +108,16 @@ class DeliveryCheck:
 
     def _way(self, looked: Looked, queue: Mapping[str, str]) -> None:
         """Check everything that needs the queue's ARN."""
-        arn, service = queue["QueueArn"], _SENDERS[self._settings.delivery]
-        callers = [self._bucket_as_caller(service, arn)] if service else []
+        arn = queue["QueueArn"]
+        callers: list[Caller] = []
         if self._settings.delivery is Delivery.S3:
+            callers = [self._bucket_as_caller(arn)]
             self._run(looked, "the bucket's notifications", "bucket", lambda: self._notifications(arn))
         elif self._settings.delivery is Delivery.EVENTBRIDGE:
-            rules: list[str] = []
             self._run(looked, "the bucket's notifications", "bucket", self._event_bridge)
-            self._run(looked, "the EventBridge rule", "rule", lambda: self._rule(arn, rules))
-            callers = [Caller(service, rule, arn.split(":")[4]) for rule in rules]
+            self._run(looked, "the EventBridge rule", "rule", lambda: self._rule(arn, callers))
+        else:
+            self._run(looked, "the path from the bucket to the queue", "bucket", lambda: self._others(arn, callers))
         self._run(looked, "the queue's policy", "queue", lambda: self._queue_policy(queue, callers))
         self._run(looked, "the queue's key", "key", lambda: self._key(queue.get("KmsMasterKeyId", ""), callers))
         if self._deployed.function:
@@ -152,67 +153,131 @@ class DeliveryCheck:
         ).get("Attributes", {})
         yield from dead_letter_problems(self._deployed, dead, queue)  # type: ignore[arg-type] # the same
 
-    def _bucket_as_caller(self, service: str, queue_arn: str) -> Caller:
+    def _bucket_as_caller(self, queue_arn: str) -> Caller:
         partition = queue_arn.split(":")[1]
         account = self._deployed.account or self._settings.bucket_owner
-        return Caller(service, f"arn:{partition}:s3:::{self._settings.bucket}", account)
+        return Caller(_S3, f"arn:{partition}:s3:::{self._settings.bucket}", account)
 
     def _notifications(self, queue_arn: str) -> Iterator[str]:
         configuration = self._s3.get_bucket_notification_configuration(**self._bucket)
-        there = {
-            (event, *prefix_and_suffix(entry))
-            for entry in configuration.get("QueueConfigurations", ())
-            if entry["QueueArn"] == queue_arn
-            for event in entry["Events"]
-        }
+        there = set(_notifications_to(queue_arn, configuration.get("QueueConfigurations", ()), "QueueArn"))
         again = self._deployed.again("bucket")
         if self._deployed.custom:
             # CloudFormation does not detect drift of custom resources.
-            again = (
-                f"run `aws s3api put-bucket-notification-configuration --bucket {self._settings.bucket} "
-                "--notification-configuration file://notifications.json` with the bucket's other notifications in it"
-            )
+            again = self._put_notifications()
         for keys in self._settings.filters or (KeyFilter(),):
-            lacking = [event for event in _EVENTS if (event, keys.prefix, keys.suffix) not in there]
+            lacking = [event for event in EVENTS if Notification(event, keys) not in there]
             if lacking:
                 yield f"S3 does not notify the queue of {', '.join(lacking)} for {describe_keys(keys)}: {again}"
+
+    def _put_notifications(self) -> str:
+        return (
+            f"run `aws s3api put-bucket-notification-configuration --bucket {self._settings.bucket} "
+            "--notification-configuration file://notifications.json` with the bucket's other notifications in it"
+        )
+
+    def _others(self, queue_arn: str, into: list[Caller]) -> Iterator[str]:
+        """The path of `Delivery.EXISTING`: notifications, topics and rules that others made."""
+        configuration: Any = self._s3.get_bucket_notification_configuration(**self._bucket)
+        sent = [*_notifications_to(queue_arn, configuration.get("QueueConfigurations", ()), "QueueArn")]
+        into += [self._bucket_as_caller(queue_arn)] if sent else []
+        may_forward = [entry["LambdaFunctionArn"] for entry in configuration.get("LambdaFunctionConfigurations", ())]
+        topics = configuration.get("TopicConfigurations", ())
+        for topic in dict.fromkeys(entry["TopicArn"] for entry in topics):
+            account, sns = topic.split(":")[4], self._make_client("sns")
+            if account != queue_arn.split(":")[4]:
+                may_forward.append(topic)
+            elif subscription := self._subscription(sns, topic, queue_arn):
+                sent += _notifications_to(topic, topics, "TopicArn")
+                into.append(Caller(_SNS, topic, account))
+                yield from self._subscription_filter(sns, topic, subscription)
+        every = self._settings.filters or (KeyFilter(),)
+        passing: dict[KeyFilter, list[str]] = {}
+        if "EventBridgeConfiguration" in configuration and any(map(any, (lacking_events(one, sent) for one in every))):
+            events = self._make_client("events")
+            rules = self._rules(events, queue_arn, into)
+            yield from self._rewrites(events, rules, queue_arn)
+            passing = {
+                keys: [kind for kind in _DETAIL_TYPES if self._passes(events, rules, kind, keys)] for keys in every
+            }
+            if any(map(any, (lacking_events(one, sent, passing[one]) for one in every))) and (off := _disabled(rules)):
+                yield off
+                return
+        made = f"add them where the notification is made, or {self._put_notifications()}"
+        for keys in every:
+            lacking, named = lacking_events(keys, sent, passing.get(keys, ())), describe_keys(keys)
+            if lacking.whole and may_forward:
+                others = " or ".join(may_forward)
+                yield f"{UNKNOWN}whether {others} sends {', '.join(lacking.whole)} for {named} to the queue"
+            elif lacking.whole:
+                yield f"nothing sends {', '.join(lacking.whole)} for {named} to the queue: {made}"
+            if lacking.part:
+                yield f"{', '.join(lacking.part)} reach the queue for a part of {named} only: {made}"
+
+    @staticmethod
+    def _subscription(sns: Any, topic: str, queue_arn: str) -> str:
+        """The ARN of the queue's subscription, or an empty text."""
+        token = ""
+        while True:
+            more = {"NextToken": token} if token else {}
+            page = sns.list_subscriptions_by_topic(TopicArn=topic, **more)
+            for subscription in page["Subscriptions"]:
+                if subscription["Endpoint"] == queue_arn:
+                    return str(subscription["SubscriptionArn"])
+            token = page.get("NextToken", "")
+            if not token:
+                return ""
+
+    @staticmethod
+    def _subscription_filter(sns: Any, topic: str, subscription: str) -> Iterator[str]:
+        attributes = sns.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"]
+        if policy := attributes.get("FilterPolicy"):
+            yield f"{UNKNOWN}whether {topic} sends all changes, its subscription has the filter policy {policy}"
 
     def _event_bridge(self) -> Iterator[str]:
         if "EventBridgeConfiguration" not in self._s3.get_bucket_notification_configuration(**self._bucket):
             yield f"the bucket does not tell EventBridge of its changes: {self._deployed.again('bucket')}"
 
-    def _rule(self, queue_arn: str, into: list[str]) -> Iterator[str]:
-        events = self._make_client("events")
+    @staticmethod
+    def _rules(events: Any, queue_arn: str, into: list[Caller]) -> list[dict[str, Any]]:
+        """The rules that have the queue as their target."""
         names = events.list_rule_names_by_target(TargetArn=queue_arn)["RuleNames"]
         rules = [events.describe_rule(Name=name) for name in names]
-        enabled = [rule for rule in rules if rule["State"] != "DISABLED" and rule.get("EventPattern")]
-        into += [rule["Arn"] for rule in rules]
-        for rule in enabled:
+        into += [Caller(_EVENTBRIDGE, rule["Arn"], queue_arn.split(":")[4]) for rule in rules]
+        return rules
+
+    def _rewrites(self, events: Any, rules: Sequence[Mapping[str, Any]], queue_arn: str) -> Iterator[str]:
+        for rule in _enabled(rules):
             targets = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
             if changed := _rewritten(targets, queue_arn):
                 yield (
                     f"the EventBridge rule {rule['Name']} rewrites the event ({changed}), so that the consumer cannot "
                     f"read it: {self._deployed.again('rule')}"
                 )
-        patterns = [rule["EventPattern"] for rule in enabled]
+
+    def _rule(self, queue_arn: str, into: list[Caller]) -> Iterator[str]:
+        events = self._make_client("events")
+        rules = self._rules(events, queue_arn, into)
+        yield from self._rewrites(events, rules, queue_arn)
         lacking = [
             (kind, keys)
             for keys in self._settings.filters or (KeyFilter(),)
             for kind in _DETAIL_TYPES
-            if not self._passes(events, patterns, json.dumps(self._event(kind, f"{keys.prefix}x{keys.suffix}")))
+            if not self._passes(events, rules, kind, keys)
         ]
-        if lacking and (disabled := [rule["Name"] for rule in rules if rule["State"] == "DISABLED"]):
-            # The template does not declare the state, so that CloudFormation does not revert it.
-            commands = " and ".join(f"`aws events enable-rule --name {name}`" for name in disabled)
-            yield f"the EventBridge rule {', '.join(disabled)} is disabled: run {commands}"
+        if lacking and (off := _disabled(rules)):
+            yield off
             return
         for kind, keys in lacking:
             again = self._deployed.again("rule")
             yield f"no EventBridge rule sends {kind!r} for {describe_keys(keys)} to the queue: {again}"
 
-    @staticmethod
-    def _passes(events: Any, patterns: Sequence[str], event: str) -> bool:
-        return any(events.test_event_pattern(EventPattern=pattern, Event=event)["Result"] for pattern in patterns)
+    def _passes(self, events: Any, rules: Sequence[Mapping[str, Any]], kind: str, keys: KeyFilter) -> bool:
+        event = json.dumps(self._event(kind, f"{keys.prefix}x{keys.suffix}"))
+        return any(
+            events.test_event_pattern(EventPattern=rule["EventPattern"], Event=event)["Result"]
+            for rule in _enabled(rules)
+        )
 
     def _event(self, kind: str, key: str) -> dict[str, Any]:
         return {
@@ -324,3 +389,23 @@ class DeliveryCheck:
 def _rewritten(targets: Sequence[Mapping[str, Any]], queue_arn: str) -> str:
     """The setting of the queue's target that replaces the event by something else, if there is one."""
     return ", ".join(name for target in targets if target["Arn"] == queue_arn for name in _REWRITES if target.get(name))
+
+
+def _enabled(rules: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [rule for rule in rules if rule["State"] != "DISABLED" and rule.get("EventPattern")]
+
+
+def _disabled(rules: Sequence[Mapping[str, Any]]) -> str:
+    """A problem with each disabled rule, or an empty text."""
+    # The template does not declare the state, so that CloudFormation does not revert it.
+    names = [rule["Name"] for rule in rules if rule["State"] == "DISABLED"]
+    commands = " and ".join(f"`aws events enable-rule --name {name}`" for name in names)
+    return f"the EventBridge rule {', '.join(names)} is disabled: run {commands}" if names else ""
+
+
+def _notifications_to(target: str, entries: Sequence[Any], arn: str) -> Iterator[Notification]:
+    """The notifications that have a target, one for each event."""
+    for entry in entries:
+        if entry[arn] == target:
+            keys = KeyFilter(*prefix_and_suffix(entry))
+            yield from (Notification(event, keys) for event in entry["Events"])

@@ -39,6 +39,16 @@ class KeyFilter:
     def matches(self, key: str) -> bool:
         return key.startswith(self.prefix) and key.endswith(self.suffix)
 
+    def overlaps(self, other: "KeyFilter") -> bool:
+        """Return True if a key can match both, by S3's rule, which refuses two such filters for one event."""
+        return (self.prefix.startswith(other.prefix) or other.prefix.startswith(self.prefix)) and (
+            self.suffix.endswith(other.suffix) or other.suffix.endswith(self.suffix)
+        )
+
+    def covers(self, other: "KeyFilter") -> bool:
+        """Return True if each key that matches `other` matches this filter."""
+        return other.prefix.startswith(self.prefix) and other.suffix.endswith(self.suffix)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -16,7 +16,7 @@ class Delivery(StrEnum):
     """The bucket sends all events to EventBridge, and a rule sends them to the queue."""
     EXISTING = "EXISTING"
     """Resources outside of the pipeline deliver them, for example bucket notifications in Terraform or SAM. The
-    pipeline makes none of these resources, and its audit does not check them."""
+    pipeline makes none of these resources. Its audit checks that they send all events of all keys."""
 
 
 @dataclass(frozen=True, slots=True)
