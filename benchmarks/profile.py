@@ -28,7 +28,7 @@ ROWS = (
 BOTO = "boto: "
 PARTS: dict[str, tuple[str, ...]] = {
     "Powertools' metrics": ("/aws_lambda_powertools/metrics/",),
-    "log lines": ("/intake_ledger/observability/powertools.py",),
+    "log lines": ("/intake_ledger/observability/powertools.py", "/intake_ledger/observability/log_lines.py"),
     "boto: signing": ("/botocore/signers.py", "/botocore/auth.py"),
     "boto: sending, receiving": ("/botocore/httpsession.py", "/urllib3/"),
     "boto: reading the answer": ("/botocore/parsers.py",),

@@ -3585,4 +3585,25 @@ MUTANTS = (
         "True",
         "tests/unit/test_audit_delivery.py -k a_topic_sends",
     ),
+    Mutant(
+        "an ordinary line lacks the keys of its thread",
+        "ChangeFormatter.format",
+        "self.thread_safe_get_current_keys()",
+        "False",
+        "tests/unit/test_log_lines.py -k a_thread_with_keys",
+    ),
+    Mutant(
+        "an ordinary line has the formats that a processor has changed",
+        "ChangeFormatter._constants_of",
+        "keys.items() >= _FORMATS.items()",
+        "True",
+        "tests/unit/test_log_lines.py -k those_of_powertools",
+    ),
+    Mutant(
+        "an ordinary line is written without the buffer of the processor",
+        "ChangeLines.__init__",
+        "logging.getLogger(logger.name) if logger.registered_formatter is formatter else None",
+        "logging.getLogger(logger.name)",
+        "tests/unit/test_log_lines.py -k keeps_its_buffer",
+    ),
 )

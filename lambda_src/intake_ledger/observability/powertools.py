@@ -11,6 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, stack_of
+from intake_ledger.observability.log_lines import ChangeFormatter, ChangeLines
 from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol import (
     Change,
@@ -40,6 +41,7 @@ VERDICT_METRICS = {
     Verdict.LATER_FORMAT: "LaterFormat",
 }
 """The metric of each verdict."""
+_VERDICT = "verdict"
 _GOOD = frozenset({OutcomeKind.COMMITTED, OutcomeKind.STARTED})
 _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 """Verdicts after which the row that was judged is replaced."""
@@ -48,14 +50,17 @@ _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 class PowertoolsTelemetry(Telemetry):
     """Writes the consumer's log lines and metrics.
 
-    Each verdict is in one line. An ordinary claim has no line of its own: the line of its end has its verdict too.
+    Each verdict is in one line. The line of an ordinary claim is the line of its end.
 
     `reasons` says whether log lines may have tracebacks with the messages of exceptions.
     """
 
     def __init__(self, reasons: Reasons = Reasons.TYPES) -> None:
         self._reasons = reasons
-        self._logger = Logger()
+        formatter = ChangeFormatter(frozenset({_VERDICT, *(outcome.lower() for outcome in _GOOD)}))
+        self._logger = Logger(logger_formatter=formatter)
+        self._verdicts = ChangeLines(self._logger, formatter, PowertoolsTelemetry.decided)
+        self._ends = ChangeLines(self._logger, formatter, PowertoolsTelemetry.ended)
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""
@@ -97,8 +102,11 @@ class PowertoolsTelemetry(Telemetry):
             lag_ms = max(0, claim.row.updated_at + duration_ms - claim.change.event_time)
             fields["commit_lag_ms"] = lag_ms
             self._time("CommitLag", lag_ms)
-        write = self._logger.info if outcome in _GOOD else self._logger.warning
-        write(outcome.lower(), extra=_change_fields(claim.change) | fields | _row_fields(claim.row))
+        fields = _change_fields(claim.change) | fields | _row_fields(claim.row)
+        if outcome in _GOOD:
+            self._ends.write(outcome.lower(), fields)
+        else:
+            self._logger.warning(outcome.lower(), extra=fields)
 
     @override
     def late_write(self, claim: Claim) -> None:
@@ -184,7 +192,7 @@ class PowertoolsTelemetry(Telemetry):
             # The worker that died has written no line about its claim, if the claim was an ordinary one.
             names = ("fence", "version_id", "updated_at")
             fields["lapsed"] = {"attempt": lapsed.attempts, **{name: getattr(lapsed, name) for name in names}}
-        self._logger.info("verdict", extra=fields | _row_fields(answer.row))
+        self._verdicts.write(_VERDICT, fields | _row_fields(answer.row))
 
     def _flush_metrics(self) -> None:
         with self._lock:
