@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 from aws_cdk import Duration, Stack
@@ -425,6 +426,16 @@ def test_a_field_that_no_message_of_the_source_has_is_refused(source: Any, expre
 )
 def test_a_field_that_a_message_may_have_is_accepted(source: Any, expression: str) -> None:
     assert problems_of(source if isinstance(source, MessageSource) else source(), expression) == []
+
+
+def test_the_table_of_a_stream_is_read_once_for_all_expressions() -> None:
+    """Each read is a call of the CDK's process."""
+    source = mock.Mock(kind=table_with().kind)
+    table = mock.PropertyMock(return_value=None)
+    type(source).table = table
+    paths = [f"dynamodb.NewImage.f{number}.S" for number in range(20)]
+    assert list(expression_problems(source, {"key": f"[{', '.join(paths)}]", "identity": "eventID"})) == []
+    assert table.call_count == 1
 
 
 @pytest.mark.parametrize(

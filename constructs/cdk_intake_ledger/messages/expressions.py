@@ -27,6 +27,8 @@ from cdk_intake_ledger.validation.reporting import warn
 
 Path = tuple[str, ...]
 """Names of fields, from the message inwards."""
+Envelope = Mapping[Path, Iterable[str]]
+"""The names below each known place of a message. Other places may have any name."""
 
 _EVENT = ("version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail", "replay-name")
 """https://docs.aws.amazon.com/eventbridge/latest/ref/overiew-event-structure.html"""
@@ -86,6 +88,8 @@ def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -
         expressions: the expressions by the names of their options.
 
     """
+    # Each look at a table is a call of the CDK's process.
+    envelope = _envelope(source)
     for name, expression in expressions.items():
         if Token.is_unresolved(expression):
             continue
@@ -100,8 +104,9 @@ def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -
         paths = [*_paths(parsed)]
         if not paths and name == "identity":
             yield MESSAGE_IDENTITY_CONSTANT.problem(expression=expression)
-        if (missing := _impossible(source, parsed)) is not None:
-            yield MESSAGE_FIELD.problem(name=name, expression=expression, **missing)
+        if (missing := _impossible(envelope, parsed)) is not None:
+            where = {SourceKind.EVENT_BRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
+            yield MESSAGE_FIELD.problem(name=name, expression=expression, where=where, **missing)
 
 
 def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, identity: str) -> None:
@@ -177,29 +182,28 @@ def _paths(node: Mapping[str, Any]) -> Iterator[Path]:
         yield from (path for child in children if isinstance(child, Mapping) for path in _paths(child))
 
 
-def _impossible(source: MessageSource, node: Mapping[str, Any]) -> dict[str, str] | None:
+def _impossible(envelope: Envelope, node: Mapping[str, Any]) -> dict[str, str] | None:
     """The values of the problem if no message of the source has a value. None if a message may have one."""
     is_any = node["type"] in _ANY or node.get("value") in _ANY
     if is_any and node["children"]:
-        found = [_impossible(source, child) for child in node["children"]]
+        found = [_impossible(envelope, child) for child in node["children"]]
         return found[0] if all(found) else None
     if node["type"] in ("function_expression", "multi_select_list", "multi_select_dict", "key_val_pair"):
-        each = (_impossible(source, child) for child in node["children"])
+        each = (_impossible(envelope, child) for child in node["children"])
         return next(filter(None, each), None)
-    return next(filter(None, (_missing(source, path) for path in _paths(node))), None)
+    return next(filter(None, (_missing(envelope, path) for path in _paths(node))), None)
 
 
-def _missing(source: MessageSource, path: Path) -> dict[str, str] | None:
-    for place, names in _envelope(source).items():
+def _missing(envelope: Envelope, path: Path) -> dict[str, str] | None:
+    for place, names in envelope.items():
         depth = len(place)
         if path[:depth] == place and len(path) > depth and path[depth] not in names:
-            where = {SourceKind.EVENT_BRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
-            return {"field": ".".join(path[: depth + 1]), "names": ", ".join(names), "where": where}
+            return {"field": ".".join(path[: depth + 1]), "names": ", ".join(names)}
     return None
 
 
-def _envelope(source: MessageSource) -> dict[Path, Iterable[str]]:
-    """The names below each known place of a message. Other places may have any name."""
+def _envelope(source: MessageSource) -> Envelope:
+    """Read the names from the source, and from the table of a stream."""
     if source.kind is SourceKind.EVENT_BRIDGE:
         return {(): _EVENT}
     if source.kind is not SourceKind.DYNAMODB or source.table is None:
