@@ -594,6 +594,20 @@ MUTANTS = (
         "tests/unit/test_audit_policies.py",
     ),
     Mutant(
+        "an imported queue may give messages up to any queue",
+        "_imported_redrive_problems",
+        "target != ours",
+        "target != target",
+        "tests/unit/test_audit_delivery.py -k f312",
+    ),
+    Mutant(
+        "an imported queue needs no redrive policy",
+        "_redrive_problems",
+        "yield from _imported_redrive_problems(deployed, url, redrive)",
+        "",
+        "tests/unit/test_audit_delivery.py -k f312",
+    ),
+    Mutant(
         "a second reader of the queue is not noticed",
         "mapping_problems",
         "mapping not in ours",

@@ -239,7 +239,7 @@ class TestDeployed:
         assert (told["visibility"], told["retention"], told["dead_retention"]) == (1_200, 345_600, 1_209_600)
         assert told["custom"] is True
         assert "receives" not in told
-        assert "dead_arn" not in told
+        assert (told["dead_arn"], told["least_receives"]) == ("arn:aws:sqs:eu-central-1:111122223333:b", 300)
 
     @pytest.mark.failure_mode("F117")
     def test_a_resource_of_another_stack_is_repaired_there(self) -> None:

@@ -44,14 +44,18 @@ def pair(stack: Any, **options: Any) -> tuple[sqs.Queue, sqs.Queue]:
 
 
 def test_an_own_queue_is_taken_as_it_is() -> None:
-    """The pipeline creates no queue, changes no setting, and lets S3 send."""
+    """The pipeline creates no queue, adds the redrive policy that it lacks, and lets S3 send."""
     stack = new_stack()
     own, dead = pair(stack)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
     template = template_of(stack)
     assert len(resources(template, "AWS::SQS::Queue")) == 2
-    assert only(template, "AWS::SQS::Queue", "Own")["VisibilityTimeout"] == 1_200
+    properties = only(template, "AWS::SQS::Queue", "Own")
+    assert properties["VisibilityTimeout"] == 1_200
+    (dead_letters,) = resources(template, "AWS::SQS::Queue", "Dead")
+    target = {"Fn::GetAtt": [dead_letters, "Arn"]}
+    assert properties["RedrivePolicy"] == {"deadLetterTargetArn": target, "maxReceiveCount": 1_000}
     assert pipeline.queue is own
     assert pipeline.dead_letter_queue is dead
     (statement,) = statements(template, "Own", "AWS::SQS::QueuePolicy")
@@ -215,18 +219,60 @@ def test_a_dead_letter_queue_with_a_lower_limit_is_refused(
         make()
 
 
+def redriving(stack: Any, dead: sqs.IQueue, receives: int = 1_000) -> sqs.Queue:
+    policy = sqs.DeadLetterQueue(queue=dead, max_receive_count=receives)
+    return sqs.Queue(stack, "Own", visibility_timeout=Duration.minutes(20), dead_letter_queue=policy)
+
+
+@pytest.mark.failure_mode("F312")
+@pytest.mark.parametrize("imported", [False, True])
+@pytest.mark.parametrize("kind", [IntakePipeline, MessageIntake])
+def test_a_redrive_policy_to_another_queue_is_refused(kind: type[object], imported: bool) -> None:
+    """SQS would move messages where no alarm and no redrive of the pipeline looks."""
+    stack = new_stack()
+    dead, other = (sqs.Queue(stack, name, retention_period=Duration.days(14)) for name in ("Dead", "Other"))
+    theirs = sqs.Queue.from_queue_arn(stack, "Theirs", ARN.format("theirs")) if imported else dead
+    queue = redriving(stack, theirs)
+    with refused("queue-redrive-differs", "Stack/Own gives messages up to .*, and dead_letter_queue is Stack/Other"):
+        if kind is IntakePipeline:
+            both = IntakeQueue(stack, "Queue", queue=queue, dead_letter_queue=other)
+            IntakePipeline(stack, "Orders", processor=processor(), queue=both)
+        else:
+            source = MessageSource.sqs(queue=queue, dead_letter_queue=other)
+            MessageIntake(stack, "Orders", source=source, key="k", identity="i", processor=processor())
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_the_dead_letter_queue_is_that_of_the_queue_when_omitted(imported: bool) -> None:
+    """An import of the same queue is the same queue."""
+    stack = new_stack()
+    fresh = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
+    dead = sqs.Queue.from_queue_arn(stack, "Theirs", ARN.format("theirs")) if imported else fresh
+    again = sqs.Queue.from_queue_arn(stack, "Again", ARN.format("theirs")) if imported else None
+    queue = IntakeQueue(stack, "Queue", queue=redriving(stack, dead), dead_letter_queue=again)
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    assert pipeline.dead_letter_queue.queue_arn == dead.queue_arn
+
+
+def test_a_redrive_policy_of_the_resource_is_read() -> None:
+    """The escape hatch of the CDK, which its higher level does not know."""
+    stack = new_stack()
+    own, dead = pair(stack)
+    resource = own.node.default_child
+    assert isinstance(resource, sqs.CfnQueue)
+    resource.redrive_policy = {"deadLetterTargetArn": dead.queue_arn, "maxReceiveCount": 500}
+    queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
+    IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
+    assert only(template_of(stack), "AWS::SQS::Queue", "Own")["RedrivePolicy"]["maxReceiveCount"] == 500
+
+
 @pytest.mark.failure_mode("F19")
 @pytest.mark.parametrize(("receives", "fits"), [(23, False), (24, True)])
 def test_a_queue_that_gives_up_early_is_refused(receives: int, fits: bool) -> None:
     """Five copies of a long job use receives, but the ledger counts attempts."""
     stack = new_stack()
     dead = sqs.Queue(stack, "Dead", retention_period=Duration.days(14))
-    own = sqs.Queue(
-        stack,
-        "Own",
-        visibility_timeout=Duration.minutes(20),
-        dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=receives),
-    )
+    own = redriving(stack, dead, receives)
     queue = IntakeQueue(stack, "Queue", queue=own, dead_letter_queue=dead)
     if fits:
         IntakePipeline(stack, "Orders", processor=processor(), queue=queue)
@@ -282,7 +328,7 @@ def test_options_of_an_existing_queue_are_refused() -> None:
         ("visibility_timeout", "option-of-existing-queue"),
         ("dead_letter_retention", "option-of-existing-queue"),
     ]
-    with refused("queue-pair", "Pass queue and dead_letter_queue together"):
+    with refused("queue-pair", "Pass both, or a queue that was created with a dead_letter_queue"):
         IntakePipeline(stack, "Invoices", processor=processor(), queue=IntakeQueue(stack, "One", queue=own))
 
 

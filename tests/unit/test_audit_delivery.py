@@ -572,6 +572,12 @@ LARGER = "MaximumMessageSize=262144"
 SET = "run `aws sqs set-queue-attributes --queue-url https://sqs/queue --attributes"
 
 
+def imported_queue() -> Aws:
+    return Aws(
+        deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": None, "least_receives": 300}
+    )
+
+
 class TestSettings:
     """F117: each deployed setting, with its repair."""
 
@@ -605,10 +611,41 @@ class TestSettings:
     @pytest.mark.failure_mode("F117")
     def test_an_imported_queue_is_repaired_by_hand(self) -> None:
         """No stack of the app makes it. A setting that the app does not know is not compared."""
-        aws = Aws(deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": None})
-        aws.queue |= {"VisibilityTimeout": "30", "MessageRetentionPeriod": "60", "RedrivePolicy": ""}
+        aws = imported_queue()
+        aws.queue |= {"VisibilityTimeout": "30", "MessageRetentionPeriod": "60"}
         (said,) = aws.problems()
         assert said.endswith(f"deployed as 220 s: {SET} VisibilityTimeout=220`")
+
+    @pytest.mark.failure_mode("F312")
+    @pytest.mark.parametrize(
+        ("policy", "said"),
+        [
+            ({}, "the queue has no redrive policy, so that SQS deletes a message that no worker can take"),
+            (
+                {"deadLetterTargetArn": "x", "maxReceiveCount": 1_000},
+                f"the queue gives messages up to x, and the pipeline's dead-letter queue is {QUEUE}-dead",
+            ),
+            (
+                {"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": "299"},
+                "the queue gives a message up after 299 receives, and the consumer counts on 300",
+            ),
+        ],
+    )
+    def test_the_redrive_policy_of_an_imported_queue(self, policy: dict[str, Any], said: str) -> None:
+        """Synthesis does not see it. The command has the whole policy."""
+        aws = imported_queue()
+        aws.queue["RedrivePolicy"] = json.dumps(policy) if policy else ""
+        [problem] = aws.problems()
+        assert problem.startswith(said)
+        redrive = json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": 1_000})
+        attributes = json.dumps({"RedrivePolicy": redrive})
+        set_it = f"aws sqs set-queue-attributes --queue-url https://sqs/queue --attributes '{attributes}'"
+        assert problem.endswith(f": run `{set_it}`")
+
+    def test_an_imported_queue_that_gives_up_late_enough_is_right(self) -> None:
+        aws = imported_queue()
+        aws.queue["RedrivePolicy"] = json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": "300"})
+        assert aws.problems() == []
 
     @pytest.mark.failure_mode("F117")
     def test_the_dead_letter_queue(self) -> None:

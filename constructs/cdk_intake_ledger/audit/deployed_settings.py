@@ -61,8 +61,9 @@ class _Settings:
             "visibility": _number(queue.get("visibilityTimeout")) or _seconds(resources.queue.visibility_timeout),
             "retention": _number(queue.get("messageRetentionPeriod")) or _seconds(resources.queue.retention),
             "receives": _receives(queue.get("redrivePolicy")) if queue else None,
+            "least_receives": None if queue else resources.queue.max_receives,
             "dead": resources.dead_letter_url,
-            "dead_arn": resources.dead_letter_arn if self._is_dead_letter_queue(queue.get("redrivePolicy")) else None,
+            "dead_arn": resources.dead_letter_arn if self._is_dead_letter_queue(queue) else None,
             "dead_retention": _seconds(resources.queue.dead_letter_retention),
             "pitr": "table" not in properties or _has_recovery(table),
         }
@@ -106,9 +107,10 @@ class _Settings:
             return False
         return resources.bucket_resource is None or has_cdk_notifications(resources.bucket)
 
-    def _is_dead_letter_queue(self, redrive: Any) -> bool:
-        if "queue" not in self._resources.existing:
+    def _is_dead_letter_queue(self, queue: dict[str, Any]) -> bool:
+        if "queue" not in self._resources.existing or not queue:
             return True
+        redrive = queue.get("redrivePolicy")
         if not isinstance(redrive, dict):
             return False
         theirs = self._resources.stack.resolve(self._resources.dead_letter_arn)

@@ -7,6 +7,7 @@ from aws_cdk import Duration, aws_dynamodb, aws_events, aws_kinesis, aws_sqs
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.resources import dead_letter_queue_of
 
 
 class SourceKind(StrEnum):
@@ -30,10 +31,7 @@ class QueueOptions:
     @property
     def dead_letters(self) -> aws_sqs.IQueue | None:
         """The dead-letter queue: the option, or that of a queue of this app."""
-        if self.dead_letter_queue is not None or not isinstance(self.queue, aws_sqs.Queue):
-            return self.dead_letter_queue
-        found = self.queue.dead_letter_queue
-        return found.queue if found is not None else None
+        return self.dead_letter_queue or dead_letter_queue_of(self.queue)
 
 
 @check_arguments

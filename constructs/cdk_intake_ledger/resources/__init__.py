@@ -8,6 +8,7 @@ from cdk_intake_ledger.resources.bucket import (
 )
 from cdk_intake_ledger.resources.cloudformation import accounts_of, properties_of
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
+from cdk_intake_ledger.resources.existing_queue import dead_letter_queue_of
 from cdk_intake_ledger.resources.fixed_names import fix_names, pipeline_name_problems, tag
 from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.resources.log_encryption import LogEncryption
@@ -24,6 +25,7 @@ __all__ = [
     "accounts_of",
     "allow_service",
     "bucket_props_problems",
+    "dead_letter_queue_of",
     "fix_names",
     "intake_bucket",
     "other_consumer_problems",

@@ -1,10 +1,11 @@
 """Reads the settings of existing queues, and finds reasons why a pipeline cannot use them."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Duration, Resource, Token
+from aws_cdk import Duration, Resource, Stack, Token
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 
@@ -18,6 +19,7 @@ from cdk_intake_ledger.validation.queue_rules import (
     QUEUE_AWS_MANAGED_KEY,
     QUEUE_MAX_RECEIVES,
     QUEUE_MESSAGE_SIZE,
+    QUEUE_REDRIVE_DIFFERS,
 )
 from cdk_intake_ledger.validation.registry import Problem
 
@@ -29,6 +31,12 @@ class QueueTimes:
     visibility_timeout: Duration | None
     retention: Duration | None
     dead_letter_retention: Duration | None
+
+
+def dead_letter_queue_of(queue: sqs.IQueue | None) -> sqs.IQueue | None:
+    """The dead-letter queue that a queue of this app was created with."""
+    policy = queue.dead_letter_queue if isinstance(queue, sqs.Queue) else None
+    return policy.queue if policy is not None else None
 
 
 class ExistingQueue:
@@ -101,6 +109,23 @@ class ExistingQueue:
         if isinstance(size, int) and isinstance(least, int) and size < least:
             path = self._dead_letter_queue.node.path
             yield DEAD_LETTER_QUEUE_MESSAGE_SIZE.problem(path=path, size=size, least=least)
+
+    def redrive_problems(self) -> Iterator[Problem]:
+        """Find a redrive policy to another queue than the dead-letter queue. The audit checks imported queues."""
+        redrive = self._properties().get("redrivePolicy")
+        if self._resource is None or not isinstance(redrive, dict):
+            return
+        target, ours = redrive.get("deadLetterTargetArn"), self._dead_letter_queue.queue_arn
+        if target != Stack.of(self._resource).resolve(ours):
+            text = target if isinstance(target, str) else json.dumps(target)
+            path, other = self._queue.node.path, self._dead_letter_queue.node.path
+            yield QUEUE_REDRIVE_DIFFERS.problem(path=path, target=text, other=other)
+
+    def add_redrive_policy(self) -> None:
+        """Let SQS give up messages of a queue of this app that has no redrive policy, as those of a new queue."""
+        if self._resource is not None and self._properties().get("redrivePolicy") is None:
+            arn = self._dead_letter_queue.queue_arn
+            self._resource.redrive_policy = {"deadLetterTargetArn": arn, "maxReceiveCount": MAX_RECEIVES}
 
     def receive_problems(self, max_attempts: float) -> Iterator[Problem]:
         """Find a redrive policy that gives messages up before their last attempt.

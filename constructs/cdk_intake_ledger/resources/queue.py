@@ -10,7 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.resources.cloudformation import arn_identity
-from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes
+from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes, dead_letter_queue_of
 from cdk_intake_ledger.validation.nag_suppressions import DEAD_LETTERS, suppress
 from cdk_intake_ledger.validation.plan import (
     DEAD_LETTER_RETENTION_DAYS,
@@ -65,8 +65,9 @@ class IntakeQueue(Construct):
             scope: the stack, or a construct in it.
             id: the construct's ID.
             queue: an existing queue without another consumer. A queue is created when omitted.
-            dead_letter_queue: an existing dead-letter queue for this pipeline only. Pass it together with `queue`. It
-                is created with the queue when omitted.
+            dead_letter_queue: an existing dead-letter queue for this pipeline only. Pass it together with `queue`. When
+                omitted, it is that of the redrive policy of a queue of this app, or it is created with the queue. A
+                queue of this app without a redrive policy gets one.
             visibility_timeout: the time for which SQS hides a received message, up to 12 hours. When omitted, the
                 pipeline sets half a minute more than its lease, so that SQS soon delivers the message of a dead worker
                 again.
@@ -86,6 +87,7 @@ class IntakeQueue(Construct):
         self._encryption_key = encryption_key
         self._policy: Resource | None = None
         self._is_fifo = fifo
+        dead_letter_queue = dead_letter_queue or dead_letter_queue_of(queue)
         if queue is not None and dead_letter_queue is not None:
             self._queue, self._dead_letter_queue = queue, dead_letter_queue
             options = QueueTimes(
@@ -196,7 +198,7 @@ class IntakeQueue(Construct):
             found.append(QUEUE_IN_USE.problem(path=path, owner=owner))
         if self._existing is not None:
             found += [*self._dead_letter_problems(), *self._existing.copy_problems()]
-            found += self._existing.receive_problems(max_attempts)
+            found += [*self._existing.redrive_problems(), *self._existing.receive_problems(max_attempts)]
         if for_events:
             found += self._event_problems()
         return found
@@ -228,6 +230,8 @@ class IntakeQueue(Construct):
         queues = [self._identity(queue) for queue in (self._queue, self._dead_letter_queue)]
         node = pipeline.node
         node.root.node.add_metadata(QUEUE_OWNERS, [node.path, *queues])
+        if self._existing is not None:
+            self._existing.add_redrive_policy()
         if self._times.visibility_timeout is not None:
             return
         if not self._made:

@@ -10,7 +10,7 @@ QUEUE_PAIR = SUBJECT.error(
     inputs=("queue", "dead_letter_queue"),
     what="{path} has only one of queue and dead_letter_queue",
     why="the pipeline needs both",
-    fix="Pass queue and dead_letter_queue together",
+    fix="Pass both, or a queue that was created with a dead_letter_queue",
 )
 OPTION_OF_EXISTING_QUEUE = SUBJECT.error(
     "option-of-existing-queue",
@@ -81,6 +81,13 @@ QUEUE_MAX_RECEIVES = SUBJECT.error(
     what="{path} gives a message up after {receives} receives and a change has {attempts:g} attempts",
     why="a key that is busy also uses receives",
     fix="Set maxReceiveCount to at least {least:g}, or remove the redrive policy, because the ledger counts attempts",
+)
+QUEUE_REDRIVE_DIFFERS = SUBJECT.error(
+    "queue-redrive-differs",
+    inputs=("queue", "dead_letter_queue"),
+    what="{path} gives messages up to {target}, and dead_letter_queue is {other}",
+    why="the alarms and the redrives of the pipeline do not see a message that SQS moves to the first one",
+    fix="Omit dead_letter_queue, or pass the queue that the redrive policy names",
 )
 QUEUE_VISIBILITY_UNKNOWN = SUBJECT.warning(
     "queue-visibility-unknown",

@@ -50,6 +50,8 @@ class Deployed:
     retention: int | None = None
     receives: int | None = None
     """maxReceiveCount of the queue's redrive policy; 0 without one."""
+    least_receives: int | None = None
+    """The least maxReceiveCount that the consumer counts on, for a queue that the app does not make."""
     dead: str = ""
     """The dead-letter queue's URL."""
     dead_arn: str = ""
@@ -107,6 +109,8 @@ def queue_problems(deployed: Deployed, url: str, queue: Mapping[str, str]) -> It
 
 
 _LEAST_BYTES = 64 * 1_024
+_RECEIVES = 1_000
+"""SQS's maximum: the ledger counts attempts."""
 
 
 def _set_attribute(url: str, name: str, value: int) -> str:
@@ -116,6 +120,7 @@ def _set_attribute(url: str, name: str, value: int) -> str:
 def _redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) -> Iterator[str]:
     wanted, actual = deployed.receives, int(redrive.get("maxReceiveCount", 0))
     if wanted is None:
+        yield from _imported_redrive_problems(deployed, url, redrive)
         return
     again = deployed.again(
         "queue", f"aws sqs set-queue-attributes --queue-url {url} --attributes file://redrive-policy.json"
@@ -128,6 +133,27 @@ def _redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) 
     elif deployed.dead_arn and actual and redrive.get("deadLetterTargetArn") != deployed.dead_arn:
         target = redrive.get("deadLetterTargetArn")
         yield f"the queue gives messages up to {target}, deployed as {deployed.dead_arn}: {again}"
+
+
+def _imported_redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) -> Iterator[str]:
+    """The redrive policy of a queue that the app does not make."""
+    least, target, ours = deployed.least_receives, redrive.get("deadLetterTargetArn"), deployed.dead_arn
+    if least is None or not ours:
+        return
+    policy = json.dumps({"deadLetterTargetArn": ours, "maxReceiveCount": _RECEIVES})
+    attributes = json.dumps({"RedrivePolicy": policy})
+    repair = f"run `aws sqs set-queue-attributes --queue-url {url} --attributes '{attributes}'`"
+    receives = int(redrive.get("maxReceiveCount", 0))
+    if target is None:
+        yield (
+            "the queue has no redrive policy, so that SQS deletes a message that no worker can take at the end of its "
+            f"retention: {repair}"
+        )
+    elif target != ours:
+        yield f"the queue gives messages up to {target}, and the pipeline's dead-letter queue is {ours}: {repair}"
+    elif receives < least:
+        counts = f"the consumer counts on {least:,}"
+        yield f"the queue gives a message up after {receives:,} receives, and {counts}: {repair}"
 
 
 def dead_letter_problems(deployed: Deployed, dead: Mapping[str, str], queue: Mapping[str, str]) -> Iterator[str]:
