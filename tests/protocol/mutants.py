@@ -3616,8 +3616,22 @@ MUTANTS = (
     Mutant(
         "an ordinary line is written without the buffer of the processor",
         "ChangeLines.__init__",
-        "logging.getLogger(logger.name) if logger.registered_formatter is formatter else None",
-        "logging.getLogger(logger.name)",
+        "isinstance(logger.registered_formatter, ChangeFormatter)",
+        "True",
         "tests/unit/test_log_lines.py -k keeps_its_buffer",
+    ),
+    Mutant(
+        "the first claim forgets the request that it serves",
+        "_first_claim",
+        "reprocess_id=change.reprocess_id or None",
+        "",
+        "tests/unit/test_rows.py -k says_nothing",
+    ),
+    Mutant(
+        "an empty key of a HEAD asks for the bucket",
+        "_checked_unless_get",
+        'model.name != "GetObject"',
+        "False",
+        "tests/unit/test_clients.py -k other_requests",
     ),
 )

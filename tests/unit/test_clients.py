@@ -60,6 +60,24 @@ def test_the_ledgers_own_requests_are_not_checked_again() -> None:
     assert len(sent) == 1
 
 
+def test_a_get_of_an_object_is_not_checked_again() -> None:
+    """boto3's validation would refuse this version."""
+    client: Any = clients.bucket_client()
+    sent = answered(client)
+    client.get_object(Bucket="uploads", Key="a", VersionId=1)
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize("operation", ["head_object", "put_object", "delete_object", "create_multipart_upload"])
+def test_other_requests_to_s3_are_validated(operation: str) -> None:
+    """Processors give parts of writes. An empty key of a HEAD would ask for the bucket."""
+    client: Any = clients.bucket_client()
+    sent = answered(client)
+    with pytest.raises(ParamValidationError, match="Key"):
+        getattr(client, operation)(Bucket="uploads", Key="")
+    assert sent == []
+
+
 @pytest.mark.parametrize("make", [clients.ledger_client, clients.bucket_client])
 def test_the_user_agent_is_given(make: Any) -> None:
     """Or boto3 would put it together twice for each request."""

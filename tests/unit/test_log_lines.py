@@ -145,3 +145,13 @@ def test_the_logger_of_a_processor_keeps_its_buffer() -> None:
     """It writes the lines of an invocation only if the invocation fails."""
     Logger(buffer_config=LoggerBufferConfig(buffer_at_verbosity="INFO"))
     assert [json.loads(line)["message"] for line in written(PowertoolsTelemetry())] == ["failed"]
+
+
+def test_a_second_consumer_of_the_process_writes_as_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Powertools keeps the formatter of the first. Its own methods are not called."""
+    PowertoolsTelemetry()
+    telemetry = PowertoolsTelemetry()
+    monkeypatch.setattr(Logger, "info", None)
+    with long_way(monkeypatch) as taken:
+        assert len(written(telemetry)) == 5
+    assert taken == ["failed"]

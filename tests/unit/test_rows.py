@@ -167,6 +167,20 @@ class TestTransitions:
             updated_at=START,
         )
 
+    @pytest.mark.parametrize("state", [ONE, State(StateKind.OBJECT, None, "e"), State(StateKind.MARKER, "m"), ABSENT])
+    @pytest.mark.parametrize(
+        "change",
+        [created(ONE), replace(created(ONE), state=None), marked(TWO), redriven(created(ONE), 3), reprocess(ULID_1)],
+        ids=["an event", "a wake", "a marker", "a redrive", "a reprocess"],
+    )
+    @pytest.mark.parametrize("now", [START, 0])
+    def test_the_first_claim_is_a_claim_over_a_row_that_says_nothing(
+        self, change: Change, state: State, now: int
+    ) -> None:
+        """It is made in another way."""
+        nothing = Row(Status.PROCESSED, fence=0, attempts=0)
+        assert claimed(None, change, state, now=now) == claimed(nothing, change, state, now=now)
+
     def test_a_commit_settles_the_row_and_sets_its_expiry(self) -> None:
         """F09: seconds, a day after the retention; the lease goes, or the row would read as lapsed."""
         row = committed(claimed(None, created(ONE)), "invoice-17")

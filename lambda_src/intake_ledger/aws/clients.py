@@ -1,8 +1,8 @@
 """The AWS clients of the consumer.
 
 They come from botocore, because the import of boto3 takes a tenth of the cold start. Two settings save CPU in each
-request (`python -m benchmarks.cpu`): parameters that this package builds are not validated, and the user agent is
-given, since botocore otherwise builds it twice for each request.
+request (`python -m benchmarks.cpu`): parameters of the frequent requests, which this package builds, are not validated,
+and the user agent is given, since botocore otherwise builds it twice for each request.
 """
 
 import platform
@@ -36,8 +36,12 @@ def ledger_client(pool: int = POOL) -> "DynamoDBClient":
 
 
 def bucket_client(pool: int = POOL) -> "S3Client":
-    """S3 for HEAD requests and streams. A stream may pause for longer than a response may take."""
-    client: S3Client = make_client("s3", pool, read_timeout=STREAM_SECONDS)
+    """S3 for HEAD requests and streams. A stream may pause for longer than a response may take.
+
+    Parameters of GET requests are not validated: their keys come from events, and are checked there.
+    """
+    client: S3Client = make_client("s3", pool, read_timeout=STREAM_SECONDS, parameter_validation=False)
+    client.meta.events.register("provide-client-params.s3", _checked_unless_get)
     return client
 
 
@@ -67,3 +71,8 @@ def _session() -> botocore.session.Session:
 
 def _checked(params: dict[str, Any], model: Any, **_: Any) -> None:
     validate_parameters(params, model.input_shape)
+
+
+def _checked_unless_get(params: dict[str, Any], model: Any, **_: Any) -> None:
+    if model.name != "GetObject":
+        _checked(params, model)

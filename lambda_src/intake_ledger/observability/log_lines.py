@@ -71,17 +71,17 @@ class ChangeFormatter(LambdaPowertoolsFormatter):
 class ChangeLines:
     """Writes lines at `INFO` whose place in the code is a function, without a look at the stack."""
 
-    def __init__(self, logger: Logger, formatter: ChangeFormatter, function: Callable[..., object]) -> None:
+    def __init__(self, logger: Logger, function: Callable[..., object]) -> None:
         """Make the lines of this function.
 
         Args:
             logger: writes the lines itself if a processor has made it before, with another formatter or a buffer.
-            formatter: the formatter that the logger was given.
             function: the place of the lines.
 
         """
         self._logger = logger
-        self._direct = logging.getLogger(logger.name) if logger.registered_formatter is formatter else None
+        ours = isinstance(logger.registered_formatter, ChangeFormatter)
+        self._direct = logging.getLogger(logger.name) if ours else None
         code = function.__code__
         place = logging.LogRecord(logger.name, logging.INFO, code.co_filename, code.co_firstlineno, "", (), None)
         names = ("name", "levelno", "levelname", "pathname", "filename", "module", "lineno")

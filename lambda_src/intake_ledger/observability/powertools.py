@@ -59,8 +59,8 @@ class PowertoolsTelemetry(Telemetry):
         self._reasons = reasons
         formatter = ChangeFormatter(frozenset({_VERDICT, *(outcome.lower() for outcome in _GOOD)}))
         self._logger = Logger(logger_formatter=formatter)
-        self._verdicts = ChangeLines(self._logger, formatter, PowertoolsTelemetry.decided)
-        self._ends = ChangeLines(self._logger, formatter, PowertoolsTelemetry.ended)
+        self._verdicts = ChangeLines(self._logger, PowertoolsTelemetry.decided)
+        self._ends = ChangeLines(self._logger, PowertoolsTelemetry.ended)
         self._metrics = Metrics()
         self._counts: Counter[str] = Counter()
         """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""

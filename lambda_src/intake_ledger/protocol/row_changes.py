@@ -67,11 +67,12 @@ class Copied(NamedTuple):
 
 def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
     """The row while an attempt works on `state`. `seen` is the row that was judged."""
-    identity = state.identity
-    again = seen is not None and seen.identity == identity
-    retry = again and seen is not None and seen.unfinished
-    resumed = again and seen is not None and seen.status is Status.REJECTED
-    base = seen or Row(Status.PROCESSING, fence=0)
+    if seen is None:
+        return _first_claim(change, state, owner=owner, now=now, lease_until=lease_until)
+    identity, base = state.identity, seen
+    again = seen.identity == identity
+    retry = again and seen.unfinished
+    resumed = again and seen.status is Status.REJECTED
     # A downstream that knows the idempotency key must not drop the write that repairs another state's late one.
     same_key = (retry or resumed) and not base.late_writes - {identity}
     return replace(
@@ -82,8 +83,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         etag=state.etag,
         size=state.size,
         kind=state.kind,
-        # A message that names another state than the claimed one has the wrong sequencer.
-        sequencer=change.sequencer if change.state and change.state.identity == identity else None,
+        sequencer=_sequencer(change, state),
         event_name=change.event_name,
         attempts=base.attempts + 1 if retry else 1,
         redrive_count=base.redrive_count + 1 if resumed else base.redrive_count if retry else 0,
@@ -108,6 +108,30 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         settled_as=None,
         unprocessed_state=None,
     )
+
+
+def _first_claim(change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
+    """The row of the first claim of a key. Most changes are of new keys, so it takes no way by another row."""
+    return Row(
+        Status.PROCESSING,
+        fence=max(1, now),
+        version_id=state.version_id,
+        etag=state.etag,
+        size=state.size,
+        kind=state.kind,
+        sequencer=_sequencer(change, state),
+        event_name=change.event_name,
+        lease_until=lease_until,
+        lease_owner=owner,
+        reprocess_id=change.reprocess_id or None,
+        first_claimed_at=max(1, now),
+        updated_at=now,
+    )
+
+
+def _sequencer(change: Change, state: State) -> str | None:
+    """The sequencer of the claimed state. A message that names another state has the wrong one."""
+    return change.sequencer if change.identity == state.identity else None
 
 
 def extended(row: Row, *, lease_until: int, owner: str | None = None) -> Row:
