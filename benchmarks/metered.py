@@ -72,7 +72,9 @@ class Bill:
 
 
 class MeteredDynamoDB(MemoryDynamoDB):
-    """An in-memory table that counts units."""
+    """An in-memory table that counts units, and takes each request."""
+
+    busy = None
 
     def __init__(self, bill: Bill) -> None:
         super().__init__()

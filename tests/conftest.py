@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from cdk_intake_ledger.testing import MemoryDynamoDB
+from tests.inside.rows import repeats
 
 if TYPE_CHECKING:
     from examples.postgres import Postgres
@@ -66,6 +70,17 @@ def postgres() -> "Iterator[Postgres]":
 
     with run_postgres() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def busy_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each table in memory throttle and have transactions under way, at random. The waits take no time.
+
+    Tables are quiet in a test that reads their `requests`, or that has the marker `quiet_tables`.
+    """
+    monkeypatch.setattr(repeats, "pause", lambda _: None)
+    if "requests" not in request.function.__code__.co_names and not request.node.get_closest_marker("quiet_tables"):
+        monkeypatch.setattr(MemoryDynamoDB, "busy", random.Random(request.node.nodeid))
 
 
 def pytest_collection_finish() -> None:

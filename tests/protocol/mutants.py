@@ -889,9 +889,9 @@ MUTANTS = (
     ),
     Mutant(
         "a refused INSERT of a group is taken for written",
-        "LedgerTable._execute",
-        '{key for key, response in zip(keys, answer["Responses"], strict=True) if "Error" not in response}',
-        '{key for key, response in zip(keys, answer["Responses"], strict=True)}',
+        "LedgerTable.insert_many",
+        "code is None",
+        "True",
         "groups",
     ),
     Mutant(
@@ -2563,12 +2563,9 @@ MUTANTS = (
     ),
     Mutant(
         "items that DynamoDB did not take are forgotten",
-        "Membership._write",
-        """
-        if not request:
-            return
-        """,
-        "return",
+        "write_batch",
+        '(answer.get("UnprocessedItems") or {}).get(table, ())',
+        "()",
         "tests/unit/test_membership.py",
     ),
     Mutant(
@@ -3633,5 +3630,61 @@ MUTANTS = (
         'model.name != "GetObject"',
         "False",
         "tests/unit/test_clients.py -k other_requests",
+    ),
+    Mutant(
+        "keys that DynamoDB left out of a batch are forgotten",
+        "read_batch",
+        '(answer.get("UnprocessedKeys") or {}).get(table, {}).get("Keys", ())',
+        "()",
+        "tests/unit/test_repeats.py -k TestBatches",
+    ),
+    Mutant(
+        "a throttled batch is sent again without a wait",
+        "_until_done",
+        "pause(wait)",
+        "pass",
+        "tests/unit/test_repeats.py -k TestBatches",
+    ),
+    Mutant(
+        "a throttled batch is sent again without an end",
+        "_until_done",
+        "next(waits, None)",
+        "next(waits, 1.6)",
+        "tests/unit/test_repeats.py -k ends_in_an_error",
+    ),
+    Mutant(
+        "a batch that makes progress ends in an error",
+        "_until_done",
+        "len(rest) < len(left)",
+        "False",
+        "tests/unit/test_repeats.py -k progress",
+    ),
+    Mutant(
+        "throttled statements are not sent again",
+        "execute_batch",
+        "codes[number] in _PASSING_STATEMENTS",
+        "False",
+        "tests/unit/test_repeats.py -k TestStatements",
+    ),
+    Mutant(
+        "an audit hides that its marks were not written",
+        "LedgerTable.mark_many",
+        "code is not None and code not in _UNMET",
+        "False",
+        "tests/unit/test_repeats.py -k a_mark_that",
+    ),
+    Mutant(
+        "a write that meets a transaction is not sent again",
+        "send_write",
+        "not is_conflict(error)",
+        "True",
+        "tests/unit/test_repeats.py -k TestConflicts",
+    ),
+    Mutant(
+        "an attempt fails if the lock of its key is in transactions",
+        "KeyLocks.take",
+        "not is_conflict(error)",
+        "True",
+        "tests/unit/test_messages.py -k lock_in_a_transaction",
     ),
 )

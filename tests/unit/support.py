@@ -1,7 +1,7 @@
 """Helpers for tests of the runtime: a clock, an in-memory S3, events in AWS's formats, and a ledger's table."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket
 from intake_ledger.events import own_message, parse_message
-from intake_ledger.ledger import Claim, Completeness, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, Completeness, Ledger, LedgerOptions, LedgerTable, send_write
 from intake_ledger.processor import ObjectStream
 from intake_ledger.protocol import (
     ABSENT,
@@ -29,6 +29,7 @@ from intake_ledger.protocol import (
     row_key,
 )
 from tests.inside.kit import MemoryS3, eventbridge_event, s3_notification
+from tests.inside.rows import execute_batch
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -333,7 +334,8 @@ class World:
     def expire(self, change: Change) -> None:
         """Delete the row, as TTL does."""
         key = self.key(change)
-        self.wire.client.delete_item(TableName=self.table_name, Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
+        request = {"TableName": self.table_name, "Key": {"pk": {"S": key.pk}, "sk": {"S": key.sk}}}
+        send_write(self.wire.client.delete_item, request)
 
     def answer(self, change: Change, *, lease: int = LEASE) -> Claim | Ruling:
         return self.ledger.claim(change, lease_ms=lease)
@@ -384,15 +386,16 @@ class MakeWorld(Protocol):
     ) -> World: ...
 
 
-def execute_without_partiql(table: LedgerTable, keys: Sequence[RowKey], statements: Sequence[Any]) -> set[RowKey]:
+def execute_without_partiql(
+    table: LedgerTable, keys: Iterable[RowKey], statements: Sequence[Any]
+) -> dict[RowKey, str | None]:
     """Replaces `LedgerTable._execute`, because moto cannot run PartiQL. The in-memory table executes the statements."""
-    store, done = MemoryDynamoDB(), set[RowKey]()
+    store, codes = MemoryDynamoDB(), dict[RowKey, str | None]()
     for key, statement in zip(keys, statements, strict=True):
         place: Any = {"TableName": table.name, "Key": {"pk": {"S": key.pk}, "sk": {"S": key.sk}}}
         old = table._client.get_item(**place).get("Item")
         store.items = {(key.pk, key.sk): old} if old else {}
-        (answer,) = store.batch_execute_statement(Statements=[statement])["Responses"]
-        if "Error" not in answer:
+        [codes[key]] = execute_batch(cast("Any", store), [statement])
+        if codes[key] is None:
             table._client.put_item(TableName=table.name, Item=store.items[key.pk, key.sk])
-            done.add(key)
-    return done
+    return codes

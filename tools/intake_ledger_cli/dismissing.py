@@ -5,13 +5,13 @@ A dismissed row stays in the table with its status and reason. It only moves to 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
-from intake_ledger.ledger import condition_failed
+from intake_ledger.ledger import condition_failed, send_write
 from intake_ledger.protocol import (
     Ordering,
     Origin,
@@ -128,21 +128,21 @@ def _is_rejection(message: "DeadLetterMessage", rejections: set[tuple[str, str]]
 def _move(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", partition: str) -> None:
     """Move a row to another partition of the index, if no attempt has changed it since it was read."""
     place = _place(deployed, entry)
-    key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
     names = ("fence", "needs_review", "status")
+    request = {
+        "TableName": deployed.table,
+        "Key": {"pk": {"S": place.pk}, "sk": {"S": place.sk}},
+        "UpdateExpression": "SET #needs_review = :partition",
+        "ConditionExpression": "#status = :rejected AND #fence = :fence",
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {
+            ":partition": {"S": partition},
+            ":rejected": {"S": Status.REJECTED.value},
+            ":fence": {"N": str(entry.row.fence)},
+        },
+    }
     try:
-        aws.dynamodb.update_item(
-            TableName=deployed.table,
-            Key=key,
-            UpdateExpression="SET #needs_review = :partition",
-            ConditionExpression="#status = :rejected AND #fence = :fence",
-            ExpressionAttributeNames={f"#{name}": name for name in names},
-            ExpressionAttributeValues={
-                ":partition": {"S": partition},
-                ":rejected": {"S": Status.REJECTED.value},
-                ":fence": {"N": str(entry.row.fence)},
-            },
-        )
+        send_write(aws.dynamodb.update_item, request)
     except ClientError as error:
         if not condition_failed(error):
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
-from intake_ledger.ledger import condition_failed
+from intake_ledger.ledger import condition_failed, send_write
 from intake_ledger.protocol import Ordering, Origin, State, Status, identity_of, row_key, success_key, waiting_partition
 from intake_ledger_cli import reading
 from intake_ledger_cli.reading import ObjectRow
@@ -108,19 +108,20 @@ def _make_due(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, now: i
     identity = identity_of(row.kind, row.version_id, row.etag)
     key = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, identity)
     names = ("fence", "retry_at", "status")
+    request = {
+        "TableName": deployed.table,
+        "Key": _place(key.pk, key.sk),
+        "UpdateExpression": "SET #retry_at = :now",
+        "ConditionExpression": "#status = :failed AND #fence = :fence",
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {
+            ":now": {"N": str(now)},
+            ":failed": {"S": Status.FAILED.value},
+            ":fence": {"N": str(row.fence)},
+        },
+    }
     try:
-        aws.dynamodb.update_item(
-            TableName=deployed.table,
-            Key=_place(key.pk, key.sk),
-            UpdateExpression="SET #retry_at = :now",
-            ConditionExpression="#status = :failed AND #fence = :fence",
-            ExpressionAttributeNames={f"#{name}": name for name in names},
-            ExpressionAttributeValues={
-                ":now": {"N": str(now)},
-                ":failed": {"S": Status.FAILED.value},
-                ":fence": {"N": str(row.fence)},
-            },
-        )
+        send_write(aws.dynamodb.update_item, request)
     except ClientError as error:
         if not condition_failed(error):
             raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from intake_ledger.ledger import read_batch
 from intake_ledger.protocol import REVIEW_INDEX, RowKey, breaker_key, from_dynamodb, pause_key
 from intake_ledger_cli import counting, metrics, reading
 from intake_ledger_cli.counting import Counts
@@ -163,9 +164,8 @@ def _depth(aws: "Aws", url: str) -> QueueDepth:
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
     """Read the breaker, the pause and the audit in one consistent request."""
     keys = [reading.audit_key(deployed), breaker_key(deployed.name), pause_key(deployed.name)]
-    wanted: Any = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
-    answer = aws.dynamodb.batch_get_item(RequestItems={deployed.table: {"Keys": wanted, "ConsistentRead": True}})
-    items = [from_dynamodb(item) for item in answer["Responses"].get(deployed.table, ())]
+    wanted = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
+    items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
     return {RowKey(item["pk"], item["sk"]): item for item in items}
 
 

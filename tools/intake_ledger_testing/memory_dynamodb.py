@@ -4,8 +4,9 @@ Tests compare its answers with those of moto and of a local AWS for the same ran
 support raises NotImplementedError.
 """
 
+import random
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 from zlib import crc32
 
 from botocore.exceptions import ClientError
@@ -25,10 +26,17 @@ from intake_ledger_testing.dynamodb_expressions import (
 Key = tuple[str, str]
 
 _PAGE = 1_000
+_BUSY_SHARE = 0.1
+_MOST_IN_A_ROW = 2
 
 
 class MemoryDynamoDB:
     """A table with the methods of boto3's client that `intake_ledger.ledger.dynamodb_table` calls."""
+
+    busy: ClassVar[random.Random | None] = None
+    """Makes every table a busy one. A tenth of the requests gets the answers of a table that throttles and has
+    transactions under way, but at most two requests in a row: a batch is carried out in part, and a single write meets
+    a transaction. Set it on the class in a fixture, with a seed. None: tables take each request."""
 
     def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
         """Make a table.
@@ -44,7 +52,12 @@ class MemoryDynamoDB:
         self.transacted: list[Mapping[str, Any]] = []
         """Elements of transactions for other tables, in order. Their conditions are not evaluated."""
         self.partial_batches = 0
-        """The number of next batches of which DynamoDB carries out a half only, as if it throttled the rest."""
+        """The number of next batches of which DynamoDB carries out a half only, as if it throttled the rest. Of a batch
+        with one entry, it carries out nothing."""
+        self.conflicts = 0
+        """The number of next single writes that meet a transaction on their item, and are refused."""
+        self._refused_in_a_row = 0
+        self._in_transaction = False
 
     def put_item(self, **request: Any) -> dict[str, Any]:
         """Write an item."""
@@ -92,14 +105,18 @@ class MemoryDynamoDB:
         table = elements[0]["Update"]["TableName"]
         own = [one for one in elements if "Update" in one and one["Update"]["TableName"] == table]
         self.requests.append("TransactWriteItems")
-        reasons = [self._reason(one["Update"]) if one in own else {"Code": "None"} for one in elements]
-        if any(reason["Code"] != "None" for reason in reasons):
-            error: Any = _error("TransactionCanceledException", "Transaction cancelled")
-            error.response["CancellationReasons"] = reasons
-            raise error
-        self.write_others([one for one in elements if one not in own])
-        for one in own:
-            self.update_item(**one["Update"])
+        self._in_transaction = True
+        try:
+            reasons = [self._reason(one["Update"]) if one in own else {"Code": "None"} for one in elements]
+            if any(reason["Code"] != "None" for reason in reasons):
+                error: Any = _error("TransactionCanceledException", "Transaction cancelled")
+                error.response["CancellationReasons"] = reasons
+                raise error
+            self.write_others([one for one in elements if one not in own])
+            for one in own:
+                self.update_item(**one["Update"])
+        finally:
+            self._in_transaction = False
         self.transacted.extend(one for one in elements if one not in own)
         return {}
 
@@ -133,7 +150,11 @@ class MemoryDynamoDB:
         self.requests.append("BatchExecuteStatement")
         assert 1 <= len(request["Statements"]) <= 25
         responses: list[dict[str, Any]] = []
-        for one in request["Statements"]:
+        taken = self._taken(request["Statements"])
+        for number, one in enumerate(request["Statements"]):
+            if number >= len(taken):
+                responses.append({"Error": {"Code": "ThrottlingError", "Message": "Throughput exceeds the limit"}})
+                continue
             if one["Statement"].startswith("UPDATE"):
                 responses.append(self._update(one))
                 continue
@@ -193,10 +214,17 @@ class MemoryDynamoDB:
 
     def _taken[T](self, wanted: Sequence[T]) -> Sequence[T]:
         """The part of a batch that is carried out."""
-        if not self.partial_batches:
+        if self.partial_batches:
+            self.partial_batches -= 1
+        elif not self._is_busy():
             return wanted
-        self.partial_batches -= 1
         return wanted[: len(wanted) // 2]
+
+    def _is_busy(self) -> bool:
+        """True if this request gets the answer of a busy table."""
+        refused = self._refused_in_a_row < _MOST_IN_A_ROW and self.busy is not None and self.busy.random() < _BUSY_SHARE
+        self._refused_in_a_row = self._refused_in_a_row + 1 if refused else 0
+        return refused
 
     def query(self, **request: Any) -> dict[str, Any]:
         """Read the items with a partition key and a prefix of the sort key, or those of a partition of the index."""
@@ -231,6 +259,11 @@ class MemoryDynamoDB:
     def _check(self, operation: str, request: dict[str, Any], key: Mapping[str, Any]) -> Item | None:
         self.requests.append(operation)
         old = self.items.get(_key(key))
+        # The ledger's transactions write rows and locks only. Each of them has a fence.
+        has_fence = not self._in_transaction and "fence" in (old or key)
+        if has_fence and (self.conflicts or self._is_busy()):
+            self.conflicts = max(self.conflicts - 1, 0)
+            raise _error("TransactionConflictException", "Transaction is ongoing for the item")
         if "ConditionExpression" not in request:
             return old
         test = parse_condition(request["ConditionExpression"])

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, LedgerTable
+from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, LedgerTable, is_conflict
 from intake_ledger.protocol import LEASE_ENDED, Element, Retention, RowKey, StateKind, lease_is_live, to_dynamodb
 
 _FREE = 0
 """The end of the lease of a lock that is free."""
 _TRIES = 5
 """A lock is tried again if its fence was not below the wanted one, or if it was freed between two requests."""
-_CONFLICT = "TransactionConflictException"
 _CONFLICT_MS = 1_000
-"""DynamoDB has refused the write because a transaction on the lock is under way. It ends soon."""
+"""Transactions on the lock were under way at each try. They end soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class KeyLocks:
             except ConditionFailed:
                 item = self._table.get_items([key]).get(key, {})
             except ClientError as error:
-                if error.response["Error"]["Code"] != _CONFLICT:
+                if not is_conflict(error):
                     raise
                 return HeldByOther(self._clock() + _CONFLICT_MS, self._clock())
             else:

@@ -13,6 +13,7 @@ from intake_ledger.ledger.dynamodb_table import (
 )
 from intake_ledger.ledger.execution_ledger import ExecutionLedger
 from intake_ledger.ledger.ledger import Ledger
+from intake_ledger.ledger.repeats import is_conflict, read_batch, send_write, write_batch
 
 __all__ = [
     "AWS_ERRORS",
@@ -32,7 +33,11 @@ __all__ = [
     "StateReader",
     "complete_since",
     "condition_failed",
+    "is_conflict",
     "lease_owned",
+    "read_batch",
     "record_key",
     "row_unchanged",
+    "send_write",
+    "write_batch",
 ]

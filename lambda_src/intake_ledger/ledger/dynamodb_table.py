@@ -1,13 +1,12 @@
 """The requests to the ledger's DynamoDB table. Each write has its condition."""
 
-import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
+from intake_ledger.ledger.repeats import CONFLICT_WAITS, execute_batch, pause, read_batch, send_write
 from intake_ledger.ledger.statements import insert_statement, update_statement
 from intake_ledger.ledger.transactions import refusal
 from intake_ledger.protocol import (
@@ -30,10 +29,8 @@ AWS_ERRORS = (BotoCoreError, ClientError)
 """AWS has refused a request, or did not answer."""
 BATCH_STATEMENTS = 25  # DynamoDB's limit of BatchExecuteStatement
 BATCH_GET_KEYS = 100  # DynamoDB's limit of BatchGetItem
-CONFLICT_WAITS = (0.05, 0.1, 0.2, 0.4)
-"""Seconds before a transaction that met another one is sent again. SDKs do not retry it, and the processor has finished
-its work."""
-_RANDOM = random.SystemRandom()
+_UNMET = frozenset({"ConditionalCheckFailed", "DuplicateItem"})
+"""The condition of a statement does not hold."""
 _REFUSED = frozenset({"AccessDeniedException", "ResourceNotFoundException"})
 """DynamoDB has written nothing. A permission or a table is missing, which people may add."""
 _MALFORMED = frozenset({"SerializationException", "ValidationException"})
@@ -72,7 +69,7 @@ class LedgerTable:
             insert_statement(self.name, to_dynamodb({"pk": key.pk, "sk": key.sk, **row_attributes(row)}))
             for key, row in rows.items()
         ]
-        return self._execute(list(rows), statements)
+        return {key for key, code in self._execute(rows, statements).items() if code is None}
 
     def commit_many(self, updates: Mapping[RowKey, tuple[Row, Row]]) -> set[RowKey]:
         """`update` from the first row to the second for at most 25 owned claims, in one request. None has late writes.
@@ -86,11 +83,11 @@ class LedgerTable:
             # PartiQL changes sets in another way. A commit does not change them.
             changed, removed = _changes(before, after)
             statements.append(update_statement(self.name, key, changed, removed, no_late_writes(before)))
-        return self._execute(list(updates), statements)
+        return {key for key, code in self._execute(updates, statements).items() if code is None}
 
-    def _execute(self, keys: Sequence[RowKey], statements: Any) -> set[RowKey]:
-        answer = self._client.batch_execute_statement(Statements=statements)
-        return {key for key, response in zip(keys, answer["Responses"], strict=True) if "Error" not in response}
+    def _execute(self, keys: Iterable[RowKey], statements: Any) -> dict[RowKey, str | None]:
+        """DynamoDB's code for the statement of each key. None: it is carried out."""
+        return dict(zip(keys, execute_batch(self._client, statements), strict=True))
 
     def update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> None:
         """Write the difference between the two rows. Attributes that this release does not know stay.
@@ -122,7 +119,7 @@ class LedgerTable:
                 refused = _cancelled(error, others)
                 if wait is None or not (isinstance(refused, TransactionRefused) and refused.passing):
                     raise refused from error
-                time.sleep(wait * (0.5 + _RANDOM.random()))
+                pause(wait)
             else:
                 return
 
@@ -175,19 +172,12 @@ class LedgerTable:
     def write(self, key: RowKey, content: Mapping[str, Any]) -> None:
         """Write an item that is not a row, in place of any item with this key."""
         item: Any = to_dynamodb({"pk": key.pk, "sk": key.sk, **content})
-        self._client.put_item(TableName=self.name, Item=item)
+        send_write(self._client.put_item, {"TableName": self.name, "Item": item})
 
     def get_items(self, keys: Sequence[RowKey]) -> dict[RowKey, dict[str, Any]]:
         """Read at most 100 items consistently. Items that do not exist are left out; an audit's mark is an item too."""
-        request: Any = {self.name: {"Keys": [_key(key) for key in keys], "ConsistentRead": True}}
-        items: dict[RowKey, dict[str, Any]] = {}
-        while request:
-            answer = self._client.batch_get_item(RequestItems=request)
-            for typed in answer["Responses"].get(self.name, ()):
-                item = from_dynamodb(typed)
-                items[RowKey(item["pk"], item["sk"])] = item
-            request = answer.get("UnprocessedKeys")
-        return items
+        items = map(from_dynamodb, read_batch(self._client, self.name, [_key(key) for key in keys]))
+        return {RowKey(item["pk"], item["sk"]): item for item in items}
 
     def report_late_write(self, key: RowKey, row: Row) -> None:
         """Record that the worker whose claim wrote `row` may have written downstream after its successor.
@@ -211,7 +201,7 @@ class LedgerTable:
         """Write an item that is not a row, if there is none. Returns the attributes of the item that is there then."""
         item = to_dynamodb({"pk": key.pk, "sk": key.sk, **content})
         try:
-            self._client.put_item(**self._arguments(NO_ITEM, {}, Item=item))
+            send_write(self._client.put_item, self._arguments(NO_ITEM, {}, Item=item))
         except ClientError as error:
             if not condition_failed(error):
                 raise
@@ -239,6 +229,10 @@ class LedgerTable:
 
         A mark is written where its condition holds. Without a condition, it is written where there is no item. The
         other items stay as they are.
+
+        Raises:
+            ClientError: DynamoDB refuses a mark for another reason than its condition.
+
         """
         statements = [
             insert_statement(self.name, to_dynamodb({"pk": key.pk, "sk": key.sk, **values}))
@@ -246,7 +240,10 @@ class LedgerTable:
             else update_statement(self.name, key, values, (), condition)
             for key, (values, condition) in marks.items()
         ]
-        self._execute(list(marks), statements)
+        for key, code in self._execute(marks, statements).items():
+            if code is not None and code not in _UNMET:
+                error: Any = {"Error": {"Code": code, "Message": f"DynamoDB did not write the mark of {key.pk}"}}
+                raise ClientError(error, "BatchExecuteStatement")
 
     def _arguments(
         self, condition: Condition, values: Mapping[str, Any], names: Iterable[str] = (), **arguments: Any
@@ -276,7 +273,7 @@ def condition_failed(error: ClientError) -> bool:
 def _write(operation: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Send a conditional write. Raises ConditionFailed with the present row if the condition does not hold."""
     try:
-        operation(**arguments)
+        send_write(operation, arguments)
     except ClientError as error:
         if not condition_failed(error):
             raise

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import LibraryError, RowKey
+from intake_ledger.ledger import write_batch
+from intake_ledger.protocol import RowKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRITES = 25  # DynamoDB's limit of BatchWriteItem
-_TRIES = 8
 
 
 def expirations_key(name: str, bucket: str, set_key: str) -> RowKey:
@@ -54,12 +54,11 @@ class Membership:
             return
         sort_key = f"{_prefix(name)}{hashlib.sha256(set_key.encode()).hexdigest()}"
         for group in batched(parts, _WRITES):
-            self._write(
-                [
-                    {"pk": {"S": f"{self._bucket}/{part}"}, "sk": {"S": sort_key}, "set_key": {"S": set_key}}
-                    for part in group
-                ]
+            items = (
+                {"pk": {"S": f"{self._bucket}/{part}"}, "sk": {"S": sort_key}, "set_key": {"S": set_key}}
+                for part in group
             )
+            write_batch(self._client, self._table, items)
         # Only when all items are there. A worker that dies before writes them again.
         self._client.put_item(TableName=self._table, Item={**place, "listed": {"S": manifest}})
 
@@ -93,14 +92,6 @@ class Membership:
             if not answer.get("LastEvaluatedKey"):
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
-
-    def _write(self, items: list[dict[str, Any]]) -> None:
-        request: Any = {self._table: [{"PutRequest": {"Item": item}} for item in items]}
-        for _ in range(_TRIES):
-            request = self._client.batch_write_item(RequestItems=request).get("UnprocessedItems")
-            if not request:
-                return
-        raise LibraryError("DynamoDB did not take the items of a manifest's parts")
 
 
 def _prefix(name: str) -> str:
