@@ -44,8 +44,10 @@ def poller() -> float:
 
 
 def ledger(bill: Bill, changes: int = 1) -> dict[str, float]:
-    """Return the dollars of the consumer's requests for one change, by service, without the processor's read of the
-    object.
+    """Return the dollars of the consumer's requests and lines for one change, by service, without the processor's read
+    of the object.
+
+    An invocation writes its metrics once. For a change that was counted alone, this is the share of a batch.
     """
     waited = sum(
         number * LATENCY_MS[name.partition(".")[0]] / 1000
@@ -57,6 +59,8 @@ def ledger(bill: Bill, changes: int = 1) -> dict[str, float]:
         "S3 HEAD": bill.heads * prices.S3_GET / changes,
         "SQS": bill.sqs * prices.SQS_REQUEST / changes,
         "Lambda, waiting": waited * MEMORY_GB * prices.LAMBDA_GB_SECOND / changes,
+        "log lines": bill.line_bytes / GIGABYTE * prices.LOG_GB / changes,
+        "metrics": bill.metric_bytes / GIGABYTE * prices.LOG_GB / max(changes, BATCH),
     }
 
 
@@ -139,6 +143,32 @@ def kept(days: float = KEPT_DAYS, *, deletes: bool = False) -> dict[str, float]:
     return {"table": round(table_, 2), "backup": round(backup, 2), "all": round(table_ + backup, 2)}
 
 
+def metrics_of_a_month() -> dict[str, float]:
+    """Return the monthly cost of the metrics that new objects and late copies of their messages write."""
+    pipeline = MeteredPipeline()
+    pipeline.put(counted.KEY, "1")
+    pipeline.run()
+    pipeline.resend()
+    pipeline.run()
+    return {"all": round(len(pipeline.stdout.metrics) * prices.METRIC_MONTH, 2)}
+
+
+def lines() -> dict[str, dict[str, float]]:
+    """Return the log lines of each kind of event, and the bytes of its lines and metrics, in tens: a line has the
+    number of a line of code.
+    """
+    bills = {name: (case(), 1) for name, case in counted.CASES.items()}
+    bills |= {f"new key, batch of {size}": (counted.grouped(size), size) for size in counted.GROUPS}
+    return {
+        name: {
+            "log lines": bill.lines / changes,
+            "bytes of log lines": round(bill.line_bytes / changes, -1),
+            "bytes of metrics": round(bill.metric_bytes / changes, -1),
+        }
+        for name, (bill, changes) in bills.items()
+    }
+
+
 def measure() -> dict[str, Any]:
     """Return all rows of both tables."""
     return (
@@ -148,6 +178,7 @@ def measure() -> dict[str, Any]:
             "one run of the audit": audit(),
             "their rows, kept": kept(),
             "a complete ledger's rows, each month": kept(DAYS_OF_A_MONTH, deletes=True),
+            "metrics of new objects and copies, each month": metrics_of_a_month(),
         }
     )
 
@@ -171,12 +202,14 @@ def page() -> dict[str, str]:
         "new objects": markdown(compared()),
         "events": markdown(events()),
         "counted": markdown({name: {one: row[one] for one in units_} for name, row in per_change.items()}, digits=2),
+        "lines": markdown(lines(), digits=0),
         "outputs": markdown(outputs.measure()),
         "in addition": markdown(
             {
                 "a run of the audit": audit(),
                 "their rows, kept": kept(),
                 "a complete ledger's rows, each month": kept(DAYS_OF_A_MONTH, deletes=True),
+                "metrics of new objects and copies, each month": metrics_of_a_month(),
             },
             digits=3,
         ),

@@ -83,9 +83,7 @@ def duplicate_in_flight() -> Bill:
     before = pipeline.bill.copy()
     pipeline.run()
     [first], rest = counted, pipeline.bill.minus(before)
-    return Bill(
-        first.requests + rest.requests, first.write_units + rest.write_units, first.read_units + rest.read_units
-    )
+    return first.plus(rest)
 
 
 def overwrite(ordering: Ordering = Ordering.LATEST) -> Bill:

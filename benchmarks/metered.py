@@ -1,16 +1,23 @@
-"""A local pipeline that counts the requests and units of its consumer."""
+"""A local pipeline that counts the requests and units of its consumer, and the bytes of its log lines and metrics."""
 
+import itertools
+import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from io import TextIOBase
 from typing import Any, cast, override
+from unittest import mock
 
 from benchmarks import units
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger.consumer import ProcessingTime
 from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.observability import Telemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import Processor
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.local_settings import TABLE
@@ -22,6 +29,10 @@ INDEX = ("needs_review", "updated_at")
 """The key attributes of the ledger's review index."""
 
 
+_SERVICES = (f"Invoices-Pipeline-{number:08}" for number in itertools.count())
+"""Names of pipelines, of equal length. Powertools keeps the output of a logger for each name."""
+
+
 @dataclass
 class Bill:
     """Requests and units. Requests are named by service and operation."""
@@ -29,20 +40,25 @@ class Bill:
     requests: Counter[str] = field(default_factory=Counter)
     write_units: int = 0
     read_units: int = 0
+    lines: int = 0
+    """The number of log lines."""
+    line_bytes: int = 0
+    metric_bytes: int = 0
+    """The bytes of the lines with metrics, which CloudWatch takes in as log lines."""
 
     def clear(self) -> None:
         """Reset the counts."""
-        self.requests.clear()
-        self.write_units = self.read_units = 0
+        vars(self).update(vars(Bill()))
 
     def copy(self) -> "Bill":
-        return Bill(self.requests.copy(), self.write_units, self.read_units)
+        return self.plus(Bill())
+
+    def plus(self, other: "Bill") -> "Bill":
+        return Bill(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     def minus(self, before: "Bill") -> "Bill":
         """Return the difference to earlier counts."""
-        return Bill(
-            self.requests - before.requests, self.write_units - before.write_units, self.read_units - before.read_units
-        )
+        return Bill(**{name: value - getattr(before, name) for name, value in vars(self).items()})
 
     def of(self, service: str) -> int:
         """Return the number of requests to a service."""
@@ -69,6 +85,41 @@ class Bill:
     def total(self) -> int:
         """The number of requests without the processor's reads."""
         return self.requests.total() - self.gets
+
+
+class MeteredOutput(TextIOBase):
+    """The standard output of the function. Each line becomes an event of its log."""
+
+    def __init__(self, bill: Bill) -> None:
+        self._bill = bill
+        self.metrics: set[str] = set()
+        """The names of the metrics that were written."""
+
+    @override
+    def write(self, text: str) -> int:
+        line = text.removesuffix("\n")
+        if '"_aws"' in line:
+            self._bill.metric_bytes += len(line.encode())
+            [directive] = json.loads(line)["_aws"]["CloudWatchMetrics"]
+            self.metrics |= {metric["Name"] for metric in directive["Metrics"]}
+        elif line:
+            self._bill.lines += 1
+            self._bill.line_bytes += len(line.encode())
+        return len(text)
+
+
+class _Both:
+    """Reports to two telemetries."""
+
+    def __init__(self, *telemetries: Telemetry) -> None:
+        self._telemetries = telemetries
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def report(*arguments: Any, **named: Any) -> None:
+            for telemetry in self._telemetries:
+                getattr(telemetry, name)(*arguments, **named)
+
+        return report
 
 
 class MeteredDynamoDB(MemoryDynamoDB):
@@ -206,8 +257,24 @@ class MeteredPipeline(LocalPipeline):
         """The requests at the start of an execution environment. No other figure includes them."""
         self.bill.clear()
         self._processing_time, self._batch_size = processing_time, batch_size
+        self.stdout = MeteredOutput(self.bill)
+        self._variables = {
+            "POWERTOOLS_SERVICE_NAME": next(_SERVICES),
+            "POWERTOOLS_METRICS_NAMESPACE": "IntakeLedger",
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+            "_X_AMZN_TRACE_ID": "Root=1-67450dd2-0123456789abcdef01234567;Parent=0123456789abcdef;Sampled=0",
+        }
         self.last = ""
         """The last message."""
+
+    @override
+    def _make_telemetry(self) -> Telemetry:
+        return cast("Telemetry", _Both(super()._make_telemetry(), PowertoolsTelemetry()))
+
+    @override
+    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+        with mock.patch.dict(os.environ, self._variables), redirect_stdout(self.stdout):
+            super()._invoke(batch)
 
     @override
     def send(self, body: str) -> None:

@@ -32,6 +32,7 @@ LAMBDA_GB_SECOND = 0.0000133334
 KMS_REQUEST = 0.03 / 10_000
 KMS_KEY_MONTH = 1.0
 LOG_GB = 0.50
+METRIC_MONTH = 0.30
 ALARM_MONTH = 0.10
 STATE_TRANSITION = 0.025 / 1_000
 """Standard workflows, as the children of the Distributed Maps are."""
@@ -52,5 +53,6 @@ TABLE = {
     "KMS, ten thousand requests": KMS_REQUEST * 10_000,
     "KMS, a key for a month": KMS_KEY_MONTH,
     "CloudWatch Logs, a GB taken in": LOG_GB,
+    "CloudWatch, a custom metric for a month": METRIC_MONTH,
     "CloudWatch, an alarm for a month": ALARM_MONTH,
 }

@@ -26,10 +26,21 @@ def test_the_prices_have_their_date_and_pages() -> None:
 
 
 def test_the_ledger_costs_no_more_than_powertools_idempotency() -> None:
-    """For a new object, in what AWS charges; within a cent for a million."""
+    """For a new object, in what AWS charges for requests; within a cent for a million. Powertools logs nothing."""
     rows = cost.compared()
-    assert rows["the ledger, batches of 10 claimed together"]["all"] <= rows["Powertools idempotency"]["all"]
-    assert rows["naive consumer"]["all"] < rows["Powertools idempotency"]["all"]
+    ours, its = rows["the ledger, batches of 10 claimed together"], rows["Powertools idempotency"]
+    assert ours["all"] - ours["log lines"] - ours["metrics"] <= its["all"] + 0.005
+    assert its["log lines"] == its["metrics"] == 0
+    assert rows["naive consumer"]["all"] < its["all"]
+
+
+def test_a_new_object_has_one_line_of_less_than_a_kilobyte() -> None:
+    """Each further line costs as much as half a write. Metrics are written once for a batch."""
+    rows = cost.lines()
+    assert rows["new key"]["log lines"] == rows["duplicate"]["log lines"] == rows["failed attempt"]["log lines"] == 1
+    assert rows["new key"]["bytes of log lines"] < 1_000
+    assert rows["new key, batch of 100"]["log lines"] == 1
+    assert rows["new key, batch of 100"]["bytes of metrics"] <= 20
 
 
 def test_the_first_output_is_one_request_and_a_later_one_two() -> None:

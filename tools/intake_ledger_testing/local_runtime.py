@@ -39,6 +39,8 @@ from intake_ledger_testing.transaction_rules import check_transaction
 if TYPE_CHECKING:
     import random
 
+    from intake_ledger.observability import Telemetry
+
 BATCH_SIZE = 10
 _LOG = logging.getLogger("intake_ledger")
 _RETURN_MARGIN_SECONDS = 30
@@ -122,6 +124,9 @@ class LocalRuntime:
     def _order(self, visible: Sequence[Message]) -> Sequence[Message]:
         return visible if self._random is None else self._random.sample(visible, len(visible))
 
+    def _make_telemetry(self) -> "Telemetry":
+        return OutcomeCounter(self)
+
     def _make_consumer(self) -> Consumer:
         """A new worker. It has measured no processing time."""
         bucket = Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
@@ -144,7 +149,7 @@ class LocalRuntime:
                 ),
                 bucket,
                 Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
-                telemetry=OutcomeCounter(self),
+                telemetry=self._make_telemetry(),
                 clock=self._clock,
                 jitter=lambda: 0.5,
                 output_client=lambda: cast("Any", self._outputs),
