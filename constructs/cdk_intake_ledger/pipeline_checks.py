@@ -57,7 +57,7 @@ def option_problems(
         *unknown_numbers(plan),
         *plan_problems(plan),
         *filter_problems(filters),
-        *audit.scale.problems(),
+        *audit.problems(),
         *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]
 

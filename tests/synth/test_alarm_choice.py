@@ -120,6 +120,11 @@ def test_a_threshold_of_an_alarm_that_is_not_chosen_is_refused(options: dict[str
         )
 
 
+def test_a_token_is_not_shown_as_a_number() -> None:
+    with refused("alarm-not-chosen", "the threshold of Retries is a token, and omit_alarms"):
+        pipeline_with(new_stack(), MonitoringOptions(omit_alarms=["Retries"], thresholds={"Retries": later()}))
+
+
 def test_tracing_reserved_concurrency_and_pollers() -> None:
     """Both functions are traced, by a policy of its own in each role."""
     stack = new_stack()

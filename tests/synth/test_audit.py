@@ -151,7 +151,7 @@ class TestReports:
 
 
 class TestBackfill:
-    """F41: what was in the bucket before, by choice."""
+    """F41: objects from before the pipeline, by choice."""
 
     @pytest.mark.failure_mode("F41")
     def test_the_audits_runs_are_the_backfill(self) -> None:
@@ -164,9 +164,18 @@ class TestBackfill:
         settings = audit_settings(variables(template_of(stack), "OrdersAudit"))
         assert (settings.backfills, settings.backfill_rate, settings.skips_existing) == (True, 2, True)
 
+    def test_rates_without_effect_are_refused(self) -> None:
+        """A backfill that was not requested, and an audit with one part."""
+        for rule, options in (
+            ("backfill-rate-needs-backfill", AuditOptions(backfill_rate=2)),
+            ("resubmit-rate-needs-parts", AuditOptions(resubmit_rate=1_000)),
+        ):
+            with refused(rule, "it would have no effect"):
+                IntakePipeline(new_stack(), "Orders", processor=processor(), audit=options)
+
     @pytest.mark.failure_mode("F41")
     def test_the_baseline_is_the_default(self) -> None:
-        """No flood that nobody has asked for."""
+        """Nothing is sent without a request."""
         stack = new_stack()
         IntakePipeline(stack, "Orders", processor=processor(), bucket=s3.Bucket(stack, "Full", versioned=True))
         assert list(resources(template_of(stack), "AWS::Scheduler::Schedule")) != []

@@ -59,7 +59,7 @@ def by_athena() -> Json:
 
 
 def test_one_function_is_the_default_and_has_no_state_machine() -> None:
-    """What most pipelines need."""
+    """The needs of most pipelines."""
     template = pipeline(AuditScale.one())
     assert not resources(template, "AWS::StepFunctions::StateMachine")
     assert len(resources(template, "AWS::Lambda::Function", "OrdersAudit")) == 1
@@ -208,7 +208,7 @@ def test_a_part_has_a_virtual_cpu_and_writes_files(sharded: Json) -> None:
 
 
 def test_the_layer_is_duckdb_for_the_functions_machine() -> None:
-    """Of wheels that are installed at synth: arm64 unless the team wants another one."""
+    """Wheels that are installed at synthesis are for arm64 by default."""
     template = pipeline(AuditScale.shards(architecture=lambda_.Architecture.X86_64, join_memory=3_008))
     layer = only(template, "AWS::Lambda::LayerVersion", "IntakeLedgerDuckDB")
     assert layer["CompatibleArchitectures"] == ["x86_64"]

@@ -15,9 +15,10 @@ from cdk_intake_ledger import (
     IntakePipeline,
     MonitoringOptions,
 )
+from cdk_intake_ledger.monitoring import METRIC_NAMES
 from intake_ledger.protocol import OutcomeKind
 from tests.inside.objects import VERDICT_METRICS
-from tests.synth.build import Json, new_stack, only, processor, resources, template_of, variables, warned
+from tests.synth.build import Json, new_stack, only, processor, refused, resources, template_of, variables, warned
 
 ROOT = Path(__file__).parents[2]
 NAMES = [
@@ -108,6 +109,41 @@ def test_one_is_enough(template: Json, name: str) -> None:
         "Sum",
         300,
         "notBreaching",
+    )
+
+
+@pytest.mark.failure_mode("F313")
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("Comitted", "'Committed'"),
+        ("removed_unprocessed", "'RemovedUnprocessed'"),
+        ("BREAKEROPEN", "'BreakerOpen'"),
+        ("InvoicesParsed", "one of Accepted, "),
+    ],
+)
+def test_a_metric_that_no_function_writes_is_refused(name: str, right: str) -> None:
+    """An alarm on it would never go off."""
+    pipeline = IntakePipeline(new_stack(), "Orders", processor=processor())
+    for owner in (pipeline, pipeline.monitoring):
+        with refused("metric-name", f"metric_name is '{name}', .* Write {right}"):
+            owner.metric(name)
+
+
+def test_the_metrics_are_those_that_the_functions_write() -> None:
+    """The page has each of them."""
+    sources = [path.read_text() for path in (ROOT / "lambda_src").rglob("*.py")]
+    written = {name for source in sources for name in re.findall(r'"([A-Z]\w+)"', source)}
+    assert written >= METRIC_NAMES
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    assert {name for name in METRIC_NAMES if f"`{name}`" not in page} == set()
+    assert {*VERDICT_METRICS.values(), *OutcomeKind} <= METRIC_NAMES
+    assert set(re.findall(r"^\| `metric_\w+` \| `(\w+)`", page, re.MULTILINE)) <= METRIC_NAMES
+    counted = {name for source in sources for name in re.findall(r'_(?:count|time)\("(\w+)"', source)}
+    assert counted <= METRIC_NAMES
+    assert (
+        set(re.findall(r"`([A-Z]\w+)` \(", page.partition("Some metrics have no method")[2].partition("\n\n")[0]))
+        <= METRIC_NAMES
     )
 
 

@@ -361,7 +361,7 @@ def test_awss_own_key_is_not_for_s3() -> None:
     ],
 )
 def test_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
-    """What an account may do with its key, S3 may not."""
+    """S3 may not do everything that an account may do with its key."""
     for said, action in zip(Aws(key_policy=policy).problems(), lacking.split(" and "), strict=True):
         assert said.startswith(f"the policy of the queue's key key does not let s3.amazonaws.com use {action}, ")
         assert said.endswith(f": {AGAIN}")
@@ -550,6 +550,17 @@ class TestExistingPath:
         aws.queue["Policy"] = ""
         [text] = aws.problems()
         assert "the queue's policy does not let s3.amazonaws.com for arn:aws:s3:::" in text
+
+    @pytest.mark.failure_mode("F311")
+    @pytest.mark.parametrize(("account", "unknown"), [(ACCOUNT, 0), ("444455556666", 1)])
+    def test_a_bucket_of_an_unknown_account_is_probably_of_the_queues(self, account: str, unknown: int) -> None:
+        """Otherwise the condition of each imported bucket would be unknown."""
+        deployed = {name: value for name, value in DEPLOYED.items() if name != "account"}
+        aws = existing(*(notification(event) for event in EVENTS), deployed=deployed)
+        condition = {"StringEquals": {"aws:SourceAccount": account}}
+        aws.queue["Policy"] = allowed("s3.amazonaws.com", Condition=condition)
+        looked = aws.look()
+        assert (looked.problems, len(looked.unknown)) == ([], unknown)
 
     @pytest.mark.failure_mode("F311")
     def test_the_pipelines_own_resources_are_checked_too(self) -> None:

@@ -34,6 +34,8 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     suppress,
 )
 
+BACKFILL_RATE, RESUBMIT_RATE = 3, 100
+"""Messages per second when the options are omitted."""
 TICK_MINUTES = 15
 """Minutes between two ticks of the schedule. Each one checks the delivery. docs/audit.md has its requests and price."""
 
@@ -116,11 +118,13 @@ class IntakeAudit(Construct):
         for name, value in allow_reports(self.role, resources, options).items():
             self.function.add_environment(name, value)
         backfills = options.existing is Existing.BACKFILL
+        resubmit_rate = RESUBMIT_RATE if options.resubmit_rate is None else options.resubmit_rate
+        backfill_rate = BACKFILL_RATE if options.backfill_rate is None else options.backfill_rate
         if scale.in_parts:
-            self.function.add_environment("INTAKE_RESUBMIT_RATE", in_text(options.resubmit_rate))
+            self.function.add_environment("INTAKE_RESUBMIT_RATE", in_text(resubmit_rate))
         if backfills:
             self.function.add_environment("INTAKE_BACKFILL", "true")
-            self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(options.backfill_rate))
+            self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(backfill_rate))
         # The age of messages, and the mappings of the queue: neither service knows a resource for it.
         unnamed = iam.PolicyStatement(
             sid="MetricsAndMappingsHaveNoResources",
@@ -162,7 +166,7 @@ class IntakeAudit(Construct):
                 join=join,
                 plan=plan,
                 scale=scale,
-                looks=scale.looks(max(options.resubmit_rate, options.backfill_rate if backfills else 0)),
+                looks=scale.looks(max(resubmit_rate, backfill_rate if backfills else 0)),
             )
             self.state_machine = machine.machine
             self._schedule(options.interval, machine.machine.state_machine_arn, "states:StartExecution")

@@ -81,7 +81,8 @@ class AlarmChoice:
                 yield ALARM_THRESHOLD.problem(name=name, value=value)
             if name in self._names and (left_out := self._left_out_by(name)):
                 option, choose = left_out
-                yield ALARM_NOT_CHOSEN.problem(name=name, value=value, option=option, choose=choose)
+                text = "a token" if Token.is_unresolved(value) else f"{value:g}"
+                yield ALARM_NOT_CHOSEN.problem(name=name, value=text, option=option, choose=choose)
 
     def _right(self, name: str) -> str:
         """The alarm's name that resembles a wrong one the most, or all names."""

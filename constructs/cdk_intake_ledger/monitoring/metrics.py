@@ -1,14 +1,28 @@
 """The metrics of a pipeline. Its functions write them into their logs in the embedded metric format."""
 
+from difflib import get_close_matches
 from typing import TypedDict, Unpack
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.validation.monitoring_rules import METRIC_NAME
+from cdk_intake_ledger.validation.reporting import refuse
 
 METRICS_NAMESPACE = "IntakeLedger"
 FIVE_MINUTES = Duration.minutes(5)
+METRIC_NAMES = frozenset(
+    {
+        *("Accepted", "AlreadyRejected", "AuditDeliveryProblems", "AuditDeliveryUnknown", "AuditFindings"),
+        *("AuditIncomplete", "AuditResubmitted", "AuditRuns", "BreakerOpen", "Busy", "CommitLag", "Committed"),
+        *("ConsumerErrors", "CopiesRefused", "DirectoryMarkers", "DuplicateAge", "Duplicates", "Exhausted"),
+        *("ExpiredSets", "Failed", "Fenced", "FilteredOut", "LapsedLeases", "LateWrites", "LaterFormat"),
+        *("OldestClaimAge", "OldestWaitingSet", "Rejected", "RemovalsRecorded", "RemovedUnprocessed", "Retries"),
+        *("Stale", "StartRefused", "Started", "UnreadableMessages", "VersionGone", "WaitedTooLong", "Waiting"),
+    }
+)
+"""The metrics that the functions write."""
 
 
 class MetricOptions(TypedDict, total=False):
@@ -40,13 +54,18 @@ class IntakeMetrics:
         """One of the pipeline's metrics, by its name. The methods below have the same options.
 
         Args:
-            metric_name: the name in CloudWatch's namespace `IntakeLedger`.
+            metric_name: the name in CloudWatch's namespace `IntakeLedger`, as docs/monitoring.md lists them.
             options: options of `cloudwatch.Metric`, without names and dimensions; the sum of five minutes when omitted.
 
         Returns:
             the metric.
 
+        Raises:
+            IntakeConfigurationError: no metric has this name.
+
         """
+        if metric_name not in METRIC_NAMES and not Token.is_unresolved(metric_name):
+            refuse(f"{self.pipeline_name}.metric", [METRIC_NAME.problem(name=metric_name, right=_right(metric_name))])
         return cloudwatch.Metric(
             namespace=METRICS_NAMESPACE,
             metric_name=metric_name,
@@ -179,3 +198,10 @@ class IntakeMetrics:
     def metric_audit_resubmitted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages that the audit sent for its findings."""
         return self.metric("AuditResubmitted", **options)
+
+
+def _right(name: str) -> str:
+    """The metric whose name resembles a wrong one the most, or all names."""
+    known = {metric.lower(): metric for metric in METRIC_NAMES}
+    nearest = get_close_matches(name.lower().replace("_", "").replace("-", ""), known, n=3)
+    return " or ".join(repr(known[one]) for one in nearest) or f"one of {', '.join(sorted(METRIC_NAMES))}"

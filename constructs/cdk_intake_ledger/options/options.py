@@ -1,6 +1,6 @@
 """Groups of options of a pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -12,6 +12,8 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.options.audit_scale import AuditScale
+from cdk_intake_ledger.validation.audit_rules import BACKFILL_RATE_NEEDS_BACKFILL, RESUBMIT_RATE_NEEDS_PARTS
+from cdk_intake_ledger.validation.registry import Problem
 from intake_ledger.protocol import Delivery, Ordering, Reasons
 
 __all__ = [
@@ -174,9 +176,9 @@ class AuditOptions:
     budget: int = 10_000
     """The maximum number of messages that a run sends; 10,000 when omitted. The next run sends the rest."""
 
-    resubmit_rate: int = 100
-    """Messages per second that a run in parts sends, 1 to 5,000; 100 when omitted. After a large loss, raise it
-    together with `budget`."""
+    resubmit_rate: int | None = None
+    """Messages per second that a run in parts sends, 1 to 5,000; 100 when omitted. It needs a `scale` of parts. After a
+    large loss, raise it together with `budget`."""
 
     scale: AuditScale = field(default_factory=AuditScale.one)
     """The way a run reads the bucket. When omitted, one function lists it, for up to about ten million objects. Use
@@ -185,10 +187,10 @@ class AuditOptions:
     existing: Existing = Existing.BASELINE
     """The treatment of objects that were in the bucket before the pipeline; they are ignored when omitted."""
 
-    backfill_rate: int = 3
-    """Messages per second that `Existing.BACKFILL` sends, 1 to 5,000; 3 when omitted, which is 10,800 an hour. An audit
-    in one function sends the messages of 15 minutes at once, minus the messages in the queue, and reads the bucket each
-    time. The backfill must end within 0.9 of the ledger's retention."""
+    backfill_rate: int | None = None
+    """Messages per second that `Existing.BACKFILL` sends, and only it, 1 to 5,000; 3 when omitted, which is 10,800 an
+    hour. An audit in one function sends the messages of 15 minutes at once, minus the messages in the queue, and reads
+    the bucket each time. The backfill must end within 0.9 of the ledger's retention."""
 
     report_bucket: s3.IBucket | None = None
     """The bucket for the report of each run, a JSON object whose key has the run's day and id. When omitted, reports
@@ -197,3 +199,11 @@ class AuditOptions:
     report_prefix: str | None = None
     """The prefix of the reports' keys, before the pipeline's name; `audit/` when omitted. In the intake bucket, the
     filters must exclude it. Otherwise the pipeline would process its own reports."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Reasons why the scale cannot work, and options without effect. The pipeline calls this method."""
+        yield from self.scale.problems()
+        if self.backfill_rate is not None and self.existing is not Existing.BACKFILL:
+            yield BACKFILL_RATE_NEEDS_BACKFILL.problem()
+        if self.resubmit_rate is not None and not self.scale.in_parts:
+            yield RESUBMIT_RATE_NEEDS_PARTS.problem()

@@ -44,6 +44,20 @@ JOIN_MEMORY = SUBJECT.error(
     why=f"it must be {MIN_MEMORY:,} to {MAX_MEMORY:,}, the limit of Lambda",
     fix="Set a number in this range",
 )
+BACKFILL_RATE_NEEDS_BACKFILL = SUBJECT.error(
+    "backfill-rate-needs-backfill",
+    inputs=("backfill_rate", "existing"),
+    what="the audit has a backfill_rate without existing=Existing.BACKFILL",
+    why="objects that were in the bucket before the pipeline are ignored, so that it would have no effect",
+    fix="Set existing=Existing.BACKFILL, or omit backfill_rate",
+)
+RESUBMIT_RATE_NEEDS_PARTS = SUBJECT.error(
+    "resubmit-rate-needs-parts",
+    inputs=("resubmit_rate", "scale"),
+    what="the audit has a resubmit_rate without a scale of parts",
+    why="one function sends its messages at once, so that it would have no effect",
+    fix="Set scale=AuditScale.shards() or AuditScale.inventory(...), or omit resubmit_rate",
+)
 SCAN_LIMIT_NEEDS_ATHENA = SUBJECT.error(
     "scan-limit-needs-athena",
     inputs=("scale",),

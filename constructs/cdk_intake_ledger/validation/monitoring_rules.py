@@ -18,10 +18,17 @@ ALARM_THRESHOLD = SUBJECT.error(
     why="an alarm compares its metric with a finite number, and metrics without events have no values",
     fix="Set a finite threshold above 0",
 )
+METRIC_NAME = SUBJECT.error(
+    "metric-name",
+    inputs=("metric_name",),
+    what="metric_name is {name!r}, which no function of the library writes",
+    why="a metric without data shows nothing, and its alarms never go off",
+    fix="Write {right}. For a metric that your processor writes, use cloudwatch.Metric",
+)
 ALARM_NOT_CHOSEN = SUBJECT.error(
     "alarm-not-chosen",
     inputs=("thresholds", "alarms", "omit_alarms"),
-    what="the threshold of {name} is {value:g}, and {option} leaves this alarm out",
+    what="the threshold of {name} is {value}, and {option} leaves this alarm out",
     why="it would have no effect",
     fix="Remove the threshold, or {choose}",
 )

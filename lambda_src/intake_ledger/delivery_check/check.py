@@ -6,7 +6,7 @@ This module asks AWS. `policies` and `deployed` decide.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -24,7 +24,7 @@ from intake_ledger.delivery_check.deployed import (
 )
 from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
 from intake_ledger.delivery_check.pauses import describe_pause
-from intake_ledger.delivery_check.policies import Caller, decide
+from intake_ledger.delivery_check.policies import Caller, Decision, decide
 from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
 from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter, Ordering
 
@@ -295,7 +295,7 @@ class DeliveryCheck:
         by_hand = f"aws sqs set-queue-attributes --queue-url {self._settings.queue_url} --attributes file://policy.json"
         again = self._deployed.again("queue", by_hand)
         for caller in callers:
-            decision = decide(queue.get("Policy", ""), caller, "sqs:SendMessage", queue["QueueArn"])
+            decision = _decide(queue.get("Policy", ""), caller, "sqs:SendMessage", queue["QueueArn"])
             whose = f"{caller.service} for {caller.source_arn}" if caller.source_arn else caller.service
             if decision.allowed is None:
                 yield f"{UNKNOWN}whether the queue's policy lets {whose} send, {decision.reason}"
@@ -323,7 +323,7 @@ class DeliveryCheck:
         policy = kms.get_key_policy(KeyId=key["Arn"], PolicyName="default")["Policy"]
         for caller in callers:
             for action in _KEY_ACTIONS:
-                decision = decide(policy, caller, action, key["Arn"])
+                decision = _decide(policy, caller, action, key["Arn"])
                 if decision.allowed is None:
                     lets = f"whether the policy of the queue's key lets {caller.service} use {action}"
                     yield f"{UNKNOWN}{lets}, {decision.reason}"
@@ -389,6 +389,15 @@ class DeliveryCheck:
 def _rewritten(targets: Sequence[Mapping[str, Any]], queue_arn: str) -> str:
     """The setting of the queue's target that replaces the event by something else, if there is one."""
     return ", ".join(name for target in targets if target["Arn"] == queue_arn for name in _REWRITES if target.get(name))
+
+
+def _decide(policy: str, caller: Caller, action: str, resource: str) -> Decision:
+    """Decide. A bucket whose account is not known is taken for one of the resource's account, if that answers it."""
+    decision = decide(policy, caller, action, resource)
+    if decision.allowed is None and caller.account is None:
+        same = decide(policy, replace(caller, account=resource.split(":")[4]), action, resource)
+        return same if same.allowed else decision
+    return decision
 
 
 def _enabled(rules: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
