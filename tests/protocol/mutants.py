@@ -3687,4 +3687,32 @@ MUTANTS = (
         "True",
         "tests/unit/test_messages.py -k lock_in_a_transaction",
     ),
+    Mutant(
+        "an upload that another write made worthless costs an attempt",
+        "Output.put",
+        "rewind is None or not uploads_left",
+        "True",
+        "tests/unit/test_outputs.py -k worthless",
+    ),
+    Mutant(
+        "an upload that is refused each time counts as written",
+        "Output.put",
+        "rewind is None or not uploads_left",
+        "rewind is None",
+        "tests/unit/test_outputs.py -k endless_conflicts_end_after",
+    ),
+    Mutant(
+        "a body that was read is uploaded again without its content",
+        "_rewinding",
+        "isinstance(body, Sequence | bytearray | memoryview)",
+        "isinstance(body, Iterable)",
+        "tests/unit/test_outputs.py -k read_once",
+    ),
+    Mutant(
+        "a file is uploaded again from its end",
+        "Output.put",
+        "rewind()",
+        "pass",
+        "tests/unit/test_outputs.py -k from_where_it_was",
+    ),
 )

@@ -39,7 +39,7 @@ class _World(NamedTuple):
     def name(self) -> str:
         """Equal for worlds that go on in the same way."""
         objects = sorted((name, one.etag, one.metadata, one.written_at) for name, one in self.s3.objects.items())
-        uploads = sorted((name, sorted(one.parts)) for name, one in self.s3.uploads.items())
+        uploads = sorted((name, sorted(one.parts), one.overwritten) for name, one in self.s3.uploads.items())
         return repr((objects, uploads, self.losses, [(one.ended, one.answers) for one in self.writers]))
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -316,6 +317,20 @@ def test_endless_conflicts_end_with_an_error(s3: MemoryOutputs, monkeypatch: pyt
         one.put(text())
 
 
+class Intruded(MemoryOutputs):
+    """Another writer comes between the parts of the first upload and its completion."""
+
+    def __init__(self, intrude: Callable[[MemoryOutputs], object]) -> None:
+        super().__init__()
+        self._intrude: Callable[[MemoryOutputs], object] | None = intrude
+
+    def complete_multipart_upload(self, **request: Any) -> dict[str, Any]:
+        intrude, self._intrude = self._intrude, None
+        if intrude is not None:
+            intrude(self)
+        return super().complete_multipart_upload(**request)
+
+
 class TestMultipart:
     """Content above one part."""
 
@@ -340,16 +355,93 @@ class TestMultipart:
         assert s3.requests == ["CreateMultipartUpload", "UploadPart", "UploadPart", complete, "HeadObject", complete]
         assert s3.read("results", "out/a") == text(FENCE + 1, length=2 * PART)
 
-    def test_a_conflict_at_the_completion_is_left_to_the_next_attempt(self, s3: MemoryOutputs) -> None:
-        """S3 requires the parts again, and a stream has been read."""
-        s3.conflicts = 1
+    @pytest.mark.failure_mode("F298")
+    @pytest.mark.parametrize("body", [lambda _: _, lambda _: [_[:PART], _[PART:]], bytearray, memoryview, io.BytesIO])
+    @pytest.mark.parametrize("intruder", ["late worker", "deletion"])
+    def test_an_upload_that_another_write_made_worthless_is_repeated(
+        self, intruder: str, body: Callable[[bytes], Any]
+    ) -> None:
+        """The small write of a late worker costs the rightful one no attempt."""
+
+        def intrude(s3: MemoryOutputs) -> None:
+            if intruder == "late worker":
+                output(s3, FENCE + 1).put(text(FENCE + 1))
+            else:
+                s3.delete_object(Bucket="results", Key="out/a")
+
+        s3 = Intruded(intrude)
+        output(s3).put(text())
+        rightful = output(s3, FENCE + 2, look_first=True)
+        rightful.put(body(text(FENCE + 2, length=2 * PART)))
+        assert s3.read("results", "out/a") == text(FENCE + 2, length=2 * PART)
+        assert s3.requests.count("CreateMultipartUpload") == 2
+        assert not s3.uploads
+
+    @pytest.mark.failure_mode("F298")
+    def test_a_file_is_read_again_from_where_it_was(self) -> None:
+        s3 = Intruded(lambda s3: output(s3, FENCE + 1).put(text(FENCE + 1)))
+        file = io.BytesIO(b"header" + text(FENCE + 2, length=2 * PART))
+        file.seek(6)
+        output(s3, FENCE + 2).put(file)
+        assert s3.read("results", "out/a") == text(FENCE + 2, length=2 * PART)
+
+    @pytest.mark.failure_mode("F298")
+    @pytest.mark.parametrize("conflicts", [1, 2])
+    @pytest.mark.parametrize("kind", ["iterator", "stream"])
+    def test_a_body_that_can_be_read_once_is_left_to_the_next_attempt(self, conflicts: int, kind: str) -> None:
+        """S3 requires the parts again. The stream has been read."""
+
+        class Stream(io.BytesIO):
+            def seekable(self) -> bool:
+                return False
+
+        s3, content = MemoryOutputs(), text(length=2 * PART)
+        s3.conflicts = conflicts
         with pytest.raises(OutputError, match=r"ConditionalRequestConflict .* uploaded again.*s3://results/out/a"):
-            output(s3).put(text(length=2 * PART))
+            output(s3).put(iter([content]) if kind == "iterator" else Stream(content))
         assert s3.read("results", "out/a") is None
         assert not s3.uploads
 
+    @pytest.mark.failure_mode("F298")
+    def test_a_later_claim_ends_the_repetitions(self) -> None:
+        """It has written the output, so no part is uploaded again."""
+        s3 = Intruded(lambda s3: output(s3, FENCE + 2).put(text(FENCE + 2)))
+        with pytest.raises(Overtaken):
+            output(s3, FENCE + 1).put(text(FENCE + 1, length=2 * PART))
+        assert s3.requests.count("CreateMultipartUpload") == 1
+        assert not s3.uploads
+
+    @pytest.mark.failure_mode("F298")
+    def test_endless_conflicts_end_after_three_uploads(self, s3: MemoryOutputs) -> None:
+        s3.conflicts = 100
+        with pytest.raises(OutputError, match=r"ConditionalRequestConflict .* uploaded again.*s3://results/out/a"):
+            output(s3).put(text(length=2 * PART))
+        assert s3.requests.count("CreateMultipartUpload") == 3
+        assert not s3.uploads
+
+    @pytest.mark.failure_mode("F298")
+    @pytest.mark.parametrize("write", ["put", "same bytes", "delete"])
+    def test_a_completion_with_a_condition_meets_each_write_since_the_upload_began(
+        self, s3: MemoryOutputs, write: str
+    ) -> None:
+        """AWS answers in the same way. The condition may name the new object. S3 completes an upload without a condition."""
+        target: dict[str, Any] = {"Bucket": "results", "Key": "out/a"}
+        before = s3.put_object(**target, Body=b"before")
+        uploads = [target | {"UploadId": s3.create_multipart_upload(**target)["UploadId"]} for _ in range(2)]
+        done = [{"PartNumber": 1, **s3.upload_part(**one, PartNumber=1, Body=b"content")} for one in uploads]
+        if write == "delete":
+            s3.delete_object(**target)
+            condition = {"IfNoneMatch": "*"}
+        else:
+            condition = {"IfMatch": s3.put_object(**target, Body=b"before" if write == "same bytes" else b"x")["ETag"]}
+        assert (write == "same bytes") == (condition.get("IfMatch") == before["ETag"])
+        complete = partial(s3.complete_multipart_upload, MultipartUpload={"Parts": done[:1]})
+        with pytest.raises(ClientError, match="ConditionalRequestConflict"):
+            complete(**uploads[0], **condition)
+        assert complete(**uploads[1])["ETag"]
+
     def test_an_upload_that_is_gone_is_left_to_the_next_attempt(self) -> None:
-        """A lifecycle rule has aborted it. Nothing of it was written, and its completion is not repeated."""
+        """A lifecycle rule has aborted each. Nothing of it was written, and its completion is not repeated."""
 
         class Aborting(MemoryOutputs):
             def complete_multipart_upload(self, **request: Any) -> dict[str, Any]:
@@ -360,7 +452,8 @@ class TestMultipart:
         with pytest.raises(OutputError, match=r"NoSuchUpload .* uploaded again.*s3://results/out/a"):
             output(s3).put(text(length=2 * PART))
         complete = "CompleteMultipartUpload"
-        assert s3.requests[3:] == [complete, "HeadObject", "AbortMultipartUpload"]
+        assert s3.requests[3:6] == [complete, "HeadObject", "AbortMultipartUpload"]
+        assert s3.requests.count(complete) == 3
         assert not s3.objects
 
     @pytest.mark.failure_mode("F133")

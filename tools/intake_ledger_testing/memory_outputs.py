@@ -37,6 +37,8 @@ class _Upload:
     name: tuple[str, str]
     request: dict[str, Any]
     parts: dict[int, bytes] = field(default_factory=dict)
+    overwritten: bool = False
+    """True if the object was written or deleted since the upload was created."""
 
 
 class MemoryOutputs:
@@ -85,7 +87,9 @@ class MemoryOutputs:
     def delete_object(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client, without a condition."""
         self.requests.append("DeleteObject")
-        self.objects.pop((request["Bucket"], request["Key"]), None)
+        name = request["Bucket"], request["Key"]
+        if self.objects.pop(name, None) is not None:
+            self._overwrite(name)
         return {}
 
     def put_object(self, **request: Any) -> dict[str, Any]:
@@ -113,9 +117,14 @@ class MemoryOutputs:
         return {"ETag": _part_etag(request["Body"])}
 
     def complete_multipart_upload(self, **request: Any) -> dict[str, Any]:
-        """Answer as boto3's client. A condition that does not hold leaves the upload as it is."""
+        """Answer as boto3's client. A condition that does not hold leaves the upload as it is.
+
+        With a condition, S3 answers 409 if the object was written or deleted since the upload was created.
+        """
         upload = self._upload("CompleteMultipartUpload", request)
         self._check("CompleteMultipartUpload", request)
+        if upload.overwritten and not {"IfMatch", "IfNoneMatch"}.isdisjoint(request):
+            raise s3_error("CompleteMultipartUpload", 409, "ConditionalRequestConflict")
         parts = [upload.parts[part["PartNumber"]] for part in request["MultipartUpload"]["Parts"]]
         digests = b"".join(hashlib.md5(part, usedforsecurity=False).digest() for part in parts)
         etag = f'"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"'
@@ -150,7 +159,9 @@ class MemoryOutputs:
             raise s3_error(operation, 412, "PreconditionFailed")
 
     def _store(self, request: dict[str, Any], content: bytes, etag: str) -> dict[str, Any]:
-        self.objects[request["Bucket"], request["Key"]] = StoredOutput(
+        name = request["Bucket"], request["Key"]
+        self._overwrite(name)
+        self.objects[name] = StoredOutput(
             content,
             etag,
             stored_metadata("PutObject", request.get("Metadata", {})),
@@ -159,6 +170,10 @@ class MemoryOutputs:
             self.clock(),
         )
         return {"ETag": etag}
+
+    def _overwrite(self, name: tuple[str, str]) -> None:
+        for upload in self.uploads.values():
+            upload.overwritten |= upload.name == name
 
     def _upload(self, operation: str, request: dict[str, Any]) -> _Upload:
         self.requests.append(operation)

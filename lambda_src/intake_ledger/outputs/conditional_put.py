@@ -28,6 +28,10 @@ _CONFLICTS = frozenset({404, 409, 412})
 _LONGEST_PAUSE = 1.0
 
 
+class PartsLost(OutputError):  # noqa: N818 - `Output` uploads them again
+    """S3 refuses to complete an upload whose condition holds. Its parts have to be uploaded again."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class WriteMark:
     """The number of one write to an output. A later claim has a higher one, and so has a later write of one attempt."""
@@ -142,6 +146,7 @@ class ConditionalPut:
             OutputConflict: The output was written for another object, and shows it.
             OutputTaken: As before, and the other object is never reported as removed.
             OutputReserved: Another object has left a tombstone since the claim.
+            PartsLost: The request is not repeatable, and S3 refuses it for good. The output may still be written.
             OutputError: S3 refuses, or other writers changed the object at each try.
             ClientError: S3 answers with any other error.
 
@@ -160,7 +165,7 @@ class ConditionalPut:
                     # It may be this write: its first answer was lost, and botocore sent it again.
                     if self._is_done(self._look(), mark, removes=removes):
                         return
-                    raise OutputError(
+                    raise PartsLost(
                         f"S3 answered {_code(error)} when it completed the output, whose parts have to be uploaded "
                         "again: the next attempt does that",
                         detail=self._name,
@@ -237,7 +242,11 @@ def _is_conflict(error: ClientError) -> bool:
 
 
 def _is_final(error: ClientError) -> bool:
-    """True if a completion cannot be repeated: S3 requires new uploads after a 409, or has no such upload."""
+    """True if a completion cannot be repeated: S3 requires a new upload after a 409, or has no such upload.
+
+    S3 answers 409 to each completion with a condition if the key was written or deleted since the upload began, even if
+    the condition names the present object (recorded on AWS).
+    """
     return _status(error) == 409 or _code(error) == "NoSuchUpload"
 
 

@@ -1,12 +1,12 @@
 """The outputs of one attempt."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from intake_ledger.outputs.conditional_put import FENCE, REMOVED, ConditionalPut, WriteMark
+from intake_ledger.outputs.conditional_put import FENCE, REMOVED, ConditionalPut, PartsLost, WriteMark
 from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 from intake_ledger.outputs.upload import PART_BYTES, split, upload
 from intake_ledger.protocol import InvalidOutputError, InvalidOutputNameError, InvalidOutputTypeError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TOMBSTONE_TYPE = "application/vnd.intake-removed+json"
 TOMBSTONE_TAG = "intake-tombstone=1"
+MAX_UPLOADS = 3
+"""A write of the key during an upload makes it worthless. A late worker writes once, so the second upload succeeds."""
 _MAX_KEY_BYTES = 1024
 _READ_BYTES = 1024 * 1024
 
@@ -74,7 +76,9 @@ class Output:
 
         The content must be different for each claim. PNG, JPEG and gzip get the fence inside, where readers ignore
         it. Content for a key that ends in `.gz` is compressed if it is not gzip. Any other content must contain the
-        text of `change.fence`. Content above 8 MiB is uploaded in parts as it is read.
+        text of `change.fence`. Content above 8 MiB is uploaded in parts as it is read. If another worker writes the
+        output meanwhile, it is uploaded again, at most twice. For that, the body must be bytes, a list of bytes, or a
+        file with `seek`. Others can be read only once, so the attempt fails and the next one writes the output.
 
         Args:
             body: bytes, an iterable of bytes, or a binary file, which is read to its end.
@@ -96,13 +100,16 @@ class Output:
         request: Any = {"Metadata": self._put.metadata(mark)}
         if content_type is not None:
             request["ContentType"] = _media_type(content_type)
-        parts = split(self._sealed(body, mark), self._part_bytes)
-        first, second = next(parts), next(parts, None)
-        if second is None:
-            self._put.swap(mark, partial(self._put_object, first, request))
-            return
-        swap = partial(self._put.swap, mark, repeatable=False)
-        upload(self._client, self._where, request, chain((first, second), parts), swap)
+        rewind = _rewinding(body)
+        for uploads_left in reversed(range(MAX_UPLOADS)):
+            try:
+                self._write(body, mark, request)
+            except PartsLost:
+                if rewind is None or not uploads_left:
+                    raise
+                rewind()
+            else:
+                return
 
     def remove(self) -> None:
         """Replace the output by a tombstone, unless a later claim has written it.
@@ -125,6 +132,15 @@ class Output:
         }
         content = json.dumps({REMOVED: True, FENCE: str(mark)}).encode()
         self._put.swap(mark, partial(self._put_object, content, request), removes=not self._is_version)
+
+    def _write(self, body: Content, mark: WriteMark, request: Any) -> None:
+        parts = split(self._sealed(body, mark), self._part_bytes)
+        first, second = next(parts), next(parts, None)
+        if second is None:
+            self._put.swap(mark, partial(self._put_object, first, request))
+            return
+        swap = partial(self._put.swap, mark, repeatable=False)
+        upload(self._client, self._where, request, chain((first, second), parts), swap)
 
     def _next_mark(self) -> WriteMark:
         self._writes += 1
@@ -203,6 +219,20 @@ def _media_type(value: object) -> str:
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
         raise InvalidOutputTypeError("the content_type of the output is not printable ASCII text: give a media type")
     return value
+
+
+def _rewinding(body: object) -> Callable[[], object] | None:
+    """A function after which the body can be read again. None: it can be read only once.
+
+    An iterable of another class than a sequence may give nothing the second time.
+    """
+    if isinstance(body, Sequence | bytearray | memoryview):
+        return lambda: None
+    try:
+        file = cast("BinaryIO", body)
+        return partial(file.seek, file.tell()) if file.seekable() else None
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def _chunks(body: object) -> Iterator[bytes]:
