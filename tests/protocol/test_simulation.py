@@ -1,18 +1,29 @@
 """The short form of the replay: one production bucket's measured reality, scaled down; `make prove` runs it whole."""
 
+import random
+
 import pytest
 
 from tests.inside.objects import MAX_PAUSE_MS, THRESHOLD
+from tests.inside.rows import repeats
 from tests.protocol.simulation import HOUR, Measured, Misfortune, Simulation
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[(1, False), (2, True)], ids=["a quiet table", "a busy table"])
 def run(request: pytest.FixtureRequest) -> Simulation:
-    """Four hours of 3,000 keys, the measured extremes among the gaps, and far more misfortune than anybody has."""
+    """Four hours of 3,000 keys, the measured extremes among the gaps, and far more misfortune than anybody has.
+
+    A busy table carries batches out in part, and refuses writes because of transactions.
+    """
+    seed, is_busy = request.param
     measured = Measured(keys=3_000, twice=30, thrice=3, hours=4)
     misfortune = Misfortune(overwritten=0.05, removed=0.01, lost=0.01, deaths=0.002, cut=0.01)
-    simulation = Simulation(measured, misfortune, seed=request.param)
-    simulation.run()
+    simulation = Simulation(measured, misfortune, seed=seed)
+    with pytest.MonkeyPatch.context() as patch:
+        if is_busy:
+            patch.setattr(repeats, "pause", lambda _: None)
+            simulation.table.busy = random.Random(seed)
+        simulation.run()
     return simulation
 
 

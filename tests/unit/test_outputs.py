@@ -424,7 +424,7 @@ class TestMultipart:
     def test_a_completion_with_a_condition_meets_each_write_since_the_upload_began(
         self, s3: MemoryOutputs, write: str
     ) -> None:
-        """AWS answers in the same way. The condition may name the new object. S3 completes an upload without a condition."""
+        """AWS answers in the same way, also if the condition names the new object."""
         target: dict[str, Any] = {"Bucket": "results", "Key": "out/a"}
         before = s3.put_object(**target, Body=b"before")
         uploads = [target | {"UploadId": s3.create_multipart_upload(**target)["UploadId"]} for _ in range(2)]

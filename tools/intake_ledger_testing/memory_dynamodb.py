@@ -6,7 +6,7 @@ support raises NotImplementedError.
 
 import random
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 from zlib import crc32
 
 from botocore.exceptions import ClientError
@@ -33,10 +33,10 @@ _MOST_IN_A_ROW = 2
 class MemoryDynamoDB:
     """A table with the methods of boto3's client that `intake_ledger.ledger.dynamodb_table` calls."""
 
-    busy: ClassVar[random.Random | None] = None
-    """Makes every table a busy one. A tenth of the requests gets the answers of a table that throttles and has
+    busy: random.Random | None = None
+    """Makes the table a busy one. A tenth of the requests gets the answers of a table that throttles and has
     transactions under way, but at most two requests in a row: a batch is carried out in part, and a single write meets
-    a transaction. Set it on the class in a fixture, with a seed. None: tables take each request."""
+    a transaction. Set it on the class in a fixture, with a seed, or on one table. None: it takes each request."""
 
     def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
         """Make a table.
