@@ -1,4 +1,7 @@
-"""Grants the use of encryption keys, also of a key that was imported by the name of its alias."""
+"""Grants the use of encryption keys, also of a key that was imported by the name of its alias.
+
+Each grant of this library takes the actions below, for functions and for people.
+"""
 
 import re
 
@@ -8,6 +11,24 @@ from aws_cdk import aws_kms as kms
 
 from cdk_intake_ledger.validation.nag_compliance import ALIASED_KEY
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+
+BUCKET_READ_KEY_ACTIONS = ("kms:Decrypt",)
+"""For GetObject. S3 user guide, "Using server-side encryption with AWS KMS keys"."""
+BUCKET_WRITE_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+"""For PutObject and uploads in parts, which S3 decrypts to complete them. The same page."""
+QUEUE_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+"""For SendMessage, which needs both, and ReceiveMessage. SQS developer guide, "Key management"."""
+TABLE_READ_KEY_ACTIONS = ("kms:Decrypt", "kms:DescribeKey")
+"""For principals that only read a table. CDK's `Table.grantReadData` gives the same."""
+TABLE_KEY_ACTIONS = (
+    *TABLE_READ_KEY_ACTIONS,
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
+"""For principals that write into a table. DynamoDB developer guide, "Authorizing use of your KMS key". It also requires
+CreateGrant of the principal that makes the table. CDK's `Table.grantWriteData` leaves it out, too."""
 
 
 def grant_key(key: kms.IKey, grantee: iam.IGrantable, *actions: str, wildcards: Wildcards | None = None) -> iam.Grant:

@@ -10,7 +10,13 @@ from aws_cdk import aws_s3 as s3
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern, in_stack_of, read_patterns
 from cdk_intake_ledger.functions import IntakeConsumer
-from cdk_intake_ledger.key_access import grant_key, imported_alias
+from cdk_intake_ledger.key_access import (
+    BUCKET_READ_KEY_ACTIONS,
+    BUCKET_WRITE_KEY_ACTIONS,
+    QUEUE_KEY_ACTIONS,
+    grant_key,
+    imported_alias,
+)
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_compliance import READERS
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress, suppress_wildcards
@@ -107,7 +113,7 @@ class OperatorGrants:
 
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key
-        return grant.combine(grant_key(key, grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+        return grant.combine(grant_key(key, grantee, *QUEUE_KEY_ACTIONS)) if key else grant
 
 
 @check_arguments
@@ -148,7 +154,7 @@ class PipelineGrants(OperatorGrants):
         )
         grant = grant.combine(listing)
         if self._bucket.encryption_key is not None:
-            grant = grant.combine(grant_key(self._bucket.encryption_key, reader, "kms:Decrypt"))
+            grant = grant.combine(grant_key(self._bucket.encryption_key, reader, *BUCKET_READ_KEY_ACTIONS))
         if new is not None:
             policy = cast("iam.Policy", new.node.find_child("Policy"))
             suppress_wildcards(policy, READERS)
@@ -188,5 +194,5 @@ class PipelineGrants(OperatorGrants):
         key = self._bucket.encryption_key
         if key is not None and imported_alias(key) is not None:
             # CDK's own grant may lack the key of an imported alias.
-            first = first.combine(grant_key(key, grantee, "kms:Decrypt", "kms:GenerateDataKey"))
+            first = first.combine(grant_key(key, grantee, *BUCKET_WRITE_KEY_ACTIONS))
         return first

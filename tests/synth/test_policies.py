@@ -1,6 +1,8 @@
 """Permissions of the roles: exact actions on exact resources."""
 
 import json
+from collections import Counter
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, Processor, SetForm
 from tests.cli_actions import GRANTS, NEEDED
+from tests.inside.constructs import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS
 from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, statements, template_of
+from tests.synth.message_stack import messages
 
 CONSUMER = {
     "logs:CreateLogStream", "logs:PutLogEvents",
@@ -346,3 +350,40 @@ def test_the_pipeline_is_a_grantee() -> None:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+TABLE_WRITES = {
+    "dynamodb:BatchWriteItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:PartiQLInsert",
+    "dynamodb:PartiQLUpdate",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+}
+
+
+@pytest.mark.failure_mode("F299")
+def test_each_principal_that_uses_a_table_may_use_its_key() -> None:
+    """All functions, and people with each grant of each construct. One that writes needs more than one that reads."""
+    stack = new_stack()
+    key = kms.Key(stack, "Key")
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), encryption_key=key, pipeline_name="orders")
+    form = SetForm.manifest("loads/*/manifest.json")
+    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), set_name="loads")
+    intake = messages(stack, "Messages", MessageSource.sqs(), encryption_key=key)
+    people = 0
+    for construct in (pipeline, sets, intake):
+        for grant in sorted(name for name in dir(construct) if name.startswith("grant_") and name != "grant_principal"):
+            if list(signature(getattr(construct, grant)).parameters) == ["grantee"]:
+                people += 1
+                role = iam.Role(stack, f"Person{people}", assumed_by=iam.AccountRootPrincipal())
+                getattr(construct, grant)(role)
+    found = Counter[str]()
+    for name, policy in resources(template_of(stack), "AWS::IAM::Policy").items():
+        given = {action for one in policy["Properties"]["PolicyDocument"]["Statement"] for action in actions(one)}
+        if not any(action.startswith("dynamodb:") for action in given):
+            continue
+        writes = not TABLE_WRITES.isdisjoint(given)
+        assert given >= set(TABLE_KEY_ACTIONS if writes else TABLE_READ_KEY_ACTIONS), name
+        found[f"{'Person' if name.startswith('Person') else 'Function'} that {'writes' if writes else 'reads'}"] += 1
+    assert found == {"Function that writes": 4, "Person that reads": 3, "Person that writes": 8}

@@ -12,14 +12,13 @@ from constructs import Construct
 from cdk_intake_ledger.audit.athena import AuditAthena
 from cdk_intake_ledger.bundling import LAYER_FOLDER, parse_requirements, wheel_code
 from cdk_intake_ledger.functions import (
-    QUEUE_KEY_ACTIONS,
     TESTED_RUNTIME,
     FunctionCode,
     FunctionNetworking,
     PipelineResources,
     intake_function,
 )
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.options import AuditScale, Engine
 from cdk_intake_ledger.resources import private_bucket
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY, FILE_COPIES
@@ -111,7 +110,7 @@ class AuditJoin(Construct):
         )
         self._resources.wildcards.suppress(role, objects, FILES)
         if self.files.encryption_key is not None:
-            grant_key(self.files.encryption_key, role, *QUEUE_KEY_ACTIONS, wildcards=self._resources.wildcards)
+            grant_key(self.files.encryption_key, role, *BUCKET_WRITE_KEY_ACTIONS, wildcards=self._resources.wildcards)
 
     def _bucket(self, key: kms.IKey | None, removal_policy: RemovalPolicy) -> s3.Bucket:
         made = private_bucket(

@@ -11,8 +11,6 @@ from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_l
 from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, OF_OBJECTS, warn_without_endpoints
 from cdk_intake_ledger.functions.pipeline_resources import (
-    QUEUE_KEY_ACTIONS,
-    TABLE_KEY_ACTIONS,
     PipelineResources,
     existing_resources,
     grant_keys,
@@ -25,8 +23,6 @@ __all__ = [
     "LATE_AFTER",
     "OF_MESSAGES",
     "OF_OBJECTS",
-    "QUEUE_KEY_ACTIONS",
-    "TABLE_KEY_ACTIONS",
     "TESTED_RUNTIME",
     "FunctionCode",
     "FunctionNetworking",

@@ -12,23 +12,11 @@ from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
 from cdk_intake_ledger.delivery import KeyPattern, read_patterns
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
-
-BUCKET_KEY_ACTIONS = ("kms:Decrypt",)
-QUEUE_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
-# DynamoDB requires these. It also requires CreateGrant of the principal that makes the table.
-TABLE_KEY_ACTIONS = (
-    "kms:Decrypt",
-    "kms:DescribeKey",
-    "kms:Encrypt",
-    "kms:GenerateDataKey",
-    "kms:ReEncryptFrom",
-    "kms:ReEncryptTo",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +117,7 @@ class PipelineResources:
         for pattern in objects:
             self.wildcards.suppress(role, pattern, OBJECTS)
         keys = (
-            (self.bucket.encryption_key, BUCKET_KEY_ACTIONS),
+            (self.bucket.encryption_key, BUCKET_READ_KEY_ACTIONS),
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
             (self.ledger.encryption_key, TABLE_KEY_ACTIONS),
         )

@@ -10,8 +10,6 @@ from constructs import Construct
 from cdk_intake_ledger.functions import (
     LATE_AFTER,
     OF_MESSAGES,
-    QUEUE_KEY_ACTIONS,
-    TABLE_KEY_ACTIONS,
     FunctionCode,
     FunctionNetworking,
     Processor,
@@ -24,6 +22,7 @@ from cdk_intake_ledger.functions import (
     record_version,
     warn_without_endpoints,
 )
+from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
 from cdk_intake_ledger.messages.message_plan import longest_hold
 from cdk_intake_ledger.messages.message_source import MessageSource
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE

@@ -3,7 +3,7 @@
 from aws_cdk import aws_iam as iam
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, source_name
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 
@@ -78,4 +78,4 @@ class MessageGrants:
 
     def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
         key = self._queue.encryption_key
-        return grant.combine(grant_key(key, grantee, "kms:Decrypt", "kms:GenerateDataKey")) if key else grant
+        return grant.combine(grant_key(key, grantee, *QUEUE_KEY_ACTIONS)) if key else grant

@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.validation.audit_rules import (
     AUDIT_CONCURRENCY,
     INVENTORY_ID,
@@ -68,7 +68,7 @@ class InventoryReports:
         )
         wildcards.suppress(role, files, REPORTED)
         if self.bucket.encryption_key is not None:
-            grant_key(self.bucket.encryption_key, role, "kms:Decrypt", wildcards=wildcards)
+            grant_key(self.bucket.encryption_key, role, *BUCKET_READ_KEY_ACTIONS, wildcards=wildcards)
 
 
 class Engine(Enum):

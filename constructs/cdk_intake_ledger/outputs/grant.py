@@ -8,7 +8,7 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.functions import IntakeConsumer
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
 from cdk_intake_ledger.outputs.places import HasPlaces
 from cdk_intake_ledger.resources import accounts_of, statement_text
@@ -25,7 +25,6 @@ BUCKET_ACTIONS = ("s3:ListBucket",)
 """Without it, S3 answers 403 for an output that does not exist yet, as it does for a forbidden one."""
 OBJECT_ACTIONS = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject", "s3:PutObjectTagging")
 """HeadObject needs `s3:GetObject`. Each request of a multipart upload needs `s3:PutObject`. Tombstones have a tag."""
-KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 """A multipart upload decrypts the parts that it has."""
 
 
@@ -80,7 +79,9 @@ class OutputGrants(HasPlaces):
         wildcards.suppress(role, objects, OUTPUTS)
         self.node.add_validation(wildcards)
         if bucket.encryption_key is not None:
-            grant = grant.combine(grant_key(bucket.encryption_key, role, *KEY_ACTIONS, wildcards=wildcards))
+            grant = grant.combine(
+                grant_key(bucket.encryption_key, role, *BUCKET_WRITE_KEY_ACTIONS, wildcards=wildcards)
+            )
         if isinstance(bucket, s3.Bucket) and Resource.is_owned_resource(bucket):
             add_lifecycle_rules(bucket, prefix)
         else:

@@ -1,6 +1,6 @@
 """The DynamoDB table of the ledger."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy, Resource
@@ -12,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
 from cdk_intake_ledger.validation.ledger_rules import (
@@ -197,9 +197,7 @@ class IntakeLedger(Construct):
             ],
             resource_arns=[self._table.table_arn, f"{self._table.table_arn}/index/{REVIEW_INDEX}"],
         )
-        if self._encryption_key:
-            grant = grant.combine(grant_key(self._encryption_key, grantee, "kms:Decrypt", "kms:DescribeKey"))
-        return grant
+        return self._with_key(grantee, grant, TABLE_READ_KEY_ACTIONS)
 
     def grant_record(self, grantee: iam.IGrantable, pipeline_name: str) -> iam.Grant:
         """Let a principal write who did what, and the lock of redrives. It cannot write rows.
@@ -215,15 +213,14 @@ class IntakeLedger(Construct):
             resource_arns=[self._table.table_arn],
             conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{pipeline_name}#operations"]}},
         )
-        if self._encryption_key:
-            grant = grant.combine(grant_key(self._encryption_key, grantee, "kms:Decrypt", "kms:DescribeKey"))
-        return grant
+        return self._with_key(grantee, grant, TABLE_KEY_ACTIONS)
 
     def grant_update(self, grantee: iam.IGrantable, *, rows: str, marks: str) -> iam.Grant:
         """Let a principal update rows, and write the marks of a pipeline.
 
         Args:
-            grantee: may update existing and new items with these partition keys. It cannot delete or replace rows.
+            grantee: may update existing and new items with these partition keys, and use the table's key. It cannot
+                delete or replace rows.
             rows: the pattern of the partition keys of rows.
             marks: the partition key of the marks of the circuit breaker and of a pause.
 
@@ -240,7 +237,11 @@ class IntakeLedger(Construct):
             resource_arns=[self._table.table_arn],
             conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [marks]}},
         )
-        return update.combine(write)
+        return self._with_key(grantee, update.combine(write), TABLE_KEY_ACTIONS)
+
+    def _with_key(self, grantee: iam.IGrantable, grant: iam.Grant, actions: Sequence[str]) -> iam.Grant:
+        key = self._encryption_key
+        return grant.combine(grant_key(key, grantee, *actions)) if key else grant
 
 
 def _resource_of(table: dynamodb.ITable) -> dynamodb.CfnTable | None:

@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk.region_info import RegionInfo
 from constructs import Construct
 
+from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS
 from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.key_network_rules import KEY_POLICY_UNKNOWN
 from cdk_intake_ledger.validation.queue_rules import QUEUE_POLICY_UNKNOWN
@@ -48,7 +49,7 @@ def allow_service(
         add_statement(scope, target, statement, QUEUE_POLICY_UNKNOWN)
     if queue.encryption_key is not None:
         statement = iam.PolicyStatement(
-            actions=["kms:Decrypt", "kms:GenerateDataKey"],
+            actions=list(QUEUE_KEY_ACTIONS),
             principals=[principal],
             resources=["*"],
             conditions=key_conditions,

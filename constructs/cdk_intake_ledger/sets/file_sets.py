@@ -16,11 +16,10 @@ from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.delivery import LifecycleValidation
 from cdk_intake_ledger.functions import (
-    QUEUE_KEY_ACTIONS,
     IntakeConsumer,
     Processor,
 )
-from cdk_intake_ledger.key_access import grant_key
+from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems
