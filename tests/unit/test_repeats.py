@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -30,12 +31,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def keys(count: int) -> list[RowKey]:
-    return [RowKey(f"bucket/{number}", "p@latest") for number in range(count)]
+def keys(size: int) -> list[RowKey]:
+    return [RowKey(f"bucket/{number}", "p@latest") for number in range(size)]
 
 
-def rows(count: int) -> dict[RowKey, Row]:
-    return {key: Row(Status.PROCESSING, 1, version_id="1", lease_owner="o", lease_until=1) for key in keys(count)}
+def rows(size: int) -> dict[RowKey, Row]:
+    return {key: Row(Status.PROCESSING, 1, version_id="1", lease_owner="o", lease_until=1) for key in keys(size)}
 
 
 def table_of(store: Any) -> LedgerTable:
@@ -88,13 +89,13 @@ class TestBatches:
         assert waits == [0.05] * 99
 
     @pytest.mark.failure_mode("F295")
-    @given(seed=st.integers(0, 2**32), count=st.integers(1, 100), partial=st.integers(0, 6))
-    def test_each_item_is_read_and_written_once(self, seed: int, count: int, partial: int) -> None:
+    @given(seed=st.integers(0, 2**32), size=st.integers(1, 100), partial=st.integers(0, 6))
+    def test_each_item_is_read_and_written_once(self, seed: int, size: int, partial: int) -> None:
         """Whatever part of each batch DynamoDB carries out."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(repeats, "pause", lambda _: None)
             patch.setattr(MemoryDynamoDB, "busy", random.Random(seed))
-            store, wanted = cast("Any", MemoryDynamoDB()), keys(count)
+            store, wanted = cast("Any", MemoryDynamoDB()), keys(size)
             items = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in wanted]
             store.partial_batches = partial
             write_batch(store, "table", items[:25])
@@ -193,13 +194,29 @@ class TestConflicts:
         assert is_conflict(refused.value)
 
     @pytest.mark.failure_mode("F297")
-    def test_an_attempt_survives_the_transactions_of_others(self, waits: list[float]) -> None:
-        """Its row, its lock and their ends are written at a later try, and the processor runs once."""
-        intake = Intake(process=lambda _: setattr(intake.table, "conflicts", 4))
-        intake.table.conflicts = 1
-        assert intake.handle([sqs("o-1", "e-1")]) == []
+    @pytest.mark.parametrize("write", range(4))
+    def test_an_attempt_survives_the_transactions_of_others(self, write: int, waits: list[float]) -> None:
+        """Its claim, its lock, its failure and the end of its lock are written at a later try, and it is tried again.
+
+        A lock that stays would hold its key until the end of the lease.
+        """
+        intake = Intake(process=lambda _: fail())
+        writes = count()
+
+        def fail() -> None:
+            raise ValueError("no")
+
+        class Busy(MemoryDynamoDB):
+            def _check(self, *arguments: Any) -> Any:
+                if next(writes) == write:
+                    self.conflicts = 4
+                return super()._check(*arguments)
+
+        intake.table.__class__ = Busy
+        assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
         assert (intake.called, intake.verdicts) == (["e-1"], {"ACCEPTED": 1})
-        assert len(waits) == 1
+        assert (intake.status("o-1", "e-1"), intake.is_locked("o-1")) == ("FAILED", False)
+        assert waits == [0.05, 0.1, 0.2, 0.4]
 
 
 @pytest.mark.usefixtures("dynamodb")
