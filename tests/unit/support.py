@@ -387,7 +387,7 @@ class MakeWorld(Protocol):
 
 
 def execute_without_partiql(
-    table: LedgerTable, keys: Iterable[RowKey], statements: Sequence[Any]
+    table: LedgerTable, keys: Iterable[RowKey], statements: Sequence[Any], *_: Any
 ) -> dict[RowKey, str | None]:
     """Replaces `LedgerTable._execute`, because moto cannot run PartiQL. The in-memory table executes the statements."""
     store, codes = MemoryDynamoDB(), dict[RowKey, str | None]()

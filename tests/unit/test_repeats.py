@@ -89,7 +89,7 @@ class TestBatches:
         assert waits == [0.05] * 99
 
     @pytest.mark.failure_mode("F295")
-    @given(seed=st.integers(0, 2**32), size=st.integers(1, 100), partial=st.integers(0, 6))
+    @given(seed=st.integers(0, 2**32), size=st.integers(1, 100), partial=st.integers(0, 4))
     def test_each_item_is_read_and_written_once(self, seed: int, size: int, partial: int) -> None:
         """Whatever part of each batch DynamoDB carries out."""
         with pytest.MonkeyPatch.context() as patch:
@@ -140,6 +140,13 @@ class TestStatements:
         client = Answers(["ConditionalCheckFailed", code], *[[code]] * 9)
         with pytest.raises(ClientError, match=code):
             table_of(client).mark_many({key: ({"audit_resubmitted_at": 1}, None) for key in keys(2)})
+
+    @pytest.mark.failure_mode("F296")
+    def test_throttled_marks_get_the_waits_of_a_batch(self, waits: list[float]) -> None:
+        """Nobody sends them alone."""
+        client = Answers(*[["ThrottlingError"]] * 6)
+        table_of(client).mark_many({key: ({"audit_resubmitted_at": 1}, None) for key in keys(1)})
+        assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
 
     @pytest.mark.failure_mode("F296")
     def test_marks_whose_conditions_do_not_hold_are_left_out(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
-from intake_ledger.ledger.repeats import CONFLICT_WAITS, execute_batch, pause, read_batch, send_write
+from intake_ledger.ledger.repeats import BATCH_WAITS, CONFLICT_WAITS, execute_batch, pause, read_batch, send_write
 from intake_ledger.ledger.statements import insert_statement, update_statement
 from intake_ledger.ledger.transactions import refusal
 from intake_ledger.protocol import (
@@ -85,9 +85,11 @@ class LedgerTable:
             statements.append(update_statement(self.name, key, changed, removed, no_late_writes(before)))
         return {key for key, code in self._execute(updates, statements).items() if code is None}
 
-    def _execute(self, keys: Iterable[RowKey], statements: Any) -> dict[RowKey, str | None]:
+    def _execute(
+        self, keys: Iterable[RowKey], statements: Any, waits: Sequence[float] = CONFLICT_WAITS
+    ) -> dict[RowKey, str | None]:
         """DynamoDB's code for the statement of each key. None: it is carried out."""
-        return dict(zip(keys, execute_batch(self._client, statements), strict=True))
+        return dict(zip(keys, execute_batch(self._client, statements, waits), strict=True))
 
     def update(self, key: RowKey, before: Row, after: Row, condition: Condition) -> None:
         """Write the difference between the two rows. Attributes that this release does not know stay.
@@ -240,7 +242,7 @@ class LedgerTable:
             else update_statement(self.name, key, values, (), condition)
             for key, (values, condition) in marks.items()
         ]
-        for key, code in self._execute(marks, statements).items():
+        for key, code in self._execute(marks, statements, BATCH_WAITS).items():
             if code is not None and code not in _UNMET:
                 error: Any = {"Error": {"Code": code, "Message": f"DynamoDB did not write the mark of {key.pk}"}}
                 raise ClientError(error, "BatchExecuteStatement")

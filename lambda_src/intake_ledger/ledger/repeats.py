@@ -119,12 +119,16 @@ def write_batch(client: "DynamoDBClient", table: str, items: Iterable[Mapping[st
     _until_done("BatchWriteItem", write, [{"PutRequest": {"Item": item}} for item in items])
 
 
-def execute_batch(client: "DynamoDBClient", statements: Sequence[Any]) -> list[str | None]:
+def execute_batch(
+    client: "DynamoDBClient", statements: Sequence[Any], waits: Sequence[float] = CONFLICT_WAITS
+) -> list[str | None]:
     """Execute at most 25 conditional statements of PartiQL.
 
     Args:
         client: of DynamoDB.
         statements: each with its parameters.
+        waits: seconds before statements are sent again; those of a single write when omitted. They are for callers that
+            send each of the others alone, which SDKs repeat.
 
     Returns:
         DynamoDB's code for each statement, in their order. None: it is carried out.
@@ -135,8 +139,7 @@ def execute_batch(client: "DynamoDBClient", statements: Sequence[Any]) -> list[s
     """
     codes: list[str | None] = [None] * len(statements)
     left = list(range(len(statements)))
-    # The waits are those of a single write. A caller sends each of the others alone, and SDKs repeat that.
-    for wait in (*CONFLICT_WAITS, None):
+    for wait in (*waits, None):
         answer = client.batch_execute_statement(Statements=[statements[number] for number in left])
         for number, response in zip(left, answer["Responses"], strict=True):
             codes[number] = response["Error"]["Code"] if "Error" in response else None
