@@ -29,7 +29,7 @@ def connect_bucket(
         message_life: the longest time from an event to the deletion of its message, in seconds.
 
     """
-    warn_about_filters(scope, resources.filters)
+    warn_about_filters(scope, resources.filters, directory_markers=resources.directory_markers)
     warn_without_endpoints(scope, consumer.networking.network, OF_OBJECTS)
     if resources.bucket_resource is None and resources.delivery is Delivery.S3:
         register_import(resources.bucket, scope, resources.filters)

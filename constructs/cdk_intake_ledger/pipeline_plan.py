@@ -1,19 +1,25 @@
 """The numbers of a pipeline's options, as the plan that synthesis checks."""
 
+import math
+from collections.abc import Iterator
+
 from aws_cdk import Duration, Token
 
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+from cdk_intake_ledger.validation.number_rules import NEEDED_AT_SYNTHESIS
 from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
     LEDGER_RETENTION_DAYS,
     MAX_RECEIVES,
     QUEUE_RETENTION_DAYS,
+    UNCONVERTED,
     UNKNOWN,
     Plan,
 )
+from cdk_intake_ledger.validation.registry import Problem
 
 
 def plan_of(
@@ -63,15 +69,22 @@ def plan_of(
 
 
 def seconds_of(duration: Duration | None) -> float:
-    """The seconds of a duration; `UNKNOWN` if it is None or contains a token."""
+    """The seconds of a duration; `UNKNOWN` if it is None or a token, and `UNCONVERTED` for one of another unit."""
     if duration is None:
         return UNKNOWN
     try:
         seconds = to_seconds(duration)
-    except RuntimeError:  # CDK cannot convert a token from other units, such as days
-        return UNKNOWN
+    except RuntimeError:
+        return UNCONVERTED
     # A token of seconds is a negative number, and no duration is negative.
     return UNKNOWN if seconds < 0 else float(seconds)
+
+
+def unknown_times(**durations: Duration | None) -> Iterator[Problem]:
+    """Find tokens among durations that are needed at synthesis, and not a part of a plan."""
+    for name, duration in durations.items():
+        if duration is not None and math.isnan(seconds_of(duration)):
+            yield NEEDED_AT_SYNTHESIS.problem(name=name)
 
 
 def number_of(value: float | None) -> float:

@@ -6,7 +6,7 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.delivery import KeyPattern, owned_resource, owner_of
+from cdk_intake_ledger.delivery import KeyPattern, key_text_problems, owned_resource, owner_of, warn_about_key_text
 from cdk_intake_ledger.functions import PipelineResources
 from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditOptions
@@ -21,7 +21,12 @@ _SUFFIX = ".json"
 def report_problems(
     options: AuditOptions, bucket: s3.IBucket | None, filters: Sequence[KeyPattern]
 ) -> Iterator[Problem]:
-    """Problems if the pipeline would process its reports. `bucket` is None if the pipeline makes its bucket."""
+    """Problems of the prefix, or if the pipeline would process its reports.
+
+    `bucket` is None if the pipeline makes its bucket.
+    """
+    for name, prefix in (("report_prefix", options.report_prefix), ("the inventory's prefix", _inventory(options))):
+        yield from key_text_problems(name, prefix or "")
     if not _wanted(options) or not _same(options.report_bucket, bucket):
         return
     reports = KeyPattern(_prefix(options), _SUFFIX)
@@ -35,6 +40,7 @@ def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOp
     if not _wanted(options):
         return {}
     bucket = options.report_bucket or resources.bucket
+    warn_about_key_text(role, "report_prefix", _prefix(options))
     objects = bucket.arn_for_objects(KeyPattern(f"{_prefix(options)}{resources.name}/").iam_pattern())
     role.add_to_policy(
         iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
@@ -46,6 +52,11 @@ def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOp
     return {"INTAKE_REPORT_BUCKET": bucket.bucket_name, "INTAKE_REPORT_PREFIX": _prefix(options)} | (
         {"INTAKE_REPORT_BUCKET_OWNER": owner} if owner else {}
     )
+
+
+def _inventory(options: AuditOptions) -> str:
+    reports = options.scale.reports
+    return reports.prefix if reports is not None else ""
 
 
 def _wanted(options: AuditOptions) -> bool:

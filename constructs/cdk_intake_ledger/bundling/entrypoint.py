@@ -1,9 +1,12 @@
-"""Checks at synthesis that a processor's entry point exists. It reads the source, and does not import or run it."""
+"""Checks at synthesis that a processor's entry point exists. It reads the source, and does not run it."""
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from cdk_intake_ledger.validation.processor_rules import (
     ENTRYPOINT_FORMAT,
@@ -140,17 +143,45 @@ def _function_problems(directory: Path, tree: ast.Module, source: Path, name: st
         functions = [key for key, value in definitions.items() if isinstance(value, ast.FunctionDef) and key[0] != "_"]
         yield FUNCTION_MISSING.problem(function=name, source=source, found=_choices(functions))
         return
-    match _imported(directory, definitions[name], name):
-        case ast.AsyncFunctionDef():
-            yield FUNCTION_KIND.problem(function=name, source=source, kind="async")
-        case ast.ClassDef():
-            yield FUNCTION_KIND.problem(function=name, source=source, kind="a class")
-        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) if isinstance(value, LITERALS):
-            yield FUNCTION_KIND.problem(function=name, source=source, kind="a value")
-        case ast.FunctionDef(args=arguments, decorator_list=[]) if not _takes_one(arguments):
+    statement = _imported(directory, definitions[name], name)
+    if statement is not None and (kind := _wrong_kind(statement, name)):
+        yield FUNCTION_KIND.problem(function=name, source=source, kind=kind)
+    match statement:
+        case ast.FunctionDef(args=arguments, decorator_list=[]) | ast.Assign(value=ast.Lambda(args=arguments)) if (
+            not _takes_one(arguments)
+        ):
             yield FUNCTION_ARGUMENTS.problem(function=name, source=source)
         case ast.FunctionDef(decorator_list=[]) as function:
             yield from _return_problems(function, source)
+
+
+def _wrong_kind(statement: ast.stmt, name: str) -> str:
+    """The kind of a definition that is not a plain function; an empty text if it is one, or may be one."""
+    match statement:
+        case ast.AsyncFunctionDef():
+            return "async"
+        case ast.ClassDef():
+            return "a class"
+        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) if isinstance(value, LITERALS):
+            return "a value"
+        case ast.Import():
+            return "a module"
+        case ast.ImportFrom():
+            return _standard_kind(statement, name)
+    return ""
+
+
+def _standard_kind(statement: ast.ImportFrom, name: str) -> str:
+    """`a class` or `a module` if a name is imported from Python's library and is one; an empty text otherwise."""
+    module = statement.module or ""
+    if statement.level or module.partition(".")[0] not in sys.stdlib_module_names:
+        return ""
+    [original] = [alias.name for alias in statement.names if (alias.asname or alias.name) == name] or [name]
+    try:
+        found = getattr(import_module(module), original, None)
+    except ImportError:
+        return ""
+    return "a class" if isinstance(found, type) else "a module" if isinstance(found, ModuleType) else ""
 
 
 def _top_level(node: ast.AST) -> Iterator[ast.stmt]:

@@ -17,9 +17,11 @@ from constructs import Construct
 from cdk_intake_ledger.validation.bucket_rules import (
     FILTER_COUNT,
     FILTER_LENGTH,
+    FILTER_OF_MARKERS,
     FILTERS_OVERLAP,
     KEY_ASTERISK,
     KEY_BEGINS_WITH_SLASH,
+    KEY_BLANK,
     KEY_IS_URI,
     KEY_LOOKS_ENCODED,
     KEY_PLACEHOLDER,
@@ -29,10 +31,12 @@ from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
 from intake_ledger.protocol import KeyFilter
 
-URI = re.compile(r"(s3a?://|arn:[\w-]+:s3:::)[^/]*/?")
+URI = re.compile(r"((s3a?|https?)://|arn:[\w-]+:s3:::)[^/]*/?")
 """A URI or an ARN, up to the key."""
-_PLACEHOLDER = re.compile(r"\[[^\]/]*\]|\{[^}/]*\}|\?|%[YmdHMS]\b|<[^>/]*>")
-"""Ranges, placeholders of dates and wildcards of shells, which have no meaning in S3."""
+_PLACEHOLDER = re.compile(r"\[[^\]/]*\]|\{[^}/]*\}|\?|%[YmdHMS]\b|<[^>/]*>|^\^|\\|(?<!_\$folder)\$$")
+"""Ranges, placeholders of dates, wildcards of shells and parts of regular expressions, which have no meaning in S3."""
+_MARKERS = ("/", "_$folder$")
+"""Ends of the keys of directory markers."""
 _POLICY_ROOM = 5_000
 """Characters for keys in a role's policies, which can have 10,240."""
 _ARN_LENGTH = 100
@@ -153,22 +157,29 @@ def warn_about_key_text(scope: Construct, name: str, value: str) -> None:
     """
     if _is_token(value):
         return
-    if value.startswith("/") and "suffix" not in name:
-        warn(scope, KEY_BEGINS_WITH_SLASH, name=name, value=value, key=value.lstrip("/"))
+    if "suffix" not in name and (begin := re.match(r"(\.{0,2}/)+", value)):
+        warn(scope, KEY_BEGINS_WITH_SLASH, name=name, value=value, begin=begin[0], key=value[begin.end() :])
+    blank = value[-1:] if "suffix" in name else value[:1]
+    if blank.isspace() or any(ord(character) < ord(" ") for character in value):
+        warn(scope, KEY_BLANK, name=name, value=value)
     if re.search("%[0-9A-Fa-f]{2}", value):
         warn(scope, KEY_LOOKS_ENCODED, name=name, value=value)
     if found := _PLACEHOLDER.search(value):
         warn(scope, KEY_PLACEHOLDER, name=name, value=value, found=found[0])
 
 
-def warn_about_filters(scope: Construct, filters: Sequence[KeyPattern]) -> None:
+def warn_about_filters(scope: Construct, filters: Sequence[KeyPattern], *, directory_markers: bool) -> None:
     """Warn about prefixes and suffixes that are probably not written as in the key.
 
     Args:
         scope: the pipeline.
         filters: the pipeline's.
+        directory_markers: whether the pipeline processes directory markers.
 
     """
+    for item in filters:
+        if item.suffix.endswith(_MARKERS) and not directory_markers:
+            warn(scope, FILTER_OF_MARKERS, filter=item)
     for item in filters:
         for name, value in item.parts():
             warn_about_key_text(scope, f"the filter {name}", value)

@@ -19,6 +19,7 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_FIELD,
     MESSAGE_FUNCTION,
     MESSAGE_IDENTITY_CONSTANT,
+    MESSAGE_IDENTITY_FEW,
     MESSAGE_IDENTITY_IS_KEY,
     MESSAGE_IDENTITY_SHARED,
 )
@@ -76,6 +77,9 @@ _SHARED: Mapping[SourceKind, tuple[Path, ...]] = {
     ),
 }
 """Fields that have the same value in different messages of a source."""
+_SNS_SHARED = ("Type", "TopicArn", "SignatureVersion", "SigningCertURL", "UnsubscribeURL")
+_FEW_VALUES = frozenset({"comparator", "not_expression", "contains", "ends_with", "length", "starts_with", "type"})
+"""Nodes and functions whose value is the same for many messages."""
 _ANY = {"or_expression", "not_null"}
 """Nodes whose value is that of one of their children."""
 
@@ -100,10 +104,13 @@ def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -
             text = str(error).splitlines()[0].rstrip(".:")
             yield MESSAGE_EXPRESSION.problem(name=name, expression=expression, error=text[:1].lower() + text[1:])
             continue
-        yield from _function_problems(name, parsed)
+        wrong_functions = [*_function_problems(name, parsed)]
+        yield from wrong_functions
         paths = [*_paths(parsed)]
         if not paths and name == "identity":
             yield MESSAGE_IDENTITY_CONSTANT.problem(expression=expression)
+        elif name == "identity" and not wrong_functions and not [*_paths(parsed, without=_FEW_VALUES)]:
+            yield MESSAGE_IDENTITY_FEW.problem(expression=expression)
         if (missing := _impossible(envelope, parsed)) is not None:
             where = {SourceKind.EVENT_BRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
             yield MESSAGE_FIELD.problem(name=name, expression=expression, where=where, **missing)
@@ -124,9 +131,11 @@ def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, id
     if identity.strip() == key.strip():
         warn(scope, MESSAGE_IDENTITY_IS_KEY, expression=identity)
     shared = _SHARED.get(source.kind, ())
+    if not source.is_stream and source.event_pattern is None and not source.unwrap_sns:
+        shared = tuple((name,) for name in _SNS_SHARED)
     paths = [*_paths(jmespath.compile(identity).parsed)]
     if paths and all(any(path[: len(one)] == one for one in shared) for path in paths):
-        own = "id" if source.kind is SourceKind.EVENT_BRIDGE else "eventID"
+        own = {SourceKind.EVENT_BRIDGE: "id", SourceKind.DYNAMODB: "eventID"}.get(source.kind, "MessageId")
         warn(scope, MESSAGE_IDENTITY_SHARED, expression=identity, own=own)
 
 
@@ -164,27 +173,33 @@ def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from _nodes(child)
 
 
-def _paths(node: Mapping[str, Any]) -> Iterator[Path]:
-    """The fields of the message that a value depends on. The whole message is the empty path."""
+def _paths(node: Mapping[str, Any], *, without: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """The fields of the message that a value depends on, also without what is in some nodes and functions. The whole
+    message is the empty path.
+    """
     kind, children = node["type"], node["children"]
+    if kind in without or (kind == "function_expression" and node["value"] in without):
+        return
     if kind in ("current", "identity"):
         yield ()
     elif kind == "field":
         yield (node["value"],)
     elif kind in ("subexpression", "pipe"):
-        paths = [*_paths(children[0])]
+        paths = [*_paths(children[0], without=without)]
         for child in children[1:]:
-            paths = [before + after for before in paths for after in [*_paths(child)] or [()]]
+            paths = [before + after for before in paths for after in [*_paths(child, without=without)] or [()]]
         yield from paths
     elif kind in ("projection", "filter_projection", "value_projection", "index_expression"):
-        yield from _paths(children[0])
+        yield from _paths(children[0], without=without)
     else:
-        yield from (path for child in children if isinstance(child, Mapping) for path in _paths(child))
+        inner = (child for child in children if isinstance(child, Mapping))
+        yield from (path for child in inner for path in _paths(child, without=without))
 
 
 def _impossible(envelope: Envelope, node: Mapping[str, Any]) -> dict[str, str] | None:
     """The values of the problem if no message of the source has a value. None if a message may have one."""
-    is_any = node["type"] in _ANY or node.get("value") in _ANY
+    is_function = node["type"] == "function_expression"
+    is_any = node["type"] in _ANY or (is_function and node["value"] in _ANY)
     if is_any and node["children"]:
         found = [_impossible(envelope, child) for child in node["children"]]
         return found[0] if all(found) else None

@@ -23,16 +23,18 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_PARALLELIZATION,
     MESSAGE_PROCESSOR,
     MESSAGE_QUEUE_KIND,
+    MESSAGE_QUEUE_OPTION,
     MESSAGE_STREAM_BATCH,
     MESSAGE_STREAM_SCALING,
     MESSAGE_STREAM_WAIT,
     MESSAGE_TABLE_STREAM,
 )
-from cdk_intake_ledger.validation.number_rules import unknown_numbers
+from cdk_intake_ledger.validation.number_rules import DURATION_UNIT, unknown_numbers
 from cdk_intake_ledger.validation.plan import (
     DAY,
     DEAD_LETTER_RETENTION_DAYS,
     QUEUE_RETENTION_DAYS,
+    UNCONVERTED,
     UNKNOWN,
     Plan,
     number_text,
@@ -117,6 +119,10 @@ def message_problems(
 def source_problems(source: MessageSource) -> Iterator[Problem]:
     """Find reasons why a source cannot work."""
     size, existing = number_of(source.batch_size), source.existing
+    if existing.queue is None:
+        for option in ("dead_letter_queue", "visibility_timeout"):
+            if getattr(existing, option) is not None:
+                yield MESSAGE_QUEUE_OPTION.problem(name=option)
     if existing.queue is not None and existing.dead_letters is None:
         yield MESSAGE_DEAD_LETTER_QUEUE.problem(path=existing.queue.node.path)
     fifo = source.kind is SourceKind.FIFO
@@ -127,7 +133,7 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
             yield MESSAGE_QUEUE_KIND.problem(
                 path=queue.node.path, found=found, wanted=wanted, source=source.kind.value, fix=other
             )
-    if fifo and not 1 <= size <= MAX_FIFO_BATCH:
+    if fifo and not (math.isnan(size) or 1 <= size <= MAX_FIFO_BATCH):
         yield MESSAGE_FIFO_BATCH.problem(size=number_text(size))
     if source.table is not None and source.stream_arn is None:
         yield MESSAGE_TABLE_STREAM.problem(path=source.table.node.path)
@@ -136,9 +142,10 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
 
 
 def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:
-    if not 1 <= size <= MAX_STREAM_BATCH:
+    if not (math.isnan(size) or 1 <= size <= MAX_STREAM_BATCH):
         yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
-    if not 1 <= source.parallelization_factor <= MAX_PARALLELIZATION:
+    factor = number_of(source.parallelization_factor)
+    if not (math.isnan(factor) or 1 <= factor <= MAX_PARALLELIZATION):
         yield MESSAGE_PARALLELIZATION.problem(factor=number_text(source.parallelization_factor))
     for name in ("max_concurrency", "min_pollers", "max_pollers"):
         if (value := getattr(source, name)) is not None:
@@ -187,6 +194,8 @@ def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
 
 def _retention_problems(plan: Plan, ledger: IntakeLedger, stream: float) -> Iterator[Problem]:
     retention, least = seconds_of(ledger.retention), _longest_path(plan, stream)
+    if retention is UNCONVERTED:
+        yield DURATION_UNIT.problem(name="ledger_retention")
     if math.isnan(retention) or math.isnan(least) or retention >= least:
         return
     parts = [f"twice the queue's {span(plan.queue_retention)}"]

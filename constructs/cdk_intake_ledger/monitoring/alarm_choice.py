@@ -54,7 +54,7 @@ class AlarmChoice:
         """
         value = self._options.thresholds.get(name, default)
         # `check` refuses other numbers. They would end the CDK's process.
-        return value if math.isfinite(value) else default
+        return value if _is_finite(value) else default
 
     def check(self, monitoring: Construct) -> None:
         """Refuse names that no alarm has, and thresholds without effect or not above zero. Call it after all alarms.
@@ -77,15 +77,28 @@ class AlarmChoice:
                 if name not in self._names:
                     yield ALARM_NAME.problem(option=option, name=name, right=self._right(name))
         for name, value in options.thresholds.items():
-            if not math.isfinite(value) or (value <= 0 and not Token.is_unresolved(value)):
-                yield ALARM_THRESHOLD.problem(name=name, value=value)
+            if not _is_finite(value) or (value <= 0 and not Token.is_unresolved(value)):
+                yield ALARM_THRESHOLD.problem(name=name, value=_text(value))
             if name in self._names and (left_out := self._left_out_by(name)):
                 option, choose = left_out
-                text = "a token" if Token.is_unresolved(value) else f"{value:g}"
-                yield ALARM_NOT_CHOSEN.problem(name=name, value=text, option=option, choose=choose)
+                yield ALARM_NOT_CHOSEN.problem(name=name, value=_text(value), option=option, choose=choose)
 
     def _right(self, name: str) -> str:
         """The alarm's name that resembles a wrong one the most, or all names."""
         found = {alarm.lower(): alarm for alarm in self._names}
         [nearest] = get_close_matches(name.lower().replace("_", "").replace("-", ""), found, n=1) or [""]
         return repr(found[nearest]) if nearest else f"one of {', '.join(sorted(self._names))}"
+
+
+def _is_finite(value: float) -> bool:
+    """True if the number is one for the CDK, whose numbers are floats."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _text(value: float) -> str:
+    if not _is_finite(value):
+        return str(value)[:20]
+    return "a token" if value < 0 and Token.is_unresolved(value) else f"{value:g}"

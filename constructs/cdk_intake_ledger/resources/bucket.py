@@ -13,11 +13,13 @@ from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_PROPS_AUTO_DELETE,
     BUCKET_PROPS_BESIDE_OPTION,
     BUCKET_PROPS_OF_EXISTING,
+    BUCKET_PROPS_REFUSED,
     BUCKET_PROPS_WITHOUT_VERSIONS,
 )
 from cdk_intake_ledger.validation.nag_suppressions import ACCESS_LOGS, suppress
 from cdk_intake_ledger.validation.plan import ABORT_MULTIPART_DAYS, NONCURRENT_EXPIRY_DAYS
 from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.reporting import refuse
 
 EVENT_BRIDGE_ENABLED = "NotificationConfiguration.EventBridgeConfiguration.EventBridgeEnabled"
 """The path of the property in a bucket's resource."""
@@ -54,18 +56,25 @@ def intake_bucket(
     given = _given(props)
     # CDK would switch EventBridge on by a Lambda function, which replaces the pipeline's notifications.
     event_bridge = given.pop("event_bridge_enabled", False)
-    made = private_bucket(
-        scope,
-        id,
-        encryption_key=encryption_key,
-        lifecycle_rule=s3.LifecycleRule(
-            abort_incomplete_multipart_upload_after=Duration.days(ABORT_MULTIPART_DAYS),
-            noncurrent_version_expiration=Duration.days(NONCURRENT_EXPIRY_DAYS),
-        ),
-        removal_policy=removal_policy,
-        versioned=True,
-        **given,
-    )
+    try:
+        made = private_bucket(
+            scope,
+            id,
+            encryption_key=encryption_key,
+            lifecycle_rule=s3.LifecycleRule(
+                abort_incomplete_multipart_upload_after=Duration.days(ABORT_MULTIPART_DAYS),
+                noncurrent_version_expiration=Duration.days(NONCURRENT_EXPIRY_DAYS),
+            ),
+            removal_policy=removal_policy,
+            versioned=True,
+            **given,
+        )
+    except RuntimeError as error:
+        if not given:
+            raise
+        text = " ".join(str(error).split()).rstrip(".")
+        refuse(scope.node.path, [BUCKET_PROPS_REFUSED.problem(error=text)])
+        raise
     if event_bridge:
         resource = cast("s3.CfnBucket", made.node.default_child)
         resource.add_property_override(EVENT_BRIDGE_ENABLED, value=True)

@@ -12,9 +12,12 @@ from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.resources.cloudformation import arn_identity
 from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes, dead_letter_queue_of
 from cdk_intake_ledger.validation.nag_suppressions import DEAD_LETTERS, suppress
+from cdk_intake_ledger.validation.number_rules import DURATION_UNIT
 from cdk_intake_ledger.validation.plan import (
+    DAY,
     DEAD_LETTER_RETENTION_DAYS,
     MAX_RECEIVES,
+    MINUTE,
     QUEUE_RETENTION_DAYS,
     span,
 )
@@ -27,7 +30,8 @@ from cdk_intake_ledger.validation.queue_rules import (
     QUEUE_VISIBILITY_UNKNOWN,
 )
 from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, warn
+from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, refuse, warn
+from cdk_intake_ledger.validation.time_rules import DEAD_LETTER_RETENTION_RANGE, QUEUE_RETENTION_RANGE
 
 QUEUE_OWNERS = f"{WARNING_PREFIX}:served"
 """Metadata of the app: the path of a pipeline, and the ARNs of its queue and its dead-letter queue."""
@@ -105,10 +109,22 @@ class IntakeQueue(Construct):
             retention=retention or Duration.days(QUEUE_RETENTION_DAYS),
             dead_letter_retention=dead_letter_retention or Duration.days(DEAD_LETTER_RETENTION_DAYS),
         )
+        try:
+            self._dead_letter_queue, self._queue = self._make(encryption_key, removal_policy)
+        except RuntimeError:
+            # The CDK checks the times when it makes a queue. Each question before would be a call of its process.
+            refuse(self.node.path, [*_time_problems(self._times)])
+            raise
+        suppress(self._dead_letter_queue, DEAD_LETTERS)
+        self._policy = _keep_policy(self._queue, removal_policy)
+        _keep_policy(self._dead_letter_queue, removal_policy)
+
+    def _make(self, encryption_key: kms.IKey | None, removal_policy: RemovalPolicy) -> tuple[sqs.Queue, sqs.Queue]:
+        """The dead-letter queue and the queue."""
         # SQS takes no `false` here.
-        order: dict[str, Any] = {"fifo": True, "content_based_deduplication": True} if fifo else {}
+        order: dict[str, Any] = {"fifo": True, "content_based_deduplication": True} if self._is_fifo else {}
         encryption = sqs.QueueEncryption.KMS if encryption_key else sqs.QueueEncryption.SQS_MANAGED
-        self._dead_letter_queue = sqs.Queue(
+        dead_letters = sqs.Queue(
             self,
             "DeadLetters",
             retention_period=self._times.dead_letter_retention,
@@ -118,21 +134,19 @@ class IntakeQueue(Construct):
             removal_policy=removal_policy,
             **order,
         )
-        suppress(self._dead_letter_queue, DEAD_LETTERS)
-        self._queue = sqs.Queue(
+        queue = sqs.Queue(
             self,
             "Messages",
-            visibility_timeout=visibility_timeout,
+            visibility_timeout=self._times.visibility_timeout,
             retention_period=self._times.retention,
             encryption=encryption,
             encryption_master_key=encryption_key,
             enforce_ssl=True,
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self._dead_letter_queue, max_receive_count=MAX_RECEIVES),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=MAX_RECEIVES),
             removal_policy=removal_policy,
             **order,
         )
-        self._policy = _keep_policy(self._queue, removal_policy)
-        _keep_policy(self._dead_letter_queue, removal_policy)
+        return dead_letters, queue
 
     @property
     def queue(self) -> sqs.IQueue:
@@ -250,6 +264,22 @@ class IntakeQueue(Construct):
 
     def _identity(self, queue: sqs.IQueue) -> str:
         return arn_identity(self, queue.queue_arn, owned=self._made)
+
+
+def _time_problems(times: QueueTimes) -> Iterator[Problem]:
+    """Find times that the CDK does not take."""
+    for name, duration, check in (
+        ("visibility_timeout", times.visibility_timeout, None),
+        ("retention", times.retention, QUEUE_RETENTION_RANGE),
+        ("dead_letter_retention", times.dead_letter_retention, DEAD_LETTER_RETENTION_RANGE),
+    ):
+        try:
+            seconds = duration.to_seconds(integral=False) if duration is not None else 0
+        except RuntimeError:
+            yield DURATION_UNIT.problem(name=name)
+            continue
+        if check is not None and not MINUTE <= seconds <= DEAD_LETTER_RETENTION_DAYS * DAY:
+            yield check.rule.problem(value=span(seconds))
 
 
 def _keep_policy(queue: sqs.Queue, removal_policy: RemovalPolicy) -> Resource:

@@ -10,6 +10,7 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.sets.patterns import ANYTHING, can_match_both, can_pass
+from cdk_intake_ledger.validation.number_rules import NEEDED_AT_SYNTHESIS
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
 from cdk_intake_ledger.validation.set_rules import (
@@ -98,7 +99,12 @@ class SetForm:
     @property
     def quiet_seconds(self) -> float | None:
         """The time without an upload, in seconds. None if the form is not a quiet folder."""
-        return None if self._quiet_for is None else self._quiet_for.to_seconds()
+        return None if self._quiet_for is None or self._is_late else self._quiet_for.to_seconds()
+
+    @property
+    def _is_late(self) -> bool:
+        """True if the time is a token."""
+        return self._quiet_for is not None and self._quiet_for.is_unresolved()
 
     @property
     def settings(self) -> dict[str, object]:
@@ -135,7 +141,9 @@ class SetForm:
         if wrong := [*key_text_problems("the pattern", self.pattern, wildcards=True)]:
             yield from wrong
             return
-        if self._quiet_for is not None:
+        if self._is_late:
+            yield NEEDED_AT_SYNTHESIS.problem(name="quiet_for")
+        elif self._quiet_for is not None:
             yield from quiet_problems(self._quiet_for.to_seconds())
         for needed in self._needed():
             if not any(can_pass(needed, one) for one in filters):
@@ -143,7 +151,7 @@ class SetForm:
                 yield SET_OUTSIDE_FILTERS.problem(pattern=needed, filters=listed)
 
         name = self.pattern.rpartition("/")[2]
-        if self.kind == "marker" and all(one.suffix.endswith(name) for one in filters):
+        if self.kind != "quiet" and all(one.suffix.endswith(name) for one in filters):
             listed = ", ".join(str(one) for one in filters)
             yield SET_WITHOUT_PARTS.problem(pattern=self.pattern, filters=listed)
 

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions import IntakeConsumer, Processor
 from cdk_intake_ledger.options import Ordering, RetryOptions
-from cdk_intake_ledger.pipeline_plan import seconds_of
+from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.validation.plan import DAY, QUEUE_RETENTION_DAYS, Plan, span
 from cdk_intake_ledger.validation.registry import Problem
@@ -70,6 +70,9 @@ def set_problems(
     until, retry = deadline
     if retry.max_wait is not None:
         yield SET_DEADLINE_TWICE.problem()
+    if unknown := [*unknown_times(deadline=until)]:
+        yield from unknown
+        return
     yield from deadline_problems(until.to_seconds() if until else None, _queue_retention(plan))
     if form.quiet_seconds is not None:
         yield from quiet_deadline_problems(form.quiet_seconds, seconds_until_rejected(until, plan))
@@ -99,7 +102,9 @@ def alarm_problems(alarm_after: Duration | None, deadline: Duration | None, plan
         plan: the numbers of the sets.
 
     """
-    if alarm_after is not None:
+    if unknown := [*unknown_times(alarm_after=alarm_after)]:
+        yield from unknown
+    elif alarm_after is not None and not [*unknown_times(deadline=deadline)]:
         yield from alarm_after_problems(alarm_after.to_seconds(), seconds_until_rejected(deadline, plan))
 
 

@@ -112,9 +112,23 @@ KEY_IS_URI = SUBJECT.error(
 KEY_BEGINS_WITH_SLASH = SUBJECT.warning(
     "key-begins-with-slash",
     inputs=("filters", "prefix", "form"),
-    what="{name} {value!r} begins with a slash",
-    why="keys begin with one only if the sender put it there, as in s3://bucket//in/",
+    what="{name} {value!r} begins with {begin!r}",
+    why="keys begin with it only if the sender put it there, as in s3://bucket//in/",
     fix="Write {key!r}, or acknowledge the warning",
+)
+KEY_BLANK = SUBJECT.warning(
+    "key-blank",
+    inputs=("filters", "prefix", "form"),
+    what="{name} {value!r} has white space at its end, or a line break",
+    why="keys are compared with it as it is",
+    fix="Remove it, or acknowledge the warning if the keys have it",
+)
+FILTER_OF_MARKERS = SUBJECT.warning(
+    "filter-of-markers",
+    inputs=("filters", "directory_markers"),
+    what="the filter for {filter} matches the keys of directory markers only",
+    why="the pipeline skips empty objects with such keys",
+    fix="Remove the suffix, pass directory_markers=True, or acknowledge the warning",
 )
 KEY_LOOKS_ENCODED = SUBJECT.warning(
     "key-looks-encoded",
@@ -213,6 +227,13 @@ BUCKET_PROPS_AUTO_DELETE = SUBJECT.error(
     what="bucket_props has auto_delete_objects=True, and the removal_policy is {policy}",
     why="CDK empties only a bucket that is deleted with its stack",
     fix="Pass removal_policy=RemovalPolicy.DESTROY to the pipeline, or omit auto_delete_objects",
+)
+BUCKET_PROPS_REFUSED = SUBJECT.error(
+    "bucket-props-refused",
+    inputs=("bucket_props",),
+    what="the CDK refuses bucket_props",
+    why="{error}",
+    fix="Change or omit this property",
 )
 BUCKET_OF_OTHER_ACCOUNT = SUBJECT.warning(
     "bucket-of-other-account",

@@ -34,6 +34,20 @@ MESSAGE_IDENTITY_CONSTANT = SUBJECT.error(
     why="it is the same for each message, so all messages of a key but the first would be duplicates",
     fix='Name the field with the ID that the sender gives to each message, such as "detail.order_id"',
 )
+MESSAGE_IDENTITY_FEW = SUBJECT.error(
+    "message-identity-few-values",
+    inputs=("identity",),
+    what="identity is {expression!r}, which has few values",
+    why="a type, a length or a comparison is the same for many messages, so that most of a key would be duplicates",
+    fix='Name the field with the ID that the sender gives to each message, such as "detail.order_id"',
+)
+MESSAGE_QUEUE_OPTION = SUBJECT.error(
+    "message-queue-option",
+    inputs=("source", "dead_letter_queue", "visibility_timeout"),
+    what="the source has {name} without queue",
+    why="the intake makes both queues, so that it would have no effect",
+    fix="Pass queue too, or omit {name}",
+)
 MESSAGE_IDENTITY_SHARED = SUBJECT.warning(
     "message-identity-shared",
     inputs=("identity", "source"),

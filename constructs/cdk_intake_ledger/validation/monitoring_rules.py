@@ -14,7 +14,7 @@ ALARM_NAME = SUBJECT.error(
 ALARM_THRESHOLD = SUBJECT.error(
     "alarm-threshold",
     inputs=("thresholds",),
-    what="the threshold of {name} is {value:g}",
+    what="the threshold of {name} is {value}",
     why="an alarm compares its metric with a finite number, and metrics without events have no values",
     fix="Set a finite threshold above 0",
 )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import fields
 
 from cdk_intake_ledger.validation.limits import MANAGED_MEMORY, MEMORY
 from cdk_intake_ledger.validation.plan import (
@@ -10,6 +11,7 @@ from cdk_intake_ledger.validation.plan import (
     MAX_ATTEMPTS,
     MINUTE,
     PROCESSOR_MARGIN,
+    UNCONVERTED,
     Plan,
     number_text,
 )
@@ -21,10 +23,27 @@ SUBJECT = Subject("The consumer's numbers")
 
 NEEDED_AT_SYNTHESIS = SUBJECT.error(
     "needed-at-synthesis",
-    inputs=("processing_timeout", "clock_skew", "max_batching_window", "audit_interval"),
+    inputs=(
+        "processing_timeout",
+        "clock_skew",
+        "max_batching_window",
+        "audit_interval",
+        "deadline",
+        "alarm_after",
+        "quiet_for",
+        "target_age",
+    ),
     what="{name} is a token",
     why="its value is needed at synthesis, because other numbers are calculated from it",
     fix="Pass a plain number",
+)
+
+DURATION_UNIT = SUBJECT.error(
+    "duration-unit",
+    inputs=("each duration",),
+    what="{name} is a token in another unit than seconds",
+    why="the CDK cannot convert a token",
+    fix="Pass Duration.seconds() of it",
 )
 
 _WHOLE_SECONDS = SUBJECT.error(
@@ -261,7 +280,11 @@ CHECKS: tuple[Check, ...] = (
 
 
 def unknown_numbers(plan: Plan) -> Iterator[Problem]:
-    """Find tokens among the numbers that other numbers are calculated from. The CDK cannot calculate with a token."""
-    for name in NEEDED_AT_SYNTHESIS.inputs:
-        if math.isnan(getattr(plan, name)):
+    """Find tokens among the numbers that other numbers are calculated from, and tokens in another unit than seconds."""
+    needed = NEEDED_AT_SYNTHESIS.inputs
+    for name in needed:
+        if math.isnan(getattr(plan, name, 0)):
             yield NEEDED_AT_SYNTHESIS.problem(name=name)
+    for name in (one.name for one in fields(plan) if one.name not in needed):
+        if getattr(plan, name) is UNCONVERTED:
+            yield DURATION_UNIT.problem(name=name)

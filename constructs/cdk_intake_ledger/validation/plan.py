@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from intake_ledger.protocol import lease_length
 
 UNKNOWN = math.nan
+UNCONVERTED = float("nan")
+"""The number of a token in another unit than seconds, which the CDK cannot convert. It is found by its identity."""
 """A number that is a token, or that was not given."""
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400

@@ -33,7 +33,7 @@ SET_OUTSIDE_FILTERS = SUBJECT.error(
 SET_WITHOUT_PARTS = SUBJECT.error(
     "set-without-parts",
     inputs=("form", "filters"),
-    what="the filters of the pipeline ({filters}) pass the marker {pattern!r} and no part",
+    what="the filters of the pipeline ({filters}) pass {pattern!r} and no part",
     why="the ledger never sees the parts, so each set would be empty",
     fix="Add a filter for the parts to the pipeline",
 )

@@ -6,9 +6,12 @@ from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Retention, visibility and the audit's times")
 
+QUEUE_RETENTION_RANGE = between(SUBJECT, "queue_retention", MINUTE, 14 * DAY, "the range of SQS")
+DEAD_LETTER_RETENTION_RANGE = between(SUBJECT, "dead_letter_retention", MINUTE, 14 * DAY, "the range of SQS")
+
 CHECKS: tuple[Check, ...] = (
-    between(SUBJECT, "queue_retention", MINUTE, 14 * DAY, "the range of SQS"),
-    between(SUBJECT, "dead_letter_retention", MINUTE, 14 * DAY, "the range of SQS"),
+    QUEUE_RETENTION_RANGE,
+    DEAD_LETTER_RETENTION_RANGE,
     compare(
         SUBJECT,
         "dead-letter-retention-minimum",

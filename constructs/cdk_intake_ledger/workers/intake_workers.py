@@ -11,6 +11,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.pipeline import IntakePipeline
+from cdk_intake_ledger.pipeline_plan import unknown_times
 from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
@@ -67,6 +68,7 @@ class IntakeWorkers(Construct):
         """
         super().__init__(scope, id)
         age = target_age or Duration.minutes(5)
+        refuse(self.node.path, [*unknown_times(processing_timeout=processing_timeout, target_age=age)])
         seconds = processing_timeout.to_seconds() if processing_timeout else None
         consumer = pipeline._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
         existing = "state machine" if consumer.executions else "function" if consumer.existing_function else ""
