@@ -7,7 +7,7 @@ from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_notifications as notifications
 
-from cdk_intake_ledger import Delivery, Ordering
+from cdk_intake_ledger import Delivery, IntakeQueue, Ordering
 from tests.synth.combinations.combination import (
     ELSEWHERE,
     HERE,
@@ -18,7 +18,7 @@ from tests.synth.combinations.combination import (
     two_stacks,
     versioned,
 )
-from tests.synth.matrix import orders
+from tests.synth.matrix import orders, queues
 
 
 @combination("S3")
@@ -222,6 +222,34 @@ def function_of_a_sibling_uses_the_ledger_and_queues(app: App) -> None:
     pipeline, function = orders(ours, encryption_key=kms.Key(ours, "Key")), node_function(readers)
     pipeline.grant_read_ledger(function)
     pipeline.grant_put(function)
+
+
+def notifies(stack: Stack, *events: s3.EventType) -> tuple[s3.Bucket, IntakeQueue]:
+    """A bucket that notifies a queue, and both queues."""
+    bucket, queue = versioned(stack), queues(stack)
+    for event in events:
+        bucket.add_event_notification(event, notifications.SqsDestination(queue.queue))
+    return bucket, queue
+
+
+@combination("CDK")
+def queue_that_the_bucket_notifies_already(app: App) -> None:
+    stack = Stack(app, "Stack")
+    bucket, queue = notifies(
+        stack,
+        s3.EventType.OBJECT_CREATED,
+        s3.EventType.OBJECT_REMOVED,
+        s3.EventType.LIFECYCLE_EXPIRATION,
+        s3.EventType.OBJECT_RESTORE_COMPLETED,
+    )
+    orders(stack, bucket=bucket, queue=queue, delivery=Delivery.EXISTING, deletes=True)
+
+
+@combination(refused="existing-delivery-without-removals")
+def queue_that_the_bucket_notifies_of_created_objects(app: App) -> None:
+    stack = Stack(app, "Stack")
+    bucket, queue = notifies(stack, s3.EventType.OBJECT_CREATED)
+    orders(stack, bucket=bucket, queue=queue, delivery=Delivery.EXISTING, deletes=True)
 
 
 @combination(refused="notifications-overlap")
