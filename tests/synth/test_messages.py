@@ -459,6 +459,34 @@ def test_an_identity_that_messages_may_share_is_a_warning(
     assert [found for one in warnings for found in rules_in(one)] == [rule] * (rule is not None)
 
 
+@pytest.mark.failure_mode("F226")
+@pytest.mark.parametrize(
+    ("expression", "few"),
+    [
+        ("type(id)", True),
+        ("length(@)", True),
+        ("id == `1`", True),
+        ("!id", True),
+        ("starts_with(id, 'a')", True),
+        ("join('-', [type(id), to_string(length(id))])", True),
+        ("join('-', [type(id), id])", False),
+        ("keys(@)", False),
+        ("orders[?length(id) > `3`].id", False),
+        ("@", False),
+    ],
+)
+def test_an_identity_that_has_few_values_is_refused(expression: str, few: bool) -> None:
+    assert problems_of(ANY_SOURCE, expression) == ["message-identity-few-values"] * few
+
+
+@pytest.mark.failure_mode("F226")
+@pytest.mark.parametrize(("unwrap_sns", "count"), [(False, 1), (True, 0)])
+def test_what_all_notifications_of_a_topic_share_is_a_warning(unwrap_sns: bool, count: int) -> None:
+    scope = Construct(new_stack(), "Intake")
+    warn_about_identity(scope, MessageSource.sqs(unwrap_sns=unwrap_sns), key="MessageId", identity="TopicArn")
+    assert len([entry for entry in scope.node.metadata if entry.type == "aws:cdk:warning"]) == count
+
+
 def test_the_keys_of_an_item_are_no_identity_of_its_changes() -> None:
     scope = Construct(new_stack(), "Intake")
     warn_about_identity(scope, table_with(), key="dynamodb.Keys.order_id", identity="dynamodb.Keys.order_id")

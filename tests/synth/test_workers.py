@@ -8,8 +8,19 @@ from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 
-from cdk_intake_ledger import IntakePipeline, IntakeWorkers
-from tests.synth.build import Json, new_app, new_stack, only, processor, refused, resources, template_of
+from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, IntakeWorkers
+from tests.synth.build import (
+    Json,
+    later,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    refused,
+    resources,
+    rules_in,
+    template_of,
+)
 
 
 def with_workers(app: App | None = None, **options: Any) -> Stack:
@@ -96,3 +107,11 @@ def test_a_task_is_removed_only_when_no_message_is_in_work(template: Json) -> No
 def test_an_option_that_cannot_work_is_refused(options: dict[str, Any], rule: str, value: str) -> None:
     with refused(rule, value):
         with_workers(new_app(), **options)
+
+
+def test_times_of_the_deployment_are_refused() -> None:
+    """The alarms and the timeout of the tasks follow from them."""
+    hours = Duration.hours(later())
+    with pytest.raises(IntakeConfigurationError) as caught:
+        with_workers(processing_timeout=hours, target_age=hours)
+    assert rules_in(str(caught.value)) == ["needed-at-synthesis"] * 2

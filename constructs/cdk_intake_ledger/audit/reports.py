@@ -37,6 +37,7 @@ def report_problems(
 
 def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOptions) -> dict[str, str]:
     """Let the audit write its reports only. Returns the environment variables of their place."""
+    warn_about_key_text(role, "the inventory's prefix", _inventory(options))
     if not _wanted(options):
         return {}
     bucket = options.report_bucket or resources.bucket
