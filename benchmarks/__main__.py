@@ -34,6 +34,12 @@ def cpu(found: dict[str, Any]) -> str:
     return table("CPU of the consumer, ms per change, and its ratio to the floor", found)
 
 
+def read(found: dict[str, Any]) -> str:
+    return table(
+        "CPU of the consumer that reads objects, without HTTP, ms per change, and its ratio to the floor", found
+    )
+
+
 def profile(found: dict[str, Any]) -> str:
     return table("Where the consumer's CPU goes, in hundredths of the floor", found)
 
@@ -101,6 +107,7 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
         hotkey,
         memory,
         cpu,
+        read,
         idempotency,
         profile,
         cold,

@@ -24,6 +24,9 @@ GOALS = {
     "group claims, batches of 100": 0.6,
     "group claims, grouped commits, batches of 10": 0.2,
     "group claims, grouped commits, batches of 100": 0.2,
+    "read, batches of 10": 0.75,
+    "read, batches of 100": 0.70,
+    "read, grouped commits, batches of 100": 0.45,
     "import of the consumer, first event": 1.05,
     "from App() to the end of synth()": 1.15,
 }
@@ -171,6 +174,7 @@ def faults(found: Found) -> str:
 PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "hotkey": ("hotkey", hotkey),
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
+    "read": ("read", lambda found: ratios("ms per change", found)),
     "powertools": ("cpu", beside_powertools),
     "profile": ("profile", plain),
     "cold": ("cold", lambda found: ratios("CPU ms", found["milliseconds"])),

@@ -31,6 +31,7 @@ from benchmarks import (
     measured,
     memory,
     profile,
+    read,
     synth,
     throughput,
     throughput_requests,
@@ -80,6 +81,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         patched.setattr(cpu, "PIECE", 20)
         patched.setattr(idempotency, "PIECE", 20)
         patched.setattr(cpu, "cpu_ms", lambda *_: 2.0)
+        patched.setattr(read, "cpu_ms", lambda *_: 2.0)
         patched.setattr(scenarios, "SCENARIOS", scenarios.SCENARIOS[:1])
         patched.setattr(cold, "milliseconds", lambda code, *_: 10.0 if code == "pass" else 100.0)
         patched.setattr(cold, "imports", lambda _: {"intake_ledger": 20.0, "others": 3.0})
@@ -96,6 +98,7 @@ def figures(requests: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
             "hotkey": hotkey.measure(),
             "memory": memory.measure(),
             "cpu": cpu.measure(changes=cpu.PIECE, rounds=1),
+            "read": read.measure(changes=cpu.PIECE, rounds=1),
             "idempotency": idempotency.measure(rounds=1, pieces=1),
             "profile": profile.measure(changes=cpu.PIECE),
             "cold": cold.measure(rounds=1),
@@ -196,7 +199,7 @@ def test_every_measured_table_has_its_place_in_the_page(stored_figures: dict[str
 def test_the_page_shows_the_rows_that_are_measured(stored_figures: dict[str, Any]) -> None:
     """If a row or a column was added, renamed or removed, a person has to write the table again."""
     shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
-    for name in ("cpu", "powertools", "profile", "cold", "synth"):
+    for name in ("cpu", "read", "powertools", "profile", "cold", "synth"):
         measured_table = measured.tables(stored_figures)[name]
         assert _names(shown[name]) == _names(measured_table), name
     for name in ("hotkey", "layer", "memory", "audit", "throughput", "requests", "runs"):
