@@ -24,7 +24,7 @@ UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration packaging protocol bench prove thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -92,7 +92,7 @@ test: $(READY) ## every test that does not take long, in less than ten minutes
 environments: $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
 # The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
-parts: deployed examples synth integration unit packaging protocol
+parts: deployed examples synth integration unit kinds packaging protocol
 # Other jobs use the second core.
 parts: UNIT_WORKERS :=
 
@@ -106,7 +106,7 @@ thorough-deployed: $(READY)
 # All random examples. Without it, tests take a quarter of them.
 thorough-others: export THOROUGH := 1
 thorough-others: $(READY)
-	@pytest tests/unit tests/integration tests/synth tests/packaging tests/protocol -m "thorough or wide"
+	@pytest tests/unit tests/integration tests/kinds tests/synth tests/packaging tests/protocol -m "thorough or wide"
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
@@ -136,6 +136,9 @@ unit: $(READY) ## unit tests
 
 integration: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## tests with databases, a browser, threads and processes
 	@pytest tests/integration $(QUICK)
+
+kinds: $(READY) ## the same promises in each cell of kinds, runners and hosts
+	@pytest tests/kinds $(QUICK)
 
 packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents
 	@pytest tests/packaging $(QUICK)

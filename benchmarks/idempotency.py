@@ -31,7 +31,7 @@ from tests.idempotency.world import Bill, World
 from tests.unit.messages_support import sqs
 
 from intake_ledger import KeyedMessage
-from intake_ledger.messages.composition import make_consumer
+from intake_ledger.consumer.composition import make_consumer
 from intake_ledger.once import OnceLedger
 from intake_ledger_testing.context import LambdaContext
 

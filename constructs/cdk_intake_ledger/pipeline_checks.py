@@ -51,8 +51,7 @@ def option_problems(
 ) -> list[Problem]:
     """Reasons why the processor, the numbers of `plan`, the filters, the audit or the key cannot work."""
     return [
-        *processor.problems,
-        *(machine_problems(scope, processor.executions) if processor.executions else ()),
+        *processor_problems(scope, processor),
         *([MANAGED_NETWORK.problem()] if processor.capacity_provider is not None and network else ()),
         *unknown_numbers(plan),
         *plan_problems(plan),
@@ -60,6 +59,13 @@ def option_problems(
         *audit.problems(),
         *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]
+
+
+def processor_problems(scope: Construct, processor: Processor) -> Iterator[Problem]:
+    """Reasons why a processor cannot work, for each kind of work. `scope` is the construct that has it."""
+    yield from processor.problems
+    if processor.executions is not None:
+        yield from machine_problems(scope, processor.executions)
 
 
 def key_problems(scope: Construct, key: kms.IKey) -> Iterator[Problem]:

@@ -30,7 +30,7 @@ def connect_bucket(
 
     """
     warn_about_filters(scope, resources.filters, directory_markers=resources.directory_markers)
-    warn_without_endpoints(scope, consumer.networking.network, OF_OBJECTS)
+    warn_without_endpoints(scope, consumer.networking.network, (*OF_OBJECTS, *consumer.processor.services))
     if resources.bucket_resource is None and resources.delivery is Delivery.S3:
         register_import(resources.bucket, scope, resources.filters)
     add_notifications(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from aws_cdk import Duration, Token
 
@@ -33,8 +34,8 @@ def plan_of(
     ledger: IntakeLedger | None,
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`."""
-    executions = processor.executions
     return Plan(
+        **numbers_of(processor, queue),
         processing_timeout=seconds_of(processing_timeout),
         clock_skew=seconds_of(concurrency.clock_skew),
         max_attempts=number_of(retry.max_attempts),
@@ -49,9 +50,6 @@ def plan_of(
         max_pollers=number_of(concurrency.max_pollers),
         threads=number_of(concurrency.threads),
         commit_together=concurrency.commit_together,
-        visibility_timeout=seconds_of(queue.visibility_timeout if queue else None),
-        queue_retention=seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
-        dead_letter_retention=seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
         ledger_retention=seconds_of(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
         audit_interval=seconds_of(audit.interval),
         settle_time=seconds_of(audit.settle_time),
@@ -59,13 +57,25 @@ def plan_of(
         audit_budget=number_of(audit.budget),
         resubmit_rate=number_of(audit.resubmit_rate),
         backfill_rate=number_of(audit.backfill_rate),
-        memory_size=number_of(processor.memory_size),
-        processor_timeout=seconds_of(processor.function_timeout),
-        managed_instances=processor.capacity_provider is not None,
-        execution_timeout=seconds_of(executions.timeout if executions else None),
-        longest_task=seconds_of(executions.longest_task if executions else None),
-        max_receives=queue.max_receives if queue else MAX_RECEIVES,
     )
+
+
+def numbers_of(processor: Processor, queue: IntakeQueue | None) -> dict[str, Any]:
+    """The numbers of a processor and of a queue, for a plan of any kind of work."""
+    executions = processor.executions
+    return {
+        "memory_size": number_of(processor.memory_size),
+        "processor_timeout": seconds_of(processor.function_timeout),
+        "managed_instances": processor.capacity_provider is not None,
+        "execution_timeout": seconds_of(executions.timeout if executions else None),
+        "longest_task": seconds_of(executions.longest_task if executions else None),
+        "visibility_timeout": seconds_of(queue.visibility_timeout if queue else None),
+        "queue_retention": seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
+        "dead_letter_retention": (
+            seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY
+        ),
+        "max_receives": queue.max_receives if queue else MAX_RECEIVES,
+    }
 
 
 def seconds_of(duration: Duration | None) -> float:

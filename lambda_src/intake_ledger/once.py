@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import ledger_client
-from intake_ledger.keyed import KeyedClaim, KeyedLedger, idempotency_key, name_of
-from intake_ledger.ledger import AWS_ERRORS, LedgerOptions, LedgerTable
+from intake_ledger.keyed import KeyLock, idempotency_key, name_of
+from intake_ledger.ledger import AWS_ERRORS, Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability import describe, text_of
 from intake_ledger.protocol import (
     Change,
@@ -38,7 +38,6 @@ from intake_ledger.protocol import (
     Reason,
     ReasonCode,
     Reasons,
-    Row,
     Ruling,
     State,
     StateKind,
@@ -150,22 +149,6 @@ class OnceClaim:
         self._extend(_seconds("extend", seconds, above=0))
 
 
-@dataclass(frozen=True, slots=True)
-class _NoBucket:
-    """A ledger of messages sends no request to S3."""
-
-    name: str
-
-    def look_for(self, change: Change, row: Row | None) -> State:
-        raise NotImplementedError(change, row)
-
-    def created_at(self, key: str, marker: State) -> int | None:
-        raise NotImplementedError(key, marker)
-
-    def shows_removal(self, key: str, removal: State) -> bool:
-        raise NotImplementedError(key, removal)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnceOptions:
     """The settings of a `OnceLedger`."""
@@ -232,20 +215,23 @@ class OnceLedger:
     """Called with the name of each outcome, for a metric: `Committed`, `Failed`, `Rejected`, `Waiting` or `Fenced`.
     Also with `ResultNotKept` after a commit without its result. An exception that it raises is logged. Nothing is
     counted when omitted."""
-    _ledger: KeyedLedger = field(init=False, repr=False)
+    _ledger: Ledger = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name or "@" in self.name or "#" in self.name:
             raise ValueError(f"the name is {self.name!r}: it must not be empty, and have neither @ nor #")
         options = self.options
         policy = Policy(options.max_attempts or _NO_LIMIT, options.retention_seconds * 1000, deletes=False)
-        self._ledger = KeyedLedger(
-            LedgerTable(self.client or ledger_client(), self.table),
-            _NoBucket(self._source),
-            # No message is late: a key and an identity are new if they have no row.
-            LedgerOptions(self.name, Ordering.EVERY_VERSION, policy, max_event_age_ms=10**15),
+        # No message is late: a key and an identity are new if they have no row.
+        given = LedgerOptions(self.name, Ordering.EVERY_VERSION, policy, max_event_age_ms=10**15)
+        table = LedgerTable(self.client or ledger_client(), self.table)
+        self._ledger = Ledger(
+            table,
+            lambda change, _: change.state,
+            given,
             clock=self.clock,
             new_owner=lambda: secrets.token_hex(8),
+            guards=[KeyLock(table, self.name, given.retention, clock=self.clock)],
         )
 
     @contextmanager
@@ -274,19 +260,16 @@ class OnceLedger:
             key=held.change.key,
             identity=str(held.state.version_id),
             attempt=held.row.attempts,
-            fence=held.lock.fence,
+            fence=held.lock_fence or held.row.fence,
             idempotency_key=idempotency_key(self._source, held.change.key, str(held.state.version_id)),
             _extend=lambda seconds: ledger.extend(held, lease_ms=self._lease_ms(seconds)),
         )
         try:
-            try:
-                yield claim
-            except BaseException as error:
-                self._record(held, error, in_block=True)
-                raise
-            self._commit(held, claim)
-        finally:
-            ledger.free(held)
+            yield claim
+        except BaseException as error:
+            self._record(held, error, in_block=True)
+            raise
+        self._commit(held, claim)
 
     def reopen(self, key: str | int, identity: str | int) -> bool:
         """Let a rejected identity run again, for example after its code was fixed.
@@ -315,12 +298,12 @@ class OnceLedger:
     def _lease_ms(self, seconds: float) -> int:
         return round((seconds + self.options.clock_skew_seconds) * 1000)
 
-    def _claim(self, key: str, identity: str) -> KeyedClaim:
+    def _claim(self, key: str, identity: str) -> Claim:
         change = self._change(key, identity)
         answer = self._ledger.claim(change, lease_ms=self._lease_ms(self.options.lease_seconds))
         if isinstance(answer, Ruling):
             raise self._refusal(change, answer)
-        return cast("KeyedClaim", answer)
+        return answer
 
     def _change(self, key: str, identity: str) -> Change:
         return Change(
@@ -351,7 +334,7 @@ class OnceLedger:
         free_at = (row.lease_until or row.retry_at or 0) if row else 0
         return Busy(ruling.why, max(free_at - self.clock(), 0) / 1000)
 
-    def _commit(self, held: KeyedClaim, claim: OnceClaim) -> None:
+    def _commit(self, held: Claim, claim: OnceClaim) -> None:
         """Commit the block. A result that is not a text must not undo its effect."""
         result, problem = kept_result(claim.result)
         note = Reason(ReasonCode.RESULT_NOT_KEPT, problem) if problem else None
@@ -366,7 +349,7 @@ class OnceLedger:
             self._counted(_RESULT_NOT_KEPT)
             raise TypeError(problem)
 
-    def _record(self, held: KeyedClaim, error: BaseException, *, in_block: bool) -> None:
+    def _record(self, held: Claim, error: BaseException, *, in_block: bool) -> None:
         """Record how the block or its commit failed. The error of the block counts, so no other one replaces it.
 
         A lease that has ended may have let another block in already.
@@ -375,7 +358,11 @@ class OnceLedger:
             outcome = self._failed(held, error, in_block=in_block)
         except Fenced:
             outcome = OutcomeKind.FENCED
-        except AWS_ERRORS:
+        except BaseException as problem:
+            # The row does not show the end. Its key must not wait for the end of the lease.
+            self._ledger.let_go(held, ended=False)
+            if not isinstance(problem, AWS_ERRORS):
+                raise
             outcome = OutcomeKind.FAILED
             _LOG.warning(
                 "a failure was not recorded: key %s, identity %s: the next attempt waits for the end of the lease",
@@ -385,7 +372,7 @@ class OnceLedger:
             )
         self._counted(outcome)
 
-    def _failed(self, held: KeyedClaim, error: BaseException, *, in_block: bool) -> OutcomeKind:
+    def _failed(self, held: Claim, error: BaseException, *, in_block: bool) -> OutcomeKind:
         if isinstance(error, Unprocessable):
             text = text_of(error) or "the block gave no reason"
             self._ledger.reject(held, Reason(ReasonCode.UNPROCESSABLE, text))

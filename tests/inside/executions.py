@@ -1,3 +1,3 @@
-"""Parts of the consumer whose processor is a state machine."""
+"""Parts of the consumer whose work ends later, in an execution of a state machine."""
 
-from intake_ledger.consumer.executions import Executions
+from intake_ledger.runners.later import Later, LaterClaim

@@ -1,6 +1,7 @@
 """Parts of the testing kit."""
 
 from intake_ledger_testing import _ministack, dynamodb_expressions, local_runtime, local_server, memory_dynamodb
+from intake_ledger_testing.consumers import object_consumer, object_ledger
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.events import cloudtrail_event, eventbridge_event, s3_notification, sqs_event, sqs_record
 from intake_ledger_testing.function_logs import json_objects

@@ -15,19 +15,21 @@ from intake_ledger.consumer.circuit_breaker import (
     CircuitBreaker,
     least_wait_ms,
 )
+from intake_ledger.consumer.consumer import BUSY_JITTER_SECONDS, HOLD_MS, MAX_LATER_FORMAT_SECONDS, later_format_seconds
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.groups import HOLD_MS
-from intake_ledger.consumer.message_handler import BUSY_JITTER_SECONDS, MAX_LATER_FORMAT_SECONDS, later_format_seconds
-from intake_ledger.consumer.object_call import ObjectCall
+from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.threads import ProcessorThreads, exit_now, group_by_key
 from intake_ledger.events import parser
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.garbage import no_garbage_collection
+from intake_ledger.kinds.objects import Objects, request_of
 from intake_ledger.observability.error_text import MAX_CAUSES
 from intake_ledger.observability.log_lines import ChangeFormatter
 from intake_ledger.observability.powertools import VERDICT_METRICS, PowertoolsTelemetry
-from intake_ledger.processor.lambda_processor import commit_from, remote_processor, request_of
+from intake_ledger.processor.lambda_processor import commit_from, remote_function
 from intake_ledger.processor.object_stream import download_to_file
 from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
+from intake_ledger.runners.inline import Inline
+from intake_ledger.runners.remote import Remote

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.objects import managed_instances
+from tests.inside.objects import composition, managed_instances
 
 SCRIPT = """
 import re
@@ -20,7 +20,7 @@ class Consumer:
         re.match(r"(a+)+$", "a" * 40 + "b")  # one call into C, which holds the interpreter's lock for hours
         print("ends", flush=True)
 
-managed_instances.make_consumer = Consumer
+managed_instances.composition.make_consumer = Consumer
 managed_instances.handler({}, SimpleNamespace(get_remaining_time_in_millis=lambda: 200))
 """
 
@@ -50,7 +50,7 @@ def test_an_invocation_that_ends_in_time_leaves_no_timer(
         dump_traceback_later=lambda seconds, **options: calls.append(f"{seconds} {options}"),
         cancel_dump_traceback_later=lambda: calls.append("cancel"),
     )
-    monkeypatch.setattr(managed_instances, "make_consumer", Consumer)
+    monkeypatch.setattr(composition, "make_consumer", Consumer)
     monkeypatch.setattr(managed_instances, "faulthandler", timer)
     context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: 5_000)
     if error:
@@ -59,3 +59,10 @@ def test_an_invocation_that_ends_in_time_leaves_no_timer(
     else:
         assert managed_instances.handler({}, context) == {"batchItemFailures": []}
     assert calls == ["5.0 {'exit': True, 'file': 2}", "handle", "cancel"]
+
+
+def test_the_audit_of_sets_is_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule invokes the function of sets with it."""
+    monkeypatch.setattr(composition, "handler", lambda event, context: {"checked": event})
+    context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: 5_000)
+    assert managed_instances.handler({"auditSets": True}, context) == {"checked": {"auditSets": True}}

@@ -17,6 +17,7 @@ import pytest
 from intake_ledger import ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.protocol import OutcomeKind, Status
+from tests.inside.kit import object_consumer
 from tests.inside.objects import ProcessorThreads
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
@@ -42,7 +43,7 @@ class Stage:
         self.consumer = self.make()
 
     def make(self) -> Consumer:
-        return Consumer(
+        return object_consumer(
             replace(self.bench.services(), ledger=self.ledger),
             self.process,
             processing_time=self.processing_time,
@@ -305,11 +306,11 @@ class TestThreadPool:
         done: list[str] = []
 
         def hang() -> None:
-            with threads.guard(sick, 0.01):
+            with threads.limit(sick, 0.01):
                 release.wait(FOREVER)
 
         def work() -> None:
-            with threads.guard(healthy, PATIENT):
+            with threads.limit(healthy, PATIENT):
                 assert stopped.wait(PATIENT)
             done.append("neighbour")
 
@@ -324,7 +325,7 @@ class TestThreadPool:
         done: list[str] = []
 
         def hang() -> None:
-            with threads.guard(cast("Claim", "sick"), 0.01):
+            with threads.limit(cast("Claim", "sick"), 0.01):
                 release.wait(FOREVER)
 
         assert len(threads.run([hang, partial(done.append, "never")], lambda: None)) == 1
@@ -337,12 +338,12 @@ class TestThreadPool:
         threads, stopped, ended = ProcessorThreads(2, PATIENT), Event(), Event()
 
         def late() -> None:
-            with threads.guard(cast("Claim", "late"), 0.01):
+            with threads.limit(cast("Claim", "late"), 0.01):
                 assert stopped.wait(PATIENT)
             ended.set()
 
         def work() -> None:
-            with threads.guard(cast("Claim", "healthy"), PATIENT):
+            with threads.limit(cast("Claim", "healthy"), PATIENT):
                 assert ended.wait(PATIENT)
 
         assert threads.run([late, work], stopped.set) == []

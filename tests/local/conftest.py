@@ -11,6 +11,7 @@ import pytest
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import scenario as audit_run
+from tests.local.elsewhere_stack import STACK as ELSEWHERE
 from tests.local.faults import IN_TESTS, STACK
 from tests.local.faults.lines import AT_ONCE, run
 from tests.local.faults.sizes import SHORT
@@ -78,7 +79,14 @@ def outputs(
 ) -> Iterator[Outputs]:
     """All stacks, without those of fixtures that no chosen test wants."""
     code = tmp_path_factory.mktemp("processors")
-    users = {"faults": STACK, "audited": AUDITED, "worked": WORKED, "sets": SETS, "message_stacks": MESSAGES}
+    users = {
+        "faults": STACK,
+        "audited": AUDITED,
+        "worked": WORKED,
+        "sets": SETS,
+        "message_stacks": MESSAGES,
+        "elsewhere": ELSEWHERE,
+    }
     wanted = _wanted(request.session.items)
     without = " ".join(stack for fixture, stack in users.items() if fixture not in wanted)
     with sources.running() as context:

@@ -20,6 +20,8 @@ from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, 
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
+from tests.local.elsewhere_stack import STACK as ELSEWHERE
+from tests.local.elsewhere_stack import ElsewhereStack
 from tests.local.faults import IN_TESTS
 from tests.local.faults import STACK as FAULTS
 from tests.local.faults import stack as faults
@@ -153,6 +155,8 @@ def main() -> None:
         MessageStack(app, MESSAGES)
         OrdersStack(app)
     LongStack(app, LONG, code=code)
+    if ELSEWHERE not in without:
+        ElsewhereStack(app, ELSEWHERE)
     app.synth()
 
 

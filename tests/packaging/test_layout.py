@@ -99,5 +99,5 @@ def test_each_cache_is_on_the_page_of_the_architecture() -> None:
         if isinstance(function, ast.FunctionDef)
         and any(isinstance(node, ast.Name) and node.id in _CACHES for node in ast.walk(function))
     }
-    assert {"make_consumer", "_session", "make_services"} <= caches
+    assert {"make_consumer", "make_parts", "_session"} <= caches
     assert not {name for name in caches if f"`{name}`" not in table}

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple, cast
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
 from intake_ledger.processor import ObjectChange
 from intake_ledger.protocol import Change, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
-from tests.inside.kit import MemoryS3, Version, s3_notification
+from tests.inside.kit import MemoryS3, Version, object_consumer, object_ledger, s3_notification
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import CONSUMER
@@ -282,10 +282,10 @@ class Environment:
         bucket = Bucket(lambda: cast("Any", s3), "bucket")
         options = LedgerOptions("p", Ordering.LATEST, Policy(12, 35 * DAY, deletes=False), 6 * HOUR)
         table = LedgerTable(cast("Any", _Slow(self, world.table, DYNAMODB_MS)), "table")
-        return Consumer(
+        return object_consumer(
             Services(
                 SETTINGS,
-                Ledger(table, bucket, options, clock=lambda: self.now, new_owner=self._owner),
+                object_ledger(table, bucket, options, clock=lambda: self.now, new_owner=self._owner),
                 bucket,
                 Queues(lambda: cast("Any", sqs), "queue", "dlq"),
                 telemetry=_Counting(world.found),

@@ -18,10 +18,19 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import parse_message
 from intake_ledger.executions import ExecutionSettings, StateMachine
-from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, Policy, Row, Status, row_key
-from tests.inside.executions import Executions
-from tests.inside.kit import MACHINE, MemoryExecution, MemoryS3, MemoryStepFunctions, s3_notification, sqs_event
+from tests.inside.executions import Later
+from tests.inside.kit import (
+    MACHINE,
+    MemoryExecution,
+    MemoryS3,
+    MemoryStepFunctions,
+    object_ledger,
+    s3_notification,
+    sqs_event,
+)
+from tests.inside.objects import Objects
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, Clock
@@ -92,6 +101,10 @@ class World:
     redriven: bool = False
     rejected: list[str] = field(default_factory=list)
     owners: int = 0
+    taken: int = 0
+    """The number of deliveries to another worker while the first one pauses."""
+    receipts_end: bool = False
+    """True if the first worker cannot acknowledge the message after that."""
     bad: str = ""
 
     def __post_init__(self) -> None:
@@ -112,6 +125,36 @@ class World:
     def current(self) -> str:
         version = self.s3.current(KEY)
         return str(version.version_id) if version else ""
+
+    def upload(self) -> None:
+        """Upload a version, and report it."""
+        version = self.s3.put(KEY, str(self.left.puts).encode()).version_id
+        body = s3_notification(CONSUMER.bucket, KEY, version_id=version, etag="e", size=1)
+        self.queue += [body] * self.left.deliveries
+
+    def consumer(self, outside: "Outside") -> Consumer:
+        """The real consumer of one worker."""
+        return make_consumer(outside)
+
+    def event(self, body: str) -> dict[str, Any]:
+        """The event that a worker gets."""
+        return sqs_event(body)
+
+    def returned(self, body: str) -> str:
+        """The message when it comes again."""
+        return body
+
+    def reported(self, body: str) -> list[str]:
+        """The messages about an execution that has ended."""
+        return [body]
+
+    def rest(self) -> str:
+        """What is wrong when nothing moves any more."""
+        return at_rest(self)
+
+    def can_begin(self, execution: MemoryExecution) -> bool:
+        """False if the execution fails before its effect."""
+        return True
 
     def running(self) -> int:
         """The number of executions that run."""
@@ -195,7 +238,9 @@ def plain_steps(w: World) -> Iterator[Step]:
     for name, execution in w.machine.executions.items():
         label = f"execution {execution.given['versionId']}"
         if execution.status == "RUNNING":
-            if not w.phases.get(name):
+            if not w.can_begin(execution):
+                yield from _ends(w, name, f"{label} cannot begin:", "FAILED", {})
+            elif not w.phases.get(name):
                 yield f"{label} writes", partial(_write, name=name)
             else:
                 yield from _ends(w, name, label, "SUCCEEDED", {})
@@ -222,14 +267,14 @@ def short(body: str) -> str:
     content = json.loads(body)
     if "detail" in content:
         return f"the end of {content['detail']['name'][-4:]}"
+    if "event" in content:
+        return f"message {content['event']}"
     return "a wake" if "intakeLedger" in content else f"{content['Records'][0]['s3']['object']['versionId']}"
 
 
 def _upload(w: World) -> None:
-    version = w.s3.put(KEY, str(w.left.puts).encode()).version_id
+    w.upload()
     w.use(puts=1)
-    body = s3_notification(CONSUMER.bucket, KEY, version_id=version, etag="e", size=1)
-    w.queue += [body] * w.left.deliveries
 
 
 def _ends(w: World, name: str, label: str, status: str, used: dict[str, int], error: str = "") -> Iterator[Step]:
@@ -238,7 +283,7 @@ def _ends(w: World, name: str, label: str, status: str, used: dict[str, int], er
         if status == "ABORTED" and not x.phases.get(name):
             x.tasks.append(x.machine.executions[name].given["versionId"])
         body = x.machine.end(name, status, output={"commit": "done"}, error=error)
-        x.queue += [] if lost else [body]
+        x.queue += [] if lost else x.reported(body)
 
     yield f"{label} ends {status}", lambda x: end(x, 0)
     if w.left.losses:
@@ -281,7 +326,7 @@ def _dying(body: str, number: int, *, after: bool) -> Callable[[World], None]:
         except DiedError:
             acknowledged = False
         if not acknowledged:
-            w.queue.append(body)
+            w.queue.append(w.returned(body))
 
     return die
 
@@ -298,11 +343,12 @@ def _pauses(label: str, body: str, number: int) -> Iterator[Step]:
                 return
             for _ in range(rounds):
                 x.clock.advance(LAPSE)
+                x.taken += 1
                 work(x, body)
                 for name, one in list(x.machine.executions.items()):
                     if ends and one.status == "RUNNING":
                         _write(x, name)
-                        x.queue.append(x.machine.end(name, "FAILED"))
+                        x.queue += x.reported(x.machine.end(name, "FAILED"))
 
         _handle(x, body, fault)
 
@@ -315,8 +361,9 @@ def _pauses(label: str, body: str, number: int) -> Iterator[Step]:
 
 def _handle(w: World, body: str, fault: Callable[[int, bool], None] = lambda _, __: None) -> None:
     w.queue.remove(body)
-    if not work(w, body, fault, acknowledges=True):
-        w.queue.append(body)
+    taken = w.taken
+    if not work(w, body, fault, acknowledges=True) or (w.receipts_end and w.taken > taken):
+        w.queue.append(w.returned(body))
 
 
 def _refused(w: World, body: str) -> None:
@@ -360,7 +407,7 @@ class MemoryQueues:
             self._w.bad = "a late write is recorded, and each execution ended before the next claim"
         self._w.queue.append(body)
 
-    def dead_letter(self, body: str, attributes: Any) -> None:
+    def dead_letter(self, body: str, attributes: Any, group: str) -> None:
         if any(not isinstance(part, Change) or part.execution for part in parse_message(body)):
             self._w.bad = "a copy is no message of the object, so its redrive would be lost"
         self._w.rejected.append(str(attributes["version_id"]))
@@ -380,7 +427,7 @@ def work(
     dynamodb, s3, machine = (_Line(one, count, fault) for one in (w.store, w.s3, w.machine))
     services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner)
     running = w.running()
-    answer = make_consumer(services).handle(sqs_event(body), cast("Any", Context(w.clock, w.clock() + 3 * MINUTE)))
+    answer = w.consumer(services).handle(w.event(body), cast("Any", Context(w.clock, w.clock() + 3 * MINUTE)))
     w.look(running)
     return not answer["batchItemFailures"] if acknowledges else count[0]
 
@@ -398,9 +445,9 @@ class Outside(NamedTuple):
 
 def make_consumer(outside: Outside) -> Consumer:
     """The real consumer and ledger of one worker."""
-    policy = Policy(9, CONSUMER.retention_seconds * 1000, deletes=True)
+    policy = Policy(9, CONSUMER.retention_seconds * 1000, deletes=True, executions=True)
     bucket = Bucket(lambda: outside.s3, CONSUMER.bucket)
-    ledger = ExecutionLedger(
+    ledger = object_ledger(
         LedgerTable(outside.dynamodb, CONSUMER.table),
         bucket,
         LedgerOptions(CONSUMER.pipeline, CONSUMER.ordering, policy, 6 * HOUR),
@@ -410,7 +457,9 @@ def make_consumer(outside: Outside) -> Consumer:
     queues = cast("Queues", outside.queues)
     services = Services(CONSUMER, ledger, bucket, queues, cast("Any", _Telemetry()), outside.clock, lambda: 1.0)
     settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
-    return Consumer(services, _none, executions=Executions(services, StateMachine(lambda: outside.machine, settings)))
+    return Consumer(
+        services, Objects(CONSUMER, bucket), Later(services, StateMachine(lambda: outside.machine, settings))
+    )
 
 
 class _Telemetry(FakeTelemetry):
@@ -419,10 +468,6 @@ class _Telemetry(FakeTelemetry):
         if isinstance(error, ClientError) and error.operation_name == "StartExecution":
             return
         raise AssertionError(f"{text}: {error!r}") from error
-
-
-def _none(_: object) -> None:
-    raise NotImplementedError
 
 
 def at_rest(w: World) -> str:
@@ -451,9 +496,10 @@ def search[W: World](
 ) -> Result:
     """Search all worlds from this one, with these steps."""
     worlds: list[tuple[W, int, str]] = [(first, -1, "")]
-    known = {first.state()}
+    known = {first.state(): 0}
+    before: dict[int, list[int]] = {}
     for here, (w, _, _) in enumerate(worlds):
-        violation = w.bad or at_rest(w)
+        violation = w.bad or w.rest()
         if violation:
             return Result(violation, _trace(worlds, here), len(worlds))
         label = "a step"
@@ -462,12 +508,21 @@ def search[W: World](
                 following = copy.deepcopy(w)
                 step(following)
                 if (state := following.state()) not in known:
-                    known.add(state)
+                    known[state] = len(worlds)
                     worlds.append((following, here, label))
+                before.setdefault(known[state], []).append(here)
         except AssertionError as error:  # a report or a request that no world expects
             return Result(str(error), [*_trace(worlds, here), label], len(worlds))
         if len(worlds) > states:
-            break
+            return Result("", [], len(worlds))
+    rest = [place for place, (w, _, _) in enumerate(worlds) if not (w.left.puts or w.queue or w.running())]
+    reached = set(rest)
+    while rest:
+        fresh = set(before.get(rest.pop(), ())) - reached
+        reached |= fresh
+        rest += fresh
+    if lost := [place for place in range(len(worlds)) if place not in reached]:
+        return Result("no path leads to rest", _trace(worlds, lost[0]), len(worlds))
     return Result("", [], len(worlds))
 
 

@@ -22,20 +22,19 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Bucket
-from intake_ledger.consumer import Services
-from intake_ledger.ledger import LedgerOptions, LedgerTable
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import (
-    KeyedLedger,
     KeyedMessage,
-    MessageConsumer,
-    MessageQueues,
     MessageSettings,
     MessageSource,
 )
 from intake_ledger.processor import Commit
 from intake_ledger.protocol import Ordering, Policy, Unprocessable
 from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, OutcomeCounter
+from tests.inside.messages import KeyLock, Messages
+from tests.inside.objects import Inline
 from tests.protocol.explorer import Result
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
@@ -121,6 +120,9 @@ class _Answer(NamedTuple):
     error: Exception | None = None
 
 
+_CLAIMS = ("put_item", "update_item")
+
+
 class _Pause(KeyboardInterrupt):
     """Stops a worker at the first request without an answer."""
 
@@ -130,7 +132,7 @@ class _Request(NamedTuple):
     """A method of boto3's client, `send_message` or `process`."""
     argument: Any
     lease_until: int
-    """The end of the lease that the worker wrote into a lock last, in epoch milliseconds."""
+    """The end of the lease that the worker wrote into a row last, in epoch milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -216,8 +218,9 @@ class _Port:
         if self.asked is not None:
             # Also in the `finally` of the code that is stopped: its first request counts.
             raise _Pause
-        if operation == "update_item" and argument["Key"]["sk"]["S"].endswith("@lock"):
-            self._lease_until = int(argument["ExpressionAttributeValues"][":lease_until"]["N"])
+        written = argument.get("Item") or argument.get("ExpressionAttributeValues", {}) if operation in _CLAIMS else {}
+        if (until := written.get("lease_until") or written.get(":lease_until")) is not None:
+            self._lease_until = int(until["N"])
         answer = self._worker.history[self._position]
         self._position += 1
         if answer.error is not None:
@@ -386,17 +389,20 @@ class MessageSearch:
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
         bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
+        intake = MessageSettings(settings, self._world.source, "order", "event")
+        table = LedgerTable(cast("Any", port), "table")
+        lock = KeyLock(table, options.pipeline, options.retention, clock=port.now)
+        kind = Messages(intake, lock, sleep=lambda _: None)
         services = Services(
             settings,
-            KeyedLedger(LedgerTable(cast("Any", port), "table"), bucket, options, clock=port.now, new_owner=port.owner),
+            Ledger(table, kind.look, options, clock=port.now, new_owner=port.owner, guards=kind.guards),
             bucket,
-            MessageQueues(lambda: cast("Any", port), QUEUE_URL, DEAD_LETTER_URL),
+            Queues(lambda: cast("Any", port), QUEUE_URL, DEAD_LETTER_URL, shortened=kind.shortened),
             _Counter(port),
             port.now,
             lambda: 0.0,
         )
-        intake = MessageSettings(settings, self._world.source, "order", "event")
-        consumer = MessageConsumer(intake, services, port.process, sleep=lambda _: None)
+        consumer = Consumer(services, kind, Inline(port.process))
         try:
             answer = consumer.handle({"Records": [self._record(place) for place in worker.batch]}, port)
         except _Pause:
@@ -487,8 +493,13 @@ class MessageSearch:
     def _returned(self, state: _State, worker: _Worker, failed: list[str]) -> _State:
         """Lambda deletes the messages that the worker does not return, or goes on in the shard."""
         for key, item in state.items.items():
-            mine = item.get("lease_owner", {}).get("S", "").startswith(f"w{worker.number}.")
-            if key[1].endswith("@lock") and mine and int(item["lease_until"]["N"]) > state.now:
+            row = state.items.get((key[0], item.get("holder", {}).get("S", "")), {}) if key[1].endswith("@lock") else {}
+            mine = row.get("lease_owner", {}).get("S", "").startswith(f"w{worker.number}.")
+            works = (
+                row.get("status", {}).get("S") == "PROCESSING"
+                and int(row.get("lease_until", {"N": 0})["N"]) > state.now
+            )
+            if mine and works and row["fence"] == item["holder_fence"]:
                 raise _Violation(f"worker {worker.number} returns and holds the lock of {key[0]}")
         if self._world.source is MessageSource.KINESIS:
             lowest = int(failed[0]) if failed else len(self._names)

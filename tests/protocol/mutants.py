@@ -10,9 +10,9 @@ from tests.seeds import Mutant
 MUTANTS = (
     Mutant(
         "the event is believed: no look",
-        "ClaimWriter._state",
-        "self._options.ordering is Ordering.EVERY_VERSION and change.state is not None",
-        "change.state is not None and change.reported_as_new",
+        "Ledger._state",
+        "self._look(change, row)",
+        "change.state if change.state is not None and change.reported_as_new else self._look(change, row)",
         "puts",
     ),
     Mutant(
@@ -69,8 +69,8 @@ MUTANTS = (
     ),
     Mutant(
         "a lease of no length",
-        "ClaimWriter._wanted",
-        "now + request.lease_ms",
+        "Ledger._wanted",
+        "now + wish.lease_ms",
         "now",
         "puts",
     ),
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "late events are taken for new",
-        "ClaimWriter._is_new",
+        "Ledger._is_new",
         "change.reported_as_new and not late",
         "change.reported_as_new",
         "expiry, late duplicates",
@@ -104,19 +104,16 @@ MUTANTS = (
     ),
     Mutant(
         "a marker is inserted without a look",
-        "ClaimWriter._is_new",
-        "change.state is None or change.state.removed",
-        "change.state is None",
+        "Ledger._is_new",
+        "change.state is None or change.state.removed or self._may_be_skipped(change.key)",
+        "change.state is None or self._may_be_skipped(change.key)",
         "a forged removal",
     ),
     Mutant(
         "EVERY_VERSION believes what is said to be removed",
-        "ClaimWriter._is_shown",
-        """
-        if not self._bucket.shows_removal(key, state):
-            return False
-        """,
-        "",
+        "_any_version",
+        "reader.shows_removal(change.key, state)",
+        "True",
         "every version, a forged removal",
     ),
     Mutant(
@@ -292,21 +289,21 @@ MUTANTS = (
     ),
     Mutant(
         "REJECTED before its copy",
-        "Failures.reject",
+        "Attempts._reject",
         """
-        copied = self._copy(claim.change, message, claim.row, reason.text, reason.code)
-        self._ledger.reject(claim, reason, s3_error=s3_error, copied=copied)
+        copied = self._failures.copy(claim.change, message, claim.row, reason.text, reason.code)
+        self._ledger.reject(claim, reason, s3_error=outcome.s3_error, copied=copied)
         """,
         """
-        self._ledger.reject(claim, reason, s3_error=s3_error)
-        copied = self._copy(claim.change, message, claim.row, reason.text, reason.code)
+        self._ledger.reject(claim, reason, s3_error=outcome.s3_error)
+        copied = self._failures.copy(claim.change, message, claim.row, reason.text, reason.code)
         """,
         "rejection, crash",
     ),
     Mutant(
         "no copy of what is exhausted",
         "Failures.exhaust",
-        'self._copy(change, message, after, after.reason or "", after.reason_code or "")',
+        'self.copy(change, message, after, after.reason or "", after.reason_code or "")',
         "Copied()",
         "budget",
     ),
@@ -842,28 +839,28 @@ MUTANTS = (
     ),
     Mutant(
         "failures are not reported to Lambda",
-        "Batch.response",
-        '[{"itemIdentifier": identifier} for identifier in failures]',
-        '[{"itemIdentifier": identifier} for identifier in list(failures)[:0]]',
+        "response_of",
+        '[{"itemIdentifier": identifier} for identifier in identifiers]',
+        '[{"itemIdentifier": identifier} for identifier in list(identifiers)[:0]]',
         "puts, no audit",
     ),
     Mutant(
         "a vanished version is acknowledged",
-        "Attempts._gone",
+        "_gone",
         "judge_again=True",
         "",
         "tests/unit/test_consumer.py -k f53",
     ),
     Mutant(
         "a vanished version is committed",
-        "Attempts._gone",
+        "Attempts._settle",
+        "at = facts.now + int((outcome.retry_after or 0) * 1000)",
         """
-        if begun:
-            self._ledger.fail(claim, reason)
-        else:
-            self._ledger.release(claim)
+        at = facts.now + int((outcome.retry_after or 0) * 1000)
+        if outcome.judge_again:
+            ledger.commit(claim, None)
+            return outcome
         """,
-        "self._ledger.commit(claim, None)",
         "tests/unit/test_consumer.py",
     ),
     Mutant(
@@ -875,9 +872,9 @@ MUTANTS = (
     ),
     Mutant(
         "a fenced worker acknowledges",
-        "Attempts._overtaken",
-        "Outcome(OutcomeKind.FENCED, reason, self._failures.backoff(claim.row.attempts), late_write=late)",
-        "Outcome(OutcomeKind.FENCED, reason, late_write=late)",
+        "Attempts._unless_overtaken",
+        "retry_after=wait",
+        "",
         "tests/unit/test_consumer.py -k fence",
     ),
     Mutant(
@@ -903,9 +900,9 @@ MUTANTS = (
     ),
     Mutant(
         "a version that is gone before the processor starts is a failure",
-        "Attempts._run",
-        "self._gone(claim, begun=progress.begun)",
-        "self._gone(claim, begun=True)",
+        "_gone",
+        "facts.stage is not Stage.OPENING",
+        "True",
         "rollback, slow claims",
     ),
     Mutant(
@@ -1184,7 +1181,7 @@ MUTANTS = (
     ),
     Mutant(
         "claims of a group are forgotten where the network fails after them",
-        "ClaimWriter.claim_together",
+        "Ledger.claim_together",
         """
         if not answers:
             raise
@@ -1282,10 +1279,13 @@ MUTANTS = (
     Mutant(
         "each unreadable record is a dead letter of its own",
         "MessageHandler.handle",
-        "self._telemetry.unparseable(self._failures.refuse(merge_unparseable(refused, message.body)), message.id)",
+        """
+        reason = self._failures.refuse(merge_unparseable(refused, message.body), message)
+        self._telemetry.unparseable(reason, message.id)
+        """,
         """
         for one in refused:
-            self._telemetry.unparseable(self._failures.refuse(one), message.id)
+            self._telemetry.unparseable(self._failures.refuse(one, message), message.id)
         """,
         "tests/unit/test_hostile.py -k f107",
     ),
@@ -1325,7 +1325,7 @@ MUTANTS = (
     ),
     Mutant(
         "an overrun inside a task group is any failure",
-        "_is_overrun",
+        "is_overrun",
         "isinstance(error, Overrun) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Overrun) is not None)",
         "isinstance(error, Overrun)",
         "tests/unit/test_consumer.py -k task_group",
@@ -1507,15 +1507,15 @@ MUTANTS = (
     ),
     Mutant(
         "a throttled function spends an attempt",
-        "Attempts._raised",
+        "_raised",
         "not isinstance(error, NotBegun | OutputReserved)",
         "not isinstance(error, OutputReserved)",
         "tests/unit/test_remote.py -k f24",
     ),
     Mutant(
         "throttling uses a message's receives up",
-        "Failures._growing_wait",
-        "(self._clock() - row.first_claimed_at) / 1000 * _GROWTH",
+        "_growing_wait",
+        "(facts.now - claim.row.first_claimed_at) / 1000 * GROWTH",
         "0",
         "tests/unit/test_remote.py -k receives_up",
     ),
@@ -1528,15 +1528,15 @@ MUTANTS = (
     ),
     Mutant(
         "a late worker leaves no mark",
-        "Attempts._overtaken",
-        "begun and self._call.writes and self._ledger.report_late_write(claim)",
+        "Attempts._unless_overtaken",
+        "begun() and self._runner.writes and self._ledger.report_late_write(claim)",
         "False",
         "puts, a slow worker",
     ),
     Mutant(
         "a late worker reports what it has not begun",
-        "Attempts._overtaken",
-        "begun and self._call.writes and self._ledger.report_late_write(claim)",
+        "Attempts._unless_overtaken",
+        "begun() and self._runner.writes and self._ledger.report_late_write(claim)",
         "self._ledger.report_late_write(claim)",
         "tests/unit/test_late_writes.py -k not_begun",
     ),
@@ -1614,7 +1614,7 @@ MUTANTS = (
     ),
     Mutant(
         "a commit that was refused after a late write spends an attempt",
-        "Attempts._commit",
+        "ending",
         "counted=False",
         "",
         "tests/unit/test_late_writes.py -k repeated_at_once",
@@ -1642,15 +1642,15 @@ MUTANTS = (
     ),
     Mutant(
         "a claim removes late writes that it has not read",
-        "ClaimWriter._write",
-        "self._table.update(request.key, seen, row, row_unchanged(seen, now=row.updated_at))",
+        "Ledger._take",
+        "self._table.update(wish.key, wish.row, row, row_unchanged(wish.row, now=row.updated_at))",
         """
-        found = self._table.get(request.key) or seen
+        found = self._table.get(wish.key) or wish.row
         self._table.update(
-            request.key,
-            replace(seen, late_writes=found.late_writes),
+            wish.key,
+            replace(wish.row, late_writes=found.late_writes),
             row,
-            row_unchanged(seen, now=row.updated_at),
+            row_unchanged(wish.row, now=row.updated_at),
         )
         """,
         "tests/unit/test_late_writes.py -k has_not_read",
@@ -1833,8 +1833,8 @@ MUTANTS = (
     ),
     Mutant(
         "an outage spends attempts",
-        "Failures.fail",
-        "counted=counted and (not out)",
+        "_failed",
+        "counted=counted and not out",
         "counted=counted",
         "tests/unit/test_breaker.py -k f99",
     ),
@@ -1854,16 +1854,16 @@ MUTANTS = (
     ),
     Mutant(
         "an object that S3 refuses to open counts against the downstream",
-        "Failures.fail",
-        "False if begun else None",
+        "_failed",
+        "False if downstream else None",
         "False",
         "tests/unit/test_breaker.py -k not_the_downstreams",
     ),
     Mutant(
         "a wait is put back as if nothing had been begun",
-        "Failures.wait",
-        "self._ledger.wait(claim, reason, retry_at=now + delay * 1000)",
-        "self._ledger.release(claim)",
+        "Attempts._settle",
+        "ledger.wait(claim, reason, retry_at=at)",
+        "ledger.release(claim)",
         "not yet, rollback",
     ),
     Mutant(
@@ -1889,7 +1889,7 @@ MUTANTS = (
     ),
     Mutant(
         "a wait has no end",
-        "Failures.wait",
+        "_waiting",
         "left_ms <= 0",
         "left_ms <= -(10**15)",
         "tests/unit/test_not_yet.py -k never_comes",
@@ -1903,16 +1903,16 @@ MUTANTS = (
     ),
     Mutant(
         "waits use a message's receives up",
-        "Failures.wait",
-        "waited_ms / 1000 * _GROWTH",
+        "_waiting",
+        "waited_ms / 1000 * GROWTH",
         "0",
         "tests/unit/test_not_yet.py -k thirty_hours",
     ),
     Mutant(
         "what waits counts against the downstream",
-        "Failures.wait",
-        "Outcome(OutcomeKind.WAITING, reason, delay)",
-        "Outcome(OutcomeKind.WAITING, reason, delay, healthy=False)",
+        "_waiting",
+        "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(ReasonCode.NOT_YET, text), delay)",
+        "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(ReasonCode.NOT_YET, text), delay, healthy=False)",
         "tests/unit/test_not_yet.py -k no_outage",
     ),
     Mutant(
@@ -1959,7 +1959,7 @@ MUTANTS = (
     ),
     Mutant(
         "a wrong return value is tried again",
-        "Attempts._raised",
+        "ending",
         "invalid_effect_of(error)",
         "None",
         "tests/unit/test_consumer.py -k f101",
@@ -1967,18 +1967,22 @@ MUTANTS = (
     Mutant(
         "a heartbeat extends a row that another worker has",
         "Ledger.extend",
-        "self._end(claim, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms))",
-        "self._table.update(claim.key, claim.row, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms), row_unchanged(self._table.get(claim.key) or claim.row, 10**15))",
+        "self._end(claim, after)",
+        """
+        self._table.update(
+            claim.key,
+            claim.row,
+            after,
+            row_unchanged(self._table.get(claim.key) or claim.row, 10**15),
+        )
+        """,
         "tests/unit/test_worker.py",
     ),
     Mutant(
         "claims that were made together have no heartbeat",
-        "HeldLedger.claim_together",
-        """
-        for answer in answers:
-            self._hold(answer)
-        """,
-        "",
+        "Ledger.claim_together",
+        "self._guarded(answers[wish.owner]) if wish.owner in answers else None",
+        "answers.get(wish.owner)",
         "tests/unit/test_worker.py",
     ),
     Mutant(
@@ -2067,29 +2071,29 @@ MUTANTS = (
     ),
     Mutant(
         "sets: a set with missing parts is processed",
-        "SetCall._check",
+        "SetWork._check",
         "contents.missing",
         "False",
         "sets: the manifest, then its part",
     ),
     Mutant(
         "sets: the set is not read again after the claim",
-        "SetCall._check",
+        "SetWork._check",
         "contents.state.identity != claim.state.identity",
         "False",
         "sets: a replaced part",
     ),
     Mutant(
         "sets: the rows are read before the parts are recorded",
-        "SetCall._contents",
+        "SetWork._contents",
         """
         self._register(key, listing)
-        row = known_row(claim.change, claim.seen)
-        return self._reader.contents(key, listing, row=row, whole=True)
+        row = known_row(self._claim.change, self._claim.seen)
+        return kind.reader.contents(key, listing, row=row, whole=True)
         """,
         """
-        row = known_row(claim.change, claim.seen)
-        contents = self._reader.contents(key, listing, row=row, whole=True)
+        row = known_row(self._claim.change, self._claim.seen)
+        contents = kind.reader.contents(key, listing, row=row, whole=True)
         self._register(key, listing)
         return contents
         """,
@@ -2111,9 +2115,9 @@ MUTANTS = (
     ),
     Mutant(
         "sets: parts are read in their present version",
-        "SetCall._files",
+        "SetWork.ready",
         "contents.parts[key]",
-        "self._bucket.look(key)",
+        "self._kind.bucket.look(key)",
         "sets: deaths, a replaced part",
     ),
     Mutant(
@@ -2132,23 +2136,23 @@ MUTANTS = (
     ),
     Mutant(
         "sets: wakes end while a worker has the set",
-        "_is_awaited",
-        "row is not None and row.status is Status.FAILED",
-        "row is not None",
+        "judge_row",
+        "executions and _awaits_another(row, change)",
+        "_awaits_another(row, change)",
         "sets: a replaced part",
     ),
     Mutant(
         "sets: the message of a waiting attempt ends early",
-        "MessageHandler._without_claim",
-        "change.origin is Origin.PART and message.receives == 1 and _is_awaited(ruling.row)",
-        "change.origin is Origin.PART and _is_awaited(ruling.row)",
+        "_awaits_another",
+        "None not in (row.wake_id, change.wake_id) and row.wake_id != change.wake_id",
+        "None not in (row.wake_id, change.wake_id)",
         "tests/unit/test_sets.py -k comes_early",
     ),
     Mutant(
         "sets: each wake of a waiting set stays in the queue",
         "MessageHandler._without_claim",
         """
-        if change.origin is Origin.PART and message.receives == 1 and _is_awaited(ruling.row):
+        if ruling.awaited:
             return None
         """,
         "",
@@ -2163,8 +2167,8 @@ MUTANTS = (
     ),
     Mutant(
         "sets: manifests are given to the processor of the parts",
-        "_WithoutSetFiles.__call__",
-        "self._is_control(claim.change.key)",
+        "Objects.work",
+        "self._sets is not None and self._sets.is_control(claim.change.key)",
         "False",
         "tests/unit/test_sets.py -k processed_once",
     ),
@@ -2312,134 +2316,148 @@ MUTANTS = (
     ),
     Mutant(
         "sets: a version that is gone uses up the attempts",
-        "SetCall.__call__",
-        'raise NotYet(f"a version of a part is gone: {gone}") from gone',
-        "raise",
+        "SetWork.gone",
+        'NotYet(f"a version of a part is gone: {error}")',
+        "error",
         "tests/unit/test_sets.py -k is_gone",
     ),
     Mutant(
         "two messages of a key at once",
-        "KeyLocks._write",
-        'f"{LEASE_ENDED} AND (attribute_not_exists(#fence) OR #fence < :new_fence)"',
-        'f"(attribute_not_exists(#lease_until) OR #lease_until > :now OR #lease_until <= :now) AND (attribute_not_exists(#fence) OR #fence < :new_fence)"',
+        "KeyLock.take",
+        """
+        "(attribute_not_exists(#holder) OR #holder = :free OR #holder = :own_row) AND "
+        "(attribute_not_exists(#fence) OR #fence < :fence_now)"
+        """,
+        """
+        "(attribute_not_exists(#holder) OR #holder = :own_row OR #holder <> :own_row) AND "
+        "(attribute_not_exists(#fence) OR #fence < :fence_now)"
+        """,
         "tests/unit/test_messages.py -k as_long_as",
     ),
     Mutant(
         "the item of a lock is taken for a lock that is held",
-        "KeyLocks._write",
-        'f"{LEASE_ENDED} AND (attribute_not_exists(#fence) OR #fence < :new_fence)"',
-        'f"attribute_not_exists(#lease_until) AND (attribute_not_exists(#fence) OR #fence < :new_fence)"',
+        "KeyLock._held_ms",
+        """
+        if not holder.is_live(now):
+            return None
+        """,
+        "",
         "tests/unit/test_messages.py -k lapsed",
     ),
     Mutant(
         "two attempts on a key have one fence",
-        "KeyLocks._write",
-        'f"{LEASE_ENDED} AND (attribute_not_exists(#fence) OR #fence < :new_fence)"',
-        'f"{LEASE_ENDED} AND (attribute_not_exists(#fence) OR #fence <= :new_fence)"',
+        "KeyLock.take",
+        """
+        "(attribute_not_exists(#holder) OR #holder = :free OR #holder = :own_row) AND "
+        "(attribute_not_exists(#fence) OR #fence < :fence_now)"
+        """,
+        """
+        "(attribute_not_exists(#holder) OR #holder = :free OR #holder = :own_row) AND "
+        "(attribute_not_exists(#fence) OR #fence <= :fence_now)"
+        """,
         "messages of a key",
     ),
     Mutant(
         "a worker's repeated request finds its own lock held",
-        "KeyLocks.take",
-        'item["lease_owner"] == owner',
-        "not owner",
+        "KeyLock.take",
+        'return replace(claim, lock_fence=int(item["fence"]))',
+        "return self._busy(_SHORTEST_WAIT_MS)",
         "tests/unit/test_messages.py -k repeated_request",
     ),
     Mutant(
         "a commit does not ask for the lock",
-        "KeyLocks.freeing",
-        "_held(lock)",
-        'Condition("attribute_exists(#fence)", ("fence",), {})',
+        "KeyLock.with_commit",
+        "_held(claim).expression",
+        '"(#holder = :own_row OR #holder <> :own_row) AND (#holder_fence = :own_fence OR #holder_fence <> :own_fence)"',
         "messages, a late worker",
     ),
     Mutant(
         "a lock expires with the rows",
-        "KeyLocks._write",
+        "KeyLock._expires_at",
         "(self._retention.expires_at(StateKind.DELETED, until) or 0) + _DAY_SECONDS",
         "self._retention.expires_at(StateKind.DELETED, self._clock())",
         "tests/unit/test_messages.py -k the_lock_stays",
     ),
     Mutant(
         "a failure keeps the lock",
-        "MessageConsumer._handle",
-        "self._ledger.free_locks()",
-        "pass",
-        "messages of a key",
+        "KeyLock._held_ms",
+        """
+        if holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]:
+            return None
+        """,
+        """
+        if holder is None:
+            return None
+        if holder.status is not Status.PROCESSING:
+            return _SHORTEST_WAIT_MS
+        """,
+        "tests/unit/test_messages.py -k failure_after_the_lock",
     ),
     Mutant(
         "a message that finds its key held spends an attempt",
-        "KeyedLedger.claim",
+        "Ledger._guarded",
         """
         with suppress(Fenced):
-            super().release(answer)
+            self._give_back(claim, place)
         """,
-        """
-        with suppress(Fenced):
-            pass
-        """,
+        "pass",
         "tests/unit/test_messages.py -k never_processed_at_once",
     ),
     Mutant(
         "a commit without its lock is taken for a failure of the processor",
-        "KeyedLedger.commit",
-        "refused.passing or self._locks.is_held(lock)",
-        "lock",
+        "Ledger.commit",
+        "refused.passing or all(guard.still_holds(claim) for guard in self._guards)",
+        "True",
         "tests/unit/test_messages.py -k late_commit",
     ),
     Mutant(
         "an extension keeps the row of a lock that is lost",
-        "KeyedLedger.extend",
-        "lock = _lock_of(claim)",
+        "Ledger.extend",
         """
-        super().extend(claim, lease_ms=lease_ms)
-        lock = _lock_of(claim)
+        with suppress(ConditionFailed):
+            self._table.update(claim.key, after, claim.row, lease_owned(claim.row))
         """,
+        "",
         "tests/unit/test_once.py -k extension_without_the_key",
     ),
     Mutant(
         "later messages of a FIFO group overtake a failed one",
-        "MessageConsumer._queue",
-        "returned[group] = retry_after",
+        "InGroups.returned",
+        "self._returned[message.group] = seconds",
         "pass",
         "messages, FIFO",
     ),
     Mutant(
         "later records of a stream overtake a failed one of their key",
-        "MessageConsumer._stream",
-        "blocked |= message.keys",
+        "InShard.returned",
+        "self._blocked |= message.keys",
         "pass",
         "messages, a stream",
     ),
     Mutant(
         "a stream goes on after the last failed record",
-        "MessageConsumer._stream",
-        """
-        if lowest is None:
-            lowest, pause = message.id, retry_after
-        """,
-        """
-        if True:
-            lowest, pause = message.id, retry_after
-        """,
+        "InShard.returned",
+        "self._lowest or (message.id, seconds)",
+        "(message.id, seconds)",
         "messages, a stream",
     ),
     Mutant(
         "a block that failed keeps its key",
-        "OnceLedger.once",
-        "ledger.free(held)",
+        "OnceLedger._record",
+        "self._ledger.let_go(held, ended=False)",
         "pass",
-        "tests/unit/test_once.py -k propagates",
+        "tests/unit/test_once.py -k not_recorded_frees",
     ),
     Mutant(
         "an execution is taken over by the lease",
         "judge_row",
-        "executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended)",
+        "executions and row.unfinished and asks",
         "executions and row.is_live(now)",
         "tests/protocol/test_execution_worlds.py -k overwrites",
     ),
     Mutant(
         "an execution that was not started is replaced by another one",
-        "ExecutionLedger.take_over",
+        "Ledger.take_over",
         "self._end(claim, after)",
         """
         after = replace(after, fence=after.fence + 1)
@@ -2450,7 +2468,7 @@ MUTANTS = (
     Mutant(
         "the execution of a failed row is not described",
         "judge_row",
-        "row.status is Status.PROCESSING or row.fence != ended",
+        "row.status is Status.PROCESSING or (row.fence != ended and not _waits(row))",
         "row.status is Status.PROCESSING",
         "tests/unit/test_executions.py",
     ),
@@ -2463,46 +2481,46 @@ MUTANTS = (
     ),
     Mutant(
         "a redriven execution leaves no mark",
-        "Executions.is_judged",
+        "Later.concerns",
         "ended.redriven",
         "not ended.redriven",
         "tests/unit/test_executions.py",
     ),
     Mutant(
         "the input of an execution depends on the message",
-        "execution_input",
+        "ObjectWork.request",
         'Change(change.bucket, change.key, Origin.EXECUTION, row.event_name or "", "")',
         "change",
         "tests/unit/test_executions.py",
     ),
     Mutant(
         "a start of an execution without an answer frees the claim",
-        "Executions.__call__",
-        "raise Started(UNKNOWN_SECONDS) from error",
+        "Later.start",
+        "return Started(UNKNOWN_SECONDS)",
         """
-        progress.begun = False
+        run.begun = False
         raise
         """,
         "tests/unit/test_executions.py",
     ),
     Mutant(
         "a message that sees a recorded end reports a late write",
-        "Executions.writes",
+        "Later.writes",
         "writes = False",
         "writes = True",
         "tests/protocol/test_execution_worlds.py -k redrive",
     ),
     Mutant(
         "the end of an execution is counted by each message that sees it",
-        "ExecutionLedger._is_own_commit",
-        "(row.committed_fence, row.updated_at) == (written.committed_fence, written.updated_at)",
-        "row.committed_fence == written.committed_fence",
+        "Ledger._is_own_commit",
+        "not self.outlived or row.updated_at == written.updated_at",
+        "True",
         "tests/unit/test_executions.py",
     ),
     Mutant(
         "the message of a started execution is acknowledged",
-        "Attempts._elsewhere",
-        "retry_after=start.retry_after",
+        "Attempts._run",
+        "retry_after=returned.retry_after",
         "",
         "tests/protocol/test_execution_worlds.py -k deaths",
     ),
@@ -2633,8 +2651,8 @@ MUTANTS = (
     ),
     Mutant(
         "sets: a version that returns has its earlier idempotency key",
-        "SetCall._idempotency_key",
-        "(pipeline, change.bucket, change.key, claim.state.identity, str(claim.row.first_claimed_at))",
+        "SetWork._idempotency_key",
+        "(pipeline, change.bucket, change.key, claim.state.identity, since)",
         "(pipeline, change.bucket, change.key, claim.state.identity)",
         "tests/unit/test_sets.py -k idempotency_key",
     ),
@@ -2704,7 +2722,7 @@ MUTANTS = (
     Mutant(
         "sets: each audit begins at the first key",
         "SetAudit.run",
-        'self._ledger.rows.read(place).get("after", "")',
+        'self._rows.read(place).get("after", "")',
         '""',
         "tests/unit/test_sets.py -k f277",
     ),
@@ -2738,7 +2756,7 @@ MUTANTS = (
     ),
     Mutant(
         "sets: a part that was read keeps its connection",
-        "SetCall._files.file",
+        "SetWork._file",
         "one_of_many=True",
         "",
         "tests/unit/test_set_reading.py",
@@ -2759,9 +2777,9 @@ MUTANTS = (
     ),
     Mutant(
         "failures of a shard spend no attempt while the breaker is open",
-        "Failures.fail",
-        "begun and self._breaker.is_open and not message.in_shard",
-        "begun and self._breaker.is_open",
+        "Failures.facts",
+        "self._breaker.is_open and not message.in_shard",
+        "self._breaker.is_open",
         "tests/unit/test_message_streams.py -k many_keys",
     ),
     Mutant(
@@ -2794,7 +2812,7 @@ MUTANTS = (
     ),
     Mutant(
         "the copy of a version that is gone vanishes",
-        "Attempts._version_gone",
+        "_gone",
         "seen is not None and (seen.unfinished or seen.status is Status.REJECTED)",
         "seen is not None and seen.unfinished",
         "tests/unit/test_removed_unprocessed.py",
@@ -2843,7 +2861,7 @@ MUTANTS = (
     ),
     Mutant(
         "the wait for a tombstone counts an attempt",
-        "Attempts._raised",
+        "_raised",
         "not isinstance(error, NotBegun | OutputReserved)",
         "not isinstance(error, NotBegun)",
         "tests/unit/test_outputs.py -k counts_no_attempt",
@@ -2885,7 +2903,7 @@ MUTANTS = (
     ),
     Mutant(
         "a rejected row does not know that its copy is bare",
-        "Failures.reject",
+        "Attempts._reject",
         "copied=copied",
         "copied=copied._replace(bare_digest=None)",
         "messages, a bare copy",
@@ -2941,9 +2959,9 @@ MUTANTS = (
     ),
     Mutant(
         "malformed writes of a processor are tried again",
-        "Attempts._commit",
-        "InvalidEffectError",
-        "NotImplementedError",
+        "ending",
+        "(invalid := invalid_effect_of(error)) is not None",
+        "not committing and (invalid := invalid_effect_of(error)) is not None",
         "messages, malformed writes",
     ),
     Mutant(
@@ -3011,8 +3029,8 @@ MUTANTS = (
     ),
     Mutant(
         "the output of an object that is renamed is rejected at once",
-        "ObjectCall.__call__",
-        "removals=settings.deletes",
+        "ObjectWork.ready",
+        "removals=self._settings.deletes",
         "removals=False",
         "tests/unit/test_outputs.py -k renamed",
     ),
@@ -3095,8 +3113,8 @@ MUTANTS = (
     ),
     Mutant(
         "refused writes are taken for a lost key",
-        "KeyedLedger.commit",
-        "refused.passing or self._locks.is_held(lock)",
+        "Ledger.commit",
+        "refused.passing or all(guard.still_holds(claim) for guard in self._guards)",
         "refused.passing",
         "tests/unit/test_once.py -k no_lost_key",
     ),
@@ -3130,28 +3148,28 @@ MUTANTS = (
     ),
     Mutant(
         "a function waits for a record of a stream until its timeout",
-        "MessageConsumer._wait",
+        "InShard.response",
         "min(seconds, MAX_PAUSE_SECONDS, left)",
         "min(seconds, MAX_PAUSE_SECONDS)",
         "tests/unit/test_message_streams.py -k before_the_function",
     ),
     Mutant(
         "a request to process again ends with the execution that ran",
-        "Executions.is_finished",
+        "Later.start",
         "change.identity == claim.state.identity and not change.asked_for",
         "change.identity == claim.state.identity",
         "tests/unit/test_executions.py -k served_after",
     ),
     Mutant(
         "the lease of an execution ends before its next poll",
-        "Executions._keep",
+        "Later._keep",
         "self._ledger.extend(claim, lease_ms=wait + lease_ms)",
         "self._ledger.extend(claim, lease_ms=lease_ms)",
         "tests/unit/test_executions.py -k next_poll",
     ),
     Mutant(
         "a processor that is interrupted has no time to end",
-        "make_heartbeat",
+        "make_host",
         "consumer.processing_timeout_seconds + GRACE_SECONDS",
         "consumer.processing_timeout_seconds",
         "tests/unit/test_worker.py -k interrupted",
@@ -3200,9 +3218,9 @@ MUTANTS = (
     ),
     Mutant(
         "an execution is taken over under the same owner",
-        "ExecutionLedger.take_over",
-        "row_changes.extended(claim.row, lease_until=until, owner=self._new_owner())",
-        "row_changes.extended(claim.row, lease_until=until)",
+        "Ledger.take_over",
+        "row_changes.extended(_continued(claim), lease_until=until, owner=self._new_owner())",
+        "row_changes.extended(_continued(claim), lease_until=until)",
         "tests/unit/test_executions.py -k taken_over",
     ),
     Mutant(
@@ -3228,7 +3246,7 @@ MUTANTS = (
     ),
     Mutant(
         "a Fenced of another ledger is taken for a lost lease of the processor",
-        "_code_of_other",
+        "_raised",
         "isinstance(error, Fenced)",
         "False",
         "tests/unit/test_reason_codes.py -k failed_row_has",
@@ -3242,29 +3260,29 @@ MUTANTS = (
     ),
     Mutant(
         "a failure waits until its source has deleted the message",
-        "Failures.fail",
+        "_failed",
         "left <= 0",
         "False",
         "tests/unit/test_message_ends.py -k no_other_can_follow",
     ),
     Mutant(
         "the attempts of a backlogged message are not faster",
-        "Failures.fail",
+        "_failed",
         "wait = min(wait, left)",
         "pass",
         "tests/unit/test_message_ends.py -k faster",
     ),
     Mutant(
         "an old message spends no attempts in an outage",
-        "Failures.fail",
-        "given_up and message.last_try_at is not None",
+        "_failed",
+        "facts.given_up and last_try_at is not None",
         "False",
         "tests/unit/test_message_ends.py -k in_an_outage",
     ),
     Mutant(
         "a message waits until its source has deleted it",
-        "Failures.wait",
-        "message.last_try_at is not None and message.last_try_at - now < left_ms",
+        "_waiting",
+        "facts.last_try_at is not None and facts.last_try_at - facts.now < left_ms",
         "False",
         "tests/unit/test_message_ends.py -k keeps_it_no_longer",
     ),
@@ -3305,9 +3323,9 @@ MUTANTS = (
     ),
     Mutant(
         "a worker starts with the variables of another kind",
-        "make_worker",
-        'refuse_other_kinds(environment, "a worker")',
-        "",
+        "_kind",
+        "len(named) > 1",
+        "False",
         "tests/unit/test_worker.py -k one_line",
     ),
     Mutant(
@@ -3346,21 +3364,21 @@ MUTANTS = (
     ),
     Mutant(
         "a refused start says nothing about the downstream",
-        "Executions.__call__",
+        "Later.start",
         "None if is_throttled(error) else False",
         "None",
         "tests/unit/test_executions.py -k refused_starts",
     ),
     Mutant(
         "a refused start is a failure of its object",
-        "Failures.postpone",
-        "self._ledger.postpone(claim, reason, until=self._clock() + delay * 1000)",
-        "self._ledger.fail(claim, reason, retry_at=self._clock() + delay * 1000, counted=False)",
+        "Attempts._settle",
+        "ledger.postpone(claim, reason, until=at)",
+        "ledger.fail(claim, reason, retry_at=at, counted=False)",
         "tests/protocol/test_execution_sleepers.py -k past_a_start",
     ),
     Mutant(
         "a throttled start waits for its lease",
-        "Executions._start",
+        "Later._start",
         "not is_throttled(error) or remaining_seconds() < pause + RESERVE_SECONDS",
         "True",
         "tests/unit/test_executions.py -k throttled_start",
@@ -3381,7 +3399,7 @@ MUTANTS = (
     ),
     Mutant(
         "the pause of a stream outlasts its invocation",
-        "MessageConsumer._wait",
+        "InShard.response",
         "min(seconds, MAX_PAUSE_SECONDS, left)",
         "min(seconds, MAX_PAUSE_SECONDS)",
         "tests/unit/test_message_streams.py -k ends_before_its_invocation",
@@ -3458,14 +3476,14 @@ MUTANTS = (
     ),
     Mutant(
         "a directory marker is claimed as a new object",
-        "ClaimWriter._is_new",
+        "Ledger._is_new",
         "self._may_be_skipped(change.key)",
         "False",
         "tests/unit/test_directory_markers.py -k console",
     ),
     Mutant(
         "an object is claimed although a directory marker has replaced it",
-        "ClaimWriter._judge",
+        "Ledger._judge",
         "isinstance(answer, Claim) and row is None and self._is_overtaken(answer)",
         "False",
         "tests/unit/test_directory_markers.py -k during_the_first_claim",
@@ -3682,7 +3700,7 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt fails if the lock of its key is in transactions",
-        "KeyLocks.take",
+        "KeyLock.take",
         "not is_conflict(error)",
         "True",
         "tests/unit/test_messages.py -k lock_in_a_transaction",
@@ -3714,5 +3732,150 @@ MUTANTS = (
         "rewind()",
         "pass",
         "tests/unit/test_outputs.py -k from_where_it_was",
+    ),
+    Mutant(
+        "an attempt that has not taken the key holds it",
+        "KeyLock._held_ms",
+        'holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]',
+        "holder is None or holder.status is not Status.PROCESSING",
+        "tests/unit/test_messages.py -k has_not_taken_the_key",
+    ),
+    Mutant(
+        "a key is taken although it has changed since it was read",
+        "_as_read",
+        'f"#{name} = :seen_{name}"',
+        'f"(#{name} = :seen_{name} OR #{name} <> :seen_{name})"',
+        "tests/unit/test_messages.py -k takes_first",
+    ),
+    Mutant(
+        "an end that was not written keeps the key",
+        "KeyLock.let_go",
+        "not ended and not self._outlives",
+        "False",
+        "tests/unit/test_messages.py -k cannot_be_written",
+    ),
+    Mutant(
+        "an execution whose end was not written loses its key",
+        "KeyLock.let_go",
+        "not ended and not self._outlives",
+        "not ended",
+        "tests/kinds/test_messages_elsewhere.py -k end_that_is_not_written",
+    ),
+    Mutant(
+        "the key of an execution is free when a lease ends",
+        "KeyLock._held_ms",
+        "self._outlives",
+        "False",
+        "tests/kinds/test_messages_elsewhere.py",
+    ),
+    Mutant(
+        "the fence of a key goes back with the clock",
+        "KeyLock.take",
+        'max(int(item.get("fence", 0)) + 1, claim.row.fence)',
+        "claim.row.fence",
+        "tests/unit/test_messages.py -k ahead_of_the_clock",
+    ),
+    Mutant(
+        "a repeated start has another fence of its key",
+        "KeyLock.take",
+        "_is_holder(item, claim)",
+        "False",
+        "tests/kinds/test_messages_elsewhere.py -k repeated_start",
+    ),
+    Mutant(
+        "a repeated start does not ask for the key",
+        "Ledger.take_over",
+        "self._guarded(replace(claim, row=after))",
+        "replace(claim, row=after)",
+        "tests/kinds/test_messages_elsewhere.py -k between_its_row_and_its_lock",
+    ),
+    Mutant(
+        "the lock of an execution expires before its end",
+        "KeyLock._expires_at",
+        "max(claim.row.lease_until or 0, self._clock() + self._longest_ms)",
+        "claim.row.lease_until or 0",
+        "tests/unit/test_messages.py -k long_work",
+    ),
+    Mutant(
+        "an attempt whose key could not be taken counts",
+        "Ledger._guarded",
+        """
+        with suppress(Fenced, *AWS_ERRORS):
+            self._give_back(claim, place)
+        """,
+        "pass",
+        "tests/unit/test_messages.py -k could_not_be_taken",
+    ),
+    Mutant(
+        "messages are claimed before their processor can start",
+        "Ledger.claim_together",
+        "any(guard.just_in_time for guard in self._guards)",
+        "False",
+        "tests/unit/test_messages.py -k of_a_batch",
+    ),
+    Mutant(
+        "the lock of an intake with executions believes leases",
+        "_messages",
+        "longest_ms = execution_settings(environment).execution_seconds * 1000",
+        "execution_settings(environment)",
+        "tests/kinds/test_composition.py",
+    ),
+    Mutant(
+        "a worker that has seen the end of a lease takes the key of its extension",
+        "KeyLock.extended",
+        'self._table.mark(self._key(claim), {"extended_until": until}, _held(claim))',
+        "return self.still_holds(claim)",
+        "tests/kinds/test_key_lock.py -k excludes_a_worker",
+    ),
+    Mutant(
+        "sets: an old delivery of a wake ends the message of a claim",
+        "MessageHandler._handle_part",
+        "replace(parsed, wake_id=message.id)",
+        'replace(parsed, wake_id=f"{message.id} {message.receives}")',
+        "tests/kinds/test_set_execution_worlds.py -k old_delivery",
+    ),
+    Mutant(
+        "sets: the wake that polls is not the one that is awaited",
+        "_continued",
+        "claim.row if wake_id in (None, claim.row.wake_id) else replace(claim.row, wake_id=wake_id)",
+        "claim.row",
+        "tests/kinds/test_sets_elsewhere.py -k lost_is_continued",
+    ),
+    Mutant(
+        "sets: a list that is refused at a repeated start ends the fence",
+        "SetWork.request",
+        """
+        except AWS_ERRORS as error:
+            ...
+        """,
+        """
+        except KeyError as error:
+            raise LibraryError("the list of the parts could not be stored", detail=repr(error)) from error
+        """,
+        "tests/kinds/test_sets_elsewhere.py -k stored_again",
+    ),
+    Mutant(
+        "a redriven execution that has lost its key is Fenced at each poll",
+        "Ledger.commit",
+        """
+        if self.outlived:
+            ...
+        """,
+        "",
+        "tests/kinds/test_messages_elsewhere.py -k redriven_execution",
+    ),
+    Mutant(
+        "a holder of a later format is not in work",
+        "KeyLock._held_ms",
+        "holder is not None and holder.status is Status.LATER_FORMAT",
+        "False",
+        "tests/kinds/test_key_lock.py -k later_format",
+    ),
+    Mutant(
+        "a lock that is found is not written again",
+        "KeyLock._takes_again",
+        "self._table.mark(self._key(claim), marks, _as_read(item))",
+        "pass",
+        "tests/kinds/test_key_lock.py -k written_again",
     ),
 )

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, ProcessingTime, Services
-from intake_ledger.ledger import Claim, Completeness, CompletenessRecord, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.consumer import ProcessingTime, Services
+from intake_ledger.ledger import Claim, Completeness, CompletenessRecord, LedgerOptions, LedgerTable
 from intake_ledger.processor import Commit, ObjectChange
 from intake_ledger.protocol import (
     AuditSettings,
@@ -36,7 +36,7 @@ from intake_ledger.protocol import (
     Unprocessable,
 )
 from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
-from tests.inside.kit import dynamodb_expressions, memory_dynamodb
+from tests.inside.kit import dynamodb_expressions, memory_dynamodb, object_consumer, object_ledger
 from tests.protocol.strict_telemetry import StrictTelemetry
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
@@ -389,10 +389,10 @@ def run(
         min_group=1 if config.group else 2,
     )
     table = LedgerTable(cast("Any", _DynamoDB(port)), "table")
-    consumer = Consumer(
+    consumer = object_consumer(
         Services(
             settings,
-            Ledger(
+            object_ledger(
                 table,
                 bucket,
                 options,
@@ -405,9 +405,9 @@ def run(
             telemetry=_Silent(),
             clock=port.now,
             jitter=lambda: 0.0,
-            output_client=lambda: cast("Any", _OutputS3(port)),
         ),
         processor,
+        output_client=lambda: cast("Any", _OutputS3(port)),
         processing_time=ProcessingTime(0.0) if config.group else None,
     )
     record: dict[str, Any] = {"messageId": message.id, "receiptHandle": "r", "body": message.body, "attributes": {}}

@@ -23,9 +23,10 @@ from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, StateKind, Status, row_from_attributes
 from intake_ledger.protocol import from_dynamodb as plain
 from intake_ledger.set_members import FormKind, Membership, SetForm, SetTarget, Wakes
-from intake_ledger.sets import SetLedger, SetSettings, set_consumer
-from tests.inside.kit import MemoryS3, s3_notification, sqs_record
-from tests.inside.sets import SetWakes
+from intake_ledger.sets import SetSettings
+from tests.inside.kit import MemoryS3, object_consumer, object_ledger, s3_notification, sqs_record
+from tests.inside.objects import Inline
+from tests.inside.sets import Sets, SetWakes
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.unit.set_bench import PARTS, SETS, settings_of
@@ -364,7 +365,7 @@ class SetSearch:
         """The next request of the worker, or whether it has acknowledged its message."""
         port = _Port(worker)
         consumer = self._set_consumer(port) if worker.message.pipeline == SETS else self._part_consumer(port)
-        record = sqs_record(worker.message.body, message_id="id", receives=worker.message.receives)
+        record = sqs_record(worker.message.body, message_id=worker.message.name, receives=worker.message.receives)
         try:
             answer = consumer.handle({"Records": [record]}, _Context())
         except _Pause as pause:
@@ -375,7 +376,7 @@ class SetSearch:
         settings = settings_of(PARTS)
         bucket = Bucket(lambda: cast("Any", _Client(port, "s3")), BUCKET)
         table = LedgerTable(cast("Any", _Client(port, "dynamodb")), "ledger")
-        ledger = Ledger(table, bucket, _options(settings), clock=port.now, new_owner=port.new_owner)
+        ledger = object_ledger(table, bucket, _options(settings), clock=port.now, new_owner=port.new_owner)
         wakes = Wakes(
             [SetTarget(SETS, "sets", self.scenario.form)],
             Membership(cast("Any", _Client(port, "dynamodb")), "ledger", BUCKET),
@@ -383,19 +384,17 @@ class SetSearch:
             send=lambda url, body: port.call("sqs", "send_message", {"QueueUrl": url, "MessageBody": body}),
         )
         services = self._services(port, settings, ledger, bucket)
-        return Consumer(services, _do_nothing, sets=SetWakes(services, wakes))
+        return object_consumer(
+            services, _do_nothing, sets=SetWakes(settings, services.telemetry, wakes, clock=port.now)
+        )
 
     def _set_consumer(self, port: _Port) -> Consumer:
         bucket = Bucket(lambda: cast("Any", _Client(port, "s3")), BUCKET)
         client = cast("Any", _Client(port, "dynamodb"))
-        ledger = SetLedger(
-            LedgerTable(client, "ledger"),
-            bucket,
-            _options(self.settings.consumer),
-            settings=self.settings,
-            clock=port.now,
-            new_owner=port.new_owner,
-        )
+        table, membership = LedgerTable(client, "ledger"), Membership(client, "ledger", BUCKET)
+        kind = Sets(self.settings, table, bucket, membership, port.now)
+        options = _options(self.settings.consumer)
+        ledger = Ledger(table, kind.look, options, clock=port.now, new_owner=port.new_owner)
 
         def process(files: FileSet) -> None:
             parts = tuple((part.key, part.version_id) for part in files.parts)
@@ -403,8 +402,7 @@ class SetSearch:
             port.call("processor", "call", {"given": Given(files.version, manifest, parts)})
 
         services = self._services(port, self.settings.consumer, ledger, bucket)
-        membership = Membership(client, "ledger", BUCKET)
-        return set_consumer(services, process, settings=self.settings, membership=membership)
+        return Consumer(services, kind, Inline(process))
 
     def _services(self, port: _Port, settings: Any, ledger: Ledger, bucket: Bucket) -> Services:
         queues = Queues(lambda: cast("Any", _Client(port, "sqs")), "own", "dead letters")

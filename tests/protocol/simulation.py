@@ -23,11 +23,11 @@ from typing import Any, cast
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
 from intake_ledger.processor import ObjectChange
 from intake_ledger.protocol import Change, ObjectReadError, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
 from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
-from tests.inside.kit import MemoryS3, Version, s3_notification
+from tests.inside.kit import MemoryS3, Version, object_consumer, object_ledger, s3_notification
 from tests.protocol.packed import PackedItems
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
@@ -357,8 +357,8 @@ class _Worker:
         bucket = Bucket(lambda: s3, "bucket")
         options = LedgerOptions("p", Ordering.LATEST, Policy(12, 35 * DAY, deletes=True), 6 * HOUR)
         table = LedgerTable(cast("Any", _Slow(simulation.table, self)), "table")
-        ledger = Ledger(table, bucket, options, clock=lambda: simulation.clock, new_owner=self._owner)
-        return Consumer(
+        ledger = object_ledger(table, bucket, options, clock=lambda: simulation.clock, new_owner=self._owner)
+        return object_consumer(
             Services(
                 CONSUMER,
                 ledger,

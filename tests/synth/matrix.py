@@ -31,13 +31,14 @@ from cdk_intake_ledger import (
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
+    MessageSource,
     MonitoringOptions,
     NetworkOptions,
     Processor,
     SetForm,
 )
 from tests.synth.build import PROCESSORS, Json, processor
-from tests.synth.message_stack import message_intakes
+from tests.synth.message_stack import message_intakes, messages
 
 CONTEXT = {"@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True}
 """`cdk init` sets it. Without it, access logs need ACLs."""
@@ -275,6 +276,7 @@ def existing_function(app: App) -> Stack:
 
 
 def state_machine(app: App) -> Stack:
+    """The processor of objects, of sets and of messages."""
     stack = Stack(app, "StateMachine")
     body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Book"))
     log = logs.LogGroup(stack, "Log", retention=logs.RetentionDays.ONE_YEAR)
@@ -286,7 +288,10 @@ def state_machine(app: App) -> Stack:
         tracing_enabled=True,
         logs=sfn.LogOptions(destination=log, level=sfn.LogLevel.ALL),
     )
-    orders(stack, processor=Processor.from_state_machine(machine))
+    book = Processor.from_state_machine(machine)
+    pipeline = orders(stack, processor=book)
+    FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("loads/*/manifest.json"), processor=book)
+    messages(stack, "Sqs", MessageSource.sqs(), processor=book)
     return stack
 
 

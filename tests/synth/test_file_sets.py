@@ -8,7 +8,6 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -20,7 +19,6 @@ from cdk_intake_ledger import (
     IntakeWorkers,
     ManifestFormat,
     Ordering,
-    Processor,
     RetryOptions,
     SetForm,
 )
@@ -73,7 +71,7 @@ def joined(value: Any) -> str:
 
 def test_the_function_of_the_sets_has_its_own_name_queue_and_deadline(template: Json) -> None:
     sets, parts = environment(template, "LoadsConsumer"), environment(template, "OrdersConsumer")
-    assert only(template, "AWS::Lambda::Function", "LoadsConsumer")["Handler"] == "intake_ledger.sets.handler"
+    assert only(template, "AWS::Lambda::Function", "LoadsConsumer")["Handler"] == "intake_ledger.consumer.handler"
     assert sets["INTAKE_SET_PARTS_PIPELINE"] == parts["INTAKE_PIPELINE_NAME"]
     assert sets["INTAKE_PIPELINE_NAME"] != parts["INTAKE_PIPELINE_NAME"]
     assert sets["INTAKE_MAX_WAIT_SECONDS"] == "21600"
@@ -362,14 +360,6 @@ def test_two_sets_of_a_pipeline_never_share_a_key(form: SetForm, allowed: bool) 
 def test_patterns_meet_if_a_key_matches_both(one: str, other: str, meet: bool) -> None:
     assert can_match_both(one, other) is meet
     assert can_match_both(other, one) is meet
-
-
-def test_a_processor_that_is_a_function_is_refused() -> None:
-    stack = new_stack()
-    orders = IntakePipeline(stack, "Orders", processor=processor())
-    theirs = lambda_.Function.from_function_name(stack, "Theirs", "theirs")
-    with refused("set-processor"):
-        FileSets(stack, "Loads", pipeline=orders, form=MANIFEST, processor=Processor.from_function(theirs))
 
 
 def test_sets_in_another_stack_are_refused() -> None:

@@ -7,7 +7,7 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger import IntakePipeline, NetworkOptions, Processor
+from cdk_intake_ledger import FileSets, IntakePipeline, NetworkOptions, Processor, SetForm
 from tests.inside.objects import managed_instances
 from tests.synth.build import PROCESSORS, Json, new_stack, only, processor, refused, template_of, variables
 
@@ -82,3 +82,14 @@ def test_a_network_of_the_function_is_refused() -> None:
     vpc = ec2.Vpc(stack, "Other", nat_gateways=0)
     with refused("managed-network", "that of the capacity provider"):
         IntakePipeline(stack, "Orders", processor=code, network=NetworkOptions(vpc=vpc))
+
+
+def test_sets_of_files_run_there_too() -> None:
+    """Their entry point there takes the request of the audit, too."""
+    stack = new_stack()
+    code = processor(capacity_provider=provider(stack), memory_size=4_096)
+    orders = IntakePipeline(stack, "Orders", processor=processor())
+    FileSets(stack, "Loads", pipeline=orders, form=SetForm.manifest("loads/*/manifest.json"), processor=code)
+    function = only(template_of(stack), "AWS::Lambda::Function", "LoadsConsumer")
+    assert function["Handler"] == f"{managed_instances.__name__}.handler"
+    assert "CapacityProviderConfig" in function

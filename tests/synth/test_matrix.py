@@ -52,6 +52,7 @@ WARNINGS = {
     "imported_table": ["table-unknown"],
     "file_sets": ["network-without-endpoints", *["set-rows-expire"] * 3],
     "outputs": ["output-lifecycle-unknown"],
+    "state_machine": ["set-rows-expire"],
 }
 """The rules whose warnings synthesis prints for a row. It prints none for the other rows."""
 

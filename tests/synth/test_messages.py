@@ -23,7 +23,6 @@ from cdk_intake_ledger import (
     IntakeQueue,
     MessageIntake,
     MessageSource,
-    Processor,
     RetryOptions,
 )
 from cdk_intake_ledger.messages import expression_problems, warn_about_identity
@@ -73,7 +72,7 @@ def standard(stack: Stack, name: str = "Orders", **options: Any) -> sqs.Queue:
 @pytest.mark.parametrize(("name", "source"), SOURCES.items())
 def test_the_function_knows_its_source_its_key_and_its_identity(template: Json, name: str, source: str) -> None:
     function = only(template, "AWS::Lambda::Function", f"{name}Consumer")
-    assert function["Handler"] == "intake_ledger.messages.handler"
+    assert function["Handler"] == "intake_ledger.consumer.handler"
     environment = variables(template, f"{name}Consumer")
     assert environment["INTAKE_MESSAGE_SOURCE"] == source
     prefix = {"DynamoDb": "dynamodb.Keys.", "EventBridge": "detail."}.get(name, "")
@@ -491,13 +490,6 @@ def test_the_keys_of_an_item_are_no_identity_of_its_changes() -> None:
     scope = Construct(new_stack(), "Intake")
     warn_about_identity(scope, table_with(), key="dynamodb.Keys.order_id", identity="dynamodb.Keys.order_id")
     assert len([entry for entry in scope.node.metadata if entry.type == "aws:cdk:warning"]) == 2
-
-
-def test_an_existing_function_cannot_process_messages() -> None:
-    stack = new_stack()
-    function = lambda_.Function.from_function_name(stack, "Fn", "orders")
-    with refused("message-processor"):
-        messages(stack, "Intake", MessageSource.sqs(), processor=Processor.from_function(function))
 
 
 def test_messages_need_lambdas_own_capacity() -> None:

@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 from aws_cdk import Duration, Environment, Stack
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 
-from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, IntakeQueue, IntakeWorkers, Processor, RetryOptions
+from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, IntakeQueue, Processor, RetryOptions
 from tests.synth.build import (
     Json,
     actions,
@@ -179,7 +177,7 @@ def test_a_machine_of_another_place_is_refused(environment: tuple[str, str]) -> 
     account, region = environment
     stack = new_stack(env=Environment(account=account, region=region))
     imported = sfn.StateMachine.from_state_machine_arn(stack, "Machine", ARN)
-    with refused("machine-environment", f"111122223333 eu-central-1 and the pipeline is in {account} {region}"):
+    with refused("machine-environment", f"111122223333 eu-central-1 and the consumer is in {account} {region}"):
         IntakePipeline(stack, "Orders", processor=Processor.from_state_machine(imported))
 
 
@@ -270,17 +268,3 @@ def test_outputs_of_a_machine_are_granted_to_its_tasks() -> None:
     pipeline = orders(stack)
     with refused("output-of-state-machine", "Stack/Machine"):
         pipeline.grant_output(s3.Bucket(stack, "Outputs"), "out/")
-
-
-@pytest.mark.parametrize("kind", ["function", "state machine"])
-def test_workers_have_nothing_to_do_for_an_existing_processor(kind: str) -> None:
-    stack = new_stack()
-    state_machine = machine(stack)
-    function = stack.node.find_child("Task")
-    assert isinstance(function, lambda_.Function)
-    made = Processor.from_state_machine(state_machine) if kind == "state machine" else Processor.from_function(function)
-    pipeline = IntakePipeline(stack, "Orders", processor=made)
-    cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=0))
-    image = ecs.ContainerImage.from_registry("example/orders")
-    with refused("worker-processor", f"an existing {kind}"):
-        IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=cluster, image=image)

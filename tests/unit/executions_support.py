@@ -9,9 +9,9 @@ from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.executions import ExecutionSettings, StateMachine
-from intake_ledger.ledger import ExecutionLedger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Policy, Row, row_key
-from tests.inside.executions import Executions
+from tests.inside.executions import Later
 from tests.inside.kit import (
     DEAD_LETTER_URL,
     MACHINE,
@@ -20,8 +20,10 @@ from tests.inside.kit import (
     MemoryS3,
     MemorySQS,
     MemoryStepFunctions,
+    object_ledger,
     s3_notification,
 )
+from tests.inside.objects import Objects
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, SECOND, Clock
 from tests.unit.test_consumer import Context, FakeTelemetry
@@ -64,19 +66,22 @@ class ExecutionPipeline:
         def make_client() -> MemoryStepFunctions:
             return self.machine
 
-        class Interrupted(Executions):
-            def __call__(self, *plain: Any, **named: Any) -> object:
+        class Interrupted(Later):
+            def start(self, *plain: Any, **named: Any) -> object:
                 before_start()
-                return super().__call__(*plain, **named)
+                return super().start(*plain, **named)
 
-        executions = Interrupted(services, StateMachine(make_client, times), sleep=self._sleep)
-        return Consumer(services, _none, executions=executions)
+        return Consumer(
+            services,
+            Objects(settings, bucket),
+            Interrupted(services, StateMachine(make_client, times), sleep=self._sleep),
+        )
 
-    def ledger(self) -> ExecutionLedger:
+    def ledger(self) -> Ledger:
         """The ledger of another worker."""
         settings = SETTINGS
-        policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=self.deletes)
-        return ExecutionLedger(
+        policy = Policy.of(replace(settings, deletes=self.deletes), executions=True)
+        return object_ledger(
             LedgerTable(cast("Any", self.store), settings.table),
             self._bucket(),
             LedgerOptions(settings.pipeline, settings.ordering, policy, 6 * HOUR),
@@ -163,7 +168,3 @@ def given_event(execution: MemoryExecution, **changes: object) -> str:
     return json.dumps(
         {"source": "aws.states", "detail-type": "Step Functions Execution Status Change", "detail": detail}
     )
-
-
-def _none(_: object) -> None:
-    raise NotImplementedError

@@ -9,19 +9,18 @@ from itertools import count
 from typing import Any, cast
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.aws import Bucket
-from intake_ledger.consumer import Services
-from intake_ledger.ledger import LedgerOptions, LedgerTable
+from intake_ledger.aws import Bucket, Queues
+from intake_ledger.consumer import Consumer, Services
+from intake_ledger.ledger import Guard, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import (
-    KeyedLedger,
     KeyedMessage,
-    MessageConsumer,
-    MessageQueues,
     MessageSettings,
     MessageSource,
 )
 from intake_ledger.protocol import ConsumerSettings, Ordering, Policy, Row, RowKey, row_from_attributes
 from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, OutcomeCounter
+from tests.inside.messages import KeyLock, Messages
+from tests.inside.objects import Inline
 from tests.settings import CONSUMER
 from tests.unit.support import MINUTE, START, Clock
 
@@ -75,31 +74,43 @@ class Intake:
         self.consumer = self.worker()
 
     @property
-    def ledger(self) -> KeyedLedger:
-        """A new worker's ledger."""
-        table = LedgerTable(cast("Any", self.table), "table")
+    def options(self) -> LedgerOptions:
+        """The options of the ledger."""
         policy = Policy(self.settings.max_attempts, self.settings.retention_seconds * 1000, deletes=False)
-        options = LedgerOptions("orders", Ordering.EVERY_VERSION, policy, self.settings.max_event_age_seconds * 1000)
-        return KeyedLedger(
-            table, Bucket(lambda: cast("Any", None), SOURCE_NAME), options, clock=self.clock, new_owner=self._owner
-        )
+        return LedgerOptions("orders", Ordering.EVERY_VERSION, policy, self.settings.max_event_age_seconds * 1000)
 
-    def worker(self) -> MessageConsumer:
+    @property
+    def ledger(self) -> Ledger:
+        """A new worker's ledger."""
+        return self.ledger_of(self.kind())
+
+    def kind(self) -> Messages:
+        """The kind of a new worker."""
+        lock = KeyLock(LedgerTable(self.table, "table"), "orders", self.options.retention, clock=self.clock)
+        settings = MessageSettings(self.settings, self.source, self.key, self.identity, self.unwrap_sns)
+        return Messages(settings, lock, sleep=self._sleep)
+
+    def ledger_of(self, kind: Messages, *guards: Guard) -> Ledger:
+        """A ledger with the guards of the kind and these."""
+        table, held = LedgerTable(self.table, "table"), (*kind.guards, *guards)
+        return Ledger(table, kind.look, self.options, clock=self.clock, new_owner=self._owner, guards=held)
+
+    def worker(self) -> Consumer:
         """A new execution environment."""
-        queues = MessageQueues(lambda: cast("Any", self), QUEUE_URL, self.dlq_url)
+        kind = self.kind()
+        queues = Queues(lambda: cast("Any", self), QUEUE_URL, self.dlq_url, shortened=kind.shortened)
         services = Services(
             replace(self.settings, dlq_url=self.dlq_url),
-            self.ledger,
+            self.ledger_of(kind),
             Bucket(lambda: cast("Any", None), SOURCE_NAME),
             queues,
             OutcomeCounter(self),
             self.clock,
             lambda: 0.0,
         )
-        settings = MessageSettings(self.settings, self.source, self.key, self.identity, self.unwrap_sns)
-        return MessageConsumer(settings, services, self._process, sleep=self._sleep)
+        return Consumer(services, kind, Inline(self._process))
 
-    def handle(self, records: Sequence[dict[str, Any]], worker: MessageConsumer | None = None) -> list[str]:
+    def handle(self, records: Sequence[dict[str, Any]], worker: Consumer | None = None) -> list[str]:
         """Process a batch. Returns the ids that Lambda must deliver again."""
         answer = (worker or self.consumer).handle({"Records": records}, self)
         return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
@@ -123,7 +134,10 @@ class Intake:
         return item
 
     def is_locked(self, key: str) -> bool:
-        return bool(self.lock(key).get("lease_until", 0) > self.clock())
+        """True if the row that the lock names is in work under the fence with which it took the lock."""
+        item = self.lock(key)
+        holder = LedgerTable(self.table, "table").get(RowKey(f"{SOURCE_NAME}/{key}", item.get("holder") or "nobody"))
+        return holder is not None and holder.is_live(self.clock()) and holder.fence == item["holder_fence"]
 
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """Each message has its receipt: tests deliver the records themselves."""

@@ -14,9 +14,19 @@ from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy, Row, RowKey, row_key
 from intake_ledger.set_members import Membership, SetForm, SetTarget, Wakes
-from intake_ledger.sets import SetLedger, SetSettings, set_consumer
-from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemoryS3, MemorySQS, OutcomeCounter, s3_notification
-from tests.inside.sets import SetAudit, SetFindings, SetWakes, WaitingSets
+from intake_ledger.sets import SetSettings
+from tests.inside.kit import (
+    DEAD_LETTER_URL,
+    QUEUE_URL,
+    MemoryS3,
+    MemorySQS,
+    OutcomeCounter,
+    object_consumer,
+    object_ledger,
+    s3_notification,
+)
+from tests.inside.objects import Inline
+from tests.inside.sets import SetAudit, SetFindings, Sets, SetWakes, WaitingSets
 from tests.unit.support import BUCKET, DAY, HOUR, RETENTION, START
 
 if TYPE_CHECKING:
@@ -205,8 +215,8 @@ class SetBench:
     ) -> SetFindings:
         """Run the audit of sets."""
         waiting = WaitingSets(cast("Any", self.dynamodb), "ledger")
-        audit = SetAudit(self.settings, self.set_services(), waiting)
-        left = remaining_seconds
+        kind, left = self.kind(), remaining_seconds
+        audit = SetAudit(self.settings, self.set_services(kind), waiting, reader=kind.reader, rows=self.table)
         return audit.run(left if callable(left) else lambda: left, dry_run=dry_run, publish=publish)
 
     def lose_wakes(self) -> None:
@@ -214,30 +224,29 @@ class SetBench:
         self.sets.queue = MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
 
     def set_consumer(self) -> Consumer:
-        services = self.set_services()
-        return set_consumer(services, self._process, settings=self.settings, membership=self.membership())
+        kind = self.kind()
+        return Consumer(self.set_services(kind), kind, Inline(self._process))
 
-    def set_services(self) -> Services:
-        bucket = self.bucket()
+    def kind(self) -> Sets:
+        """The kind of a new worker."""
+        return Sets(self.settings, self.table, self.bucket(), self.membership(), self.clock)
+
+    def set_services(self, kind: Sets) -> Services:
         consumer = self.settings.consumer
-        ledger = SetLedger(
-            self.table,
-            bucket,
-            _options(consumer),
-            settings=self.settings,
-            clock=self.clock,
-            new_owner=self._new_owner,
-        )
-        return self._services(consumer, ledger, bucket, self.sets)
+        options = _options(consumer)
+        ledger = Ledger(self.table, kind.look, options, clock=self.clock, new_owner=self._new_owner)
+        return self._services(consumer, ledger, kind.bucket, self.sets)
 
     def part_consumer(self) -> Consumer:
         bucket, settings = self.bucket(), self.part_settings
-        ledger = Ledger(self.table, bucket, _options(settings), clock=self.clock, new_owner=self._new_owner)
+        ledger = object_ledger(self.table, bucket, _options(settings), clock=self.clock, new_owner=self._new_owner)
         services = self._services(settings, ledger, bucket, self.parts)
         wakes = Wakes(
             [SetTarget(SETS, SET_QUEUE_URL, self.form)], self.membership(), bucket=BUCKET, send=self._send_wake
         )
-        return Consumer(services, self._process_part, sets=SetWakes(services, wakes))
+        return object_consumer(
+            services, self._process_part, sets=SetWakes(settings, services.telemetry, wakes, clock=self.clock)
+        )
 
     def membership(self) -> Membership:
         return Membership(cast("Any", self.dynamodb), "ledger", BUCKET)

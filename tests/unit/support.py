@@ -28,7 +28,7 @@ from intake_ledger.protocol import (
     Verdict,
     row_key,
 )
-from tests.inside.kit import MemoryS3, eventbridge_event, s3_notification
+from tests.inside.kit import MemoryS3, eventbridge_event, object_ledger, s3_notification
 from tests.inside.rows import execute_batch
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class World:
     def ledger(self) -> Ledger:
         """Return a new worker's ledger. Workers share only the table."""
         options = LedgerOptions(PIPELINE, self.ordering, self.policy, self.late_after)
-        return Ledger(
+        return object_ledger(
             self.table,
             self.s3,
             options,

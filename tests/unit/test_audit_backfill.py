@@ -9,9 +9,10 @@ import pytest
 
 from intake_ledger.aws import Bucket
 from intake_ledger.events import OWN_MESSAGE, parse_message
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.ledger import Claim, LedgerOptions
 from intake_ledger.protocol import KeyFilter, Ordering, Policy, Status, Verdict
 from tests.inside.audits import BACKFILL_ID, Report
+from tests.inside.kit import object_ledger
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, RETENTION
 
@@ -30,7 +31,7 @@ class Filled:
         s3 = cast("Any", self.s3)
         policy = Policy(3, RETENTION, deletes=True)
         owners = count()
-        self.ledger = Ledger(
+        self.ledger = object_ledger(
             self.world.ledger,
             Bucket(lambda: s3, BUCKET),
             LedgerOptions(PIPELINE, ordering, policy, 6 * HOUR),

@@ -18,8 +18,9 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.consumer import Consumer, Overrun, ProcessingTime
+from intake_ledger.consumer import Overrun, ProcessingTime
 from intake_ledger.protocol import Row, Status
+from tests.inside.kit import object_consumer
 from tests.unit.support import MINUTE, SECOND, notification, record
 from tests.unit.support import created as reported
 from tests.unit.test_consumer import Bench, Context, message
@@ -88,7 +89,7 @@ class Intake:
 
     def replace_worker(self) -> None:
         """Another execution environment; its breaker and its pace are its own."""
-        self.consumer = Consumer(
+        self.consumer = object_consumer(
             replace(self.bench.services(), jitter=self.chance.random),
             self.process,
             processing_time=ProcessingTime(10.0),

@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.consumer import Consumer
 from intake_ledger.protocol import RowKey, Status, Unprocessable, breaker_key, success_key
+from tests.inside.kit import object_consumer
 from tests.inside.objects import CLOSE_MS, MAX_BAD_KEYS, RECENT_MS, SHARE_MS, THRESHOLD, CircuitBreaker, least_wait_ms
 from tests.unit.support import DAY, HOUR, MINUTE, PIPELINE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
@@ -229,7 +229,7 @@ class Downstream:
     def __init__(self, world: World) -> None:
         self.bench = Bench(world)
         self.out = True
-        self.consumer = Consumer(
+        self.consumer = object_consumer(
             self.bench.services(),
             self.process,
         )

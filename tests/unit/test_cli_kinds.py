@@ -187,6 +187,26 @@ class TestWorkers:
         assert "and also the function, take messages" in " ".join(person.types("status").split())
 
 
+@pytest.mark.parametrize("kind", [Kind.OBJECTS, Kind.MESSAGES, Kind.SETS])
+class TestBesideTheKind:
+    """Each kind may have workers and a state machine, also both."""
+
+    @pytest.mark.parametrize("command", ["pause", "resume"])
+    def test_a_function_beside_workers_is_not_started(
+        self, seat: Callable[[Site], Person], kind: Kind, command: str
+    ) -> None:
+        site = site_of(kind)
+        person = seat(Site(replace(site.deployed, workers=True, state_machine=MACHINE)))
+        person.types(*ARGUMENTS[command], ends=2)
+        assert "with the service that runs them" in person.complaint
+        assert person.functions.updated == []
+
+    def test_running_executions_are_listed(self, seat: Callable[[Site], Person], kind: Kind) -> None:
+        site = site_of(kind)
+        person = seat(Site(replace(site.deployed, workers=True, state_machine=MACHINE)))
+        assert person.reads("list", "--running")["executions"] == []
+
+
 class TestMessages:
     @pytest.mark.parametrize("source", SOURCES)
     def test_a_pause_stops_each_mapping_of_the_source(self, seat: Callable[[Site], Person], source: str) -> None:

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.aws import Bucket, NotDone, Queues
-from intake_ledger.consumer import Consumer, Overrun, Services
+from intake_ledger.consumer import Overrun, Services
 from intake_ledger.events import own_message, read_batch
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import (
@@ -39,7 +39,7 @@ from intake_ledger.protocol import (
     Verdict,
     ulid,
 )
-from tests.inside.kit import cloudtrail_event
+from tests.inside.kit import cloudtrail_event, object_consumer
 from tests.inside.objects import BUSY_JITTER_SECONDS, PATIENCE, PowertoolsTelemetry
 from tests.unit.support import (
     BUCKET,
@@ -118,7 +118,7 @@ class FakeQueues:
             raise self.broken
         self.woken.append(body)
 
-    def dead_letter(self, body: str, attributes: Mapping[str, Any]) -> None:
+    def dead_letter(self, body: str, attributes: Mapping[str, Any], group: str = "") -> None:
         self.on_copy()
         if self.broken is not None:
             raise self.broken
@@ -202,6 +202,7 @@ class Bench:
     timeout: int = TIMEOUT
     full_time: int = FULL_TIME
     processor_function: str | None = None
+    runner: Any = None
     threads: int = 1
     commit_together: bool = False
     reasons: Reasons = Reasons.TYPES
@@ -251,7 +252,7 @@ class Bench:
 
     def handle(self, *messages: Mapping[str, Any], remaining: int | None = None) -> list[str]:
         """The names of the messages that the answer gives back; the answer's exact shape is checked each time."""
-        consumer = Consumer(self.services(), self.process)
+        consumer = object_consumer(self.services(), self.process, runner=self.runner)
         time_left = self.full_time if remaining is None else remaining
         answer = consumer.handle({"Records": messages}, Context(self.world.clock, self.world.clock() + time_left))
         assert set(answer) == {"batchItemFailures"}

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import ObjectGone, Reasons, Status
-from tests.inside.objects import PowertoolsTelemetry, remote_processor
+from tests.inside.objects import PowertoolsTelemetry, remote_function, request_of
 from tests.unit.support import KEY, MAX_ATTEMPTS, PIPELINE, World, created, notification, record
 from tests.unit.test_consumer import Bench, FakeTelemetry, message
 
@@ -119,7 +119,8 @@ def _remote(payload: dict[str, Any], *, failed: bool) -> Process:
         def invoke(self, **_: Any) -> dict[str, Any]:
             return {"Payload": io.BytesIO(json.dumps(payload).encode())} | ({"FunctionError": "x"} if failed else {})
 
-    return remote_processor(Client, "function")
+    call = remote_function(Client, "function")
+    return lambda change: call(request_of(change))
 
 
 QUOTING: dict[str, Process] = {

@@ -355,6 +355,7 @@ class TestTwoMessages:
         }
         with pytest.raises(Fenced):
             ends[end]()
+        assert isinstance(taken, Claim)
         assert pipeline.row() == taken.row
         second.commit(taken)
 

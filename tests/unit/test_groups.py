@@ -8,9 +8,10 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.consumer import Consumer, ProcessingTime
+from intake_ledger.consumer import ProcessingTime
 from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Claim, LedgerTable
 from intake_ledger.protocol import KeyFilter, Ordering, OutcomeKind, Status, Verdict
+from tests.inside.kit import object_consumer
 from tests.inside.objects import HOLD_MS, THRESHOLD, CircuitBreaker
 from tests.unit.support import (
     BUCKET,
@@ -52,7 +53,7 @@ def handle(
     breaker: CircuitBreaker | None = None,
 ) -> list[str]:
     """Handle messages with a known processing time. Returns the IDs of the messages that are returned."""
-    consumer = Consumer(
+    consumer = object_consumer(
         bench.services(),
         bench.process,
         processing_time=processing_time,

@@ -192,7 +192,7 @@ def blocks(handed: object) -> Ended:
         with suppress(Exception), ledger.once("o", "e") as claim:
             calls += 1
             claim.transact = cast("Any", handed)
-    row = ledger._ledger._table.get(ledger._ledger._claims._request(ledger._change("o", "e"), 1).key)
+    row = ledger._ledger._table.get(ledger._ledger.key_of(ledger._change("o", "e")))
     return ended(row, calls, None)
 
 

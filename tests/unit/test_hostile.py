@@ -18,6 +18,7 @@ from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, handler
 from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
 from intake_ledger.protocol import Change, Origin, State, StateKind
+from tests.inside.kit import object_consumer
 from tests.inside.objects import parser as changes
 from tests.settings import examples
 from tests.unit.support import (
@@ -74,7 +75,7 @@ class Sqs:
 
 
 def consumer(bench: Bench, sqs: Sqs) -> Consumer:
-    return Consumer(
+    return object_consumer(
         replace(bench.services(), queues=Queues(lambda: cast("Any", sqs), "queue", "dlq")),
         bench.process,
         processing_time=ProcessingTime(1.0),

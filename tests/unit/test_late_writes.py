@@ -26,7 +26,7 @@ from intake_ledger.protocol import (
     Verdict,
 )
 from tests.inside.audits import AuditTable
-from tests.inside.objects import Attempts, CircuitBreaker, Downstream, Failures, ObjectCall, PowertoolsTelemetry
+from tests.inside.objects import Attempts, CircuitBreaker, Downstream, Failures, Inline, Objects, PowertoolsTelemetry
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -373,10 +373,11 @@ class TestConsumer:
         services, breaker = bench.services(), CircuitBreaker(MINUTE, MINUTE, lambda: 0.0)
         attempts = Attempts(
             services,
-            ObjectCall(services, bench.process),
+            Objects(services.settings, services.bucket),
+            Inline(bench.process),
             Failures(services, breaker),
             Downstream(services, breaker),
-            guard=lambda *_: nullcontext(),
+            limit=lambda *_: nullcontext(),
             processing_time=ProcessingTime(),
         )
         assert attempts.overran(first, Message(message(notification()))).late_write

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import Claim, ConditionFailed, Ledger, LedgerOptions, LedgerTable, lease_owned, row_unchanged
+from intake_ledger.ledger import Claim, ConditionFailed, LedgerOptions, LedgerTable, lease_owned, row_unchanged
 from intake_ledger.protocol import (
     ABSENT,
     Change,
@@ -22,6 +22,7 @@ from intake_ledger.protocol import (
     review_partitions,
     row_from_attributes,
 )
+from tests.inside.kit import object_ledger
 from tests.unit.support import (
     DAY,
     HOUR,
@@ -93,7 +94,7 @@ class TestInsert:
         """In the same write, alone and in a group."""
         changes = [created(world.s3.put(f"{KEY}-{number}", "1"), key=f"{KEY}-{number}") for number in range(3)]
         options = LedgerOptions(PIPELINE, world.ordering, world.policy, world.late_after, processor_version="1.4")
-        ledger = Ledger(world.table, world.s3, options, clock=world.clock, new_owner=world.new_owner)
+        ledger = object_ledger(world.table, world.s3, options, clock=world.clock, new_owner=world.new_owner)
         alone, *group = [world.accept(change) for change in changes]
         ledger.commit(alone)
         assert world.known(changes[0]).processor_version == "1.4"

@@ -12,6 +12,7 @@ from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer
 from intake_ledger.events import Message, own_message
 from intake_ledger.protocol import Origin
+from tests.inside.kit import object_consumer
 from tests.inside.objects import ANSWER_MS, FULL, LATE_REQUESTS, Returns
 from tests.unit.support import BUCKET, SECOND, Clock
 from tests.unit.test_consumer import OUTAGE, TIMEOUT, Bench, Context, message, put
@@ -57,7 +58,7 @@ class SlowSqs:
 
 
 def consumer(bench: Bench, sqs: SlowSqs, process: "Callable[[ObjectChange], Any] | None" = None) -> Consumer:
-    return Consumer(
+    return object_consumer(
         replace(bench.services(), queues=Queues(lambda: cast("Any", sqs), "queue", "dlq")),
         process or bench.process,
         end_process=lambda: None,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
-from intake_ledger.messages import KeyedLedger, KeyedMessage, MessageSettings, MessageSource, message_settings
+from intake_ledger.ledger import Claim, Ledger, LedgerTable
+from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSource, message_settings
 from intake_ledger.protocol import Change, ObjectGone, SettingsError
-from tests.inside.messages import MessageReader
+from tests.inside.messages import KeyLock, MessageReader, Messages
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, sqs
 from tests.unit.support import DAY, START, Wire
@@ -115,7 +116,7 @@ def test_a_failure_after_the_lock_frees_it(error: BaseException) -> None:
 def test_a_failure_that_cannot_be_written_frees_the_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """DynamoDB refuses the write, so the attempt ends without an outcome."""
     intake = Intake(process=lambda message: raise_(Unprocessable("no")) if message.identity == "e-1" else None)
-    monkeypatch.setattr(KeyedLedger, "reject", lambda *_, **__: raise_(refused("UpdateItem")))
+    monkeypatch.setattr(Ledger, "reject", lambda *_, **__: raise_(refused("UpdateItem")))
     assert intake.handle([sqs("o-1", "e-1")]) == ["o-1.e-1"]
     assert intake.status("o-1", "e-1") == "PROCESSING"
     assert not intake.is_locked("o-1")
@@ -125,18 +126,74 @@ def test_a_failure_that_cannot_be_written_frees_the_lock_too(monkeypatch: pytest
 
 @pytest.mark.failure_mode("F147")
 def test_a_lapsed_lock_is_not_held() -> None:
-    """The item of a worker that died is still there. Only its lease says whether it holds the key."""
+    """The item of a worker that died is still there. Only the row of its message says whether it holds the key."""
     intake = Intake(process=lambda message: raise_(Killed()) if message.identity == "e-1" else None)
     with pytest.raises(Killed):
         intake.handle([sqs("o-1", "e-1")])
     # The process is gone, so nothing was freed.
-    intake.table.items[(f"{SOURCE_NAME}/o-1", "orders@lock")]["lease_until"] = {"N": str(START + LEASE_MS)}
+    intake.table.items[(f"{SOURCE_NAME}/o-1", "orders@lock")]["holder"] = {"S": "orders@v#e-1"}
     intake.clock.advance(LEASE_MS - 1)
     assert intake.handle([sqs("o-1", "e-2")], intake.worker()) == ["o-1.e-2"]
     intake.clock.advance(1)
     assert intake.handle([sqs("o-1", "e-2", receives=2)], intake.worker()) == []
     first, second = intake.calls
     assert second.fence > first.fence
+
+
+def test_a_later_attempt_of_the_holder_that_has_not_taken_the_key_does_not_hold_it() -> None:
+    """The lock names the row and its fence. The fence is that of an attempt that has ended."""
+    intake = Intake(process=lambda message: raise_(Killed()) if message.attempt == 1 else None)
+    with pytest.raises(Killed):
+        intake.handle([sqs("o-1", "e-1")])
+    intake.table.items[(f"{SOURCE_NAME}/o-1", "orders@lock")]["holder"] = {"S": "orders@v#e-1"}
+    intake.clock.advance(LEASE_MS)
+    intake.process = lambda _: None
+    update, handled = intake.table.update_item, list[list[str]]()
+
+    def between(**request: Any) -> Any:
+        if request["Key"]["sk"]["S"].endswith("@lock") and not handled:
+            handled.append([])
+            handled[0] = intake.handle([sqs("o-1", "e-2")], intake.worker())
+        return update(**request)
+
+    intake.table.update_item = between
+    assert intake.handle([sqs("o-1", "e-1", receives=2)], intake.worker()) == []
+    assert handled == [[]], "the other message was not processed between the claim of the row and that of the key"
+    fences = [message.fence for message in intake.calls]
+    assert [message.identity for message in intake.calls] == ["e-1", "e-2", "e-1"]
+    assert fences == sorted(set(fences))
+
+
+def test_a_lapsed_key_that_another_message_takes_first_is_not_taken_with_an_old_fence() -> None:
+    """Both messages find the lock of a worker that died."""
+    intake = Intake(process=lambda message: raise_(Killed()) if message.identity == "e-1" else None)
+    with pytest.raises(Killed):
+        intake.handle([sqs("o-1", "e-1")])
+    intake.table.items[(f"{SOURCE_NAME}/o-1", "orders@lock")]["holder"] = {"S": "orders@v#e-1"}
+    intake.clock.advance(LEASE_MS)
+    update, tries = intake.table.update_item, list[Any]()
+
+    def between(**request: Any) -> Any:
+        if request["Key"]["sk"]["S"].endswith("@lock"):
+            tries.append(request)
+            if len(tries) == 2:
+                assert intake.handle([sqs("o-1", "e-3")], intake.worker()) == []
+        return update(**request)
+
+    intake.table.update_item = between
+    assert intake.handle([sqs("o-1", "e-2")], intake.worker()) == []
+    assert intake.called == ["e-1", "e-3", "e-2"]
+    fences = [message.fence for message in intake.calls]
+    assert fences == sorted(set(fences))
+
+
+def test_each_message_of_a_batch_is_claimed_when_its_processor_can_start() -> None:
+    """Claimed before, the first message of a key would hold it while the second one is claimed."""
+    intake = Intake()
+    intake.handle([sqs("o-1", "e-1")])
+    assert intake.handle([sqs("o-1", "e-2"), sqs("o-1", "e-3")]) == []
+    assert intake.called == ["e-1", "e-2", "e-3"]
+    assert intake.verdicts == {"ACCEPTED": 3}
 
 
 @pytest.mark.failure_mode("F148")
@@ -167,7 +224,7 @@ def test_busy_messages_wait_for_as_long_as_the_lock_is_held_already() -> None:
             for held in (0, 30_000, LEASE_MS - 31_000):
                 intake.clock.advance(held)
                 ledger = intake.ledger
-                change = intake.worker()._reader.from_queue(sqs("o-1", "e-2")).parsed[0]
+                change = intake.kind()._reader.from_queue(sqs("o-1", "e-2")).parsed[0]
                 assert isinstance(change, Change)
                 answer = ledger.claim(change, lease_ms=LEASE_MS)
                 assert answer.row is not None
@@ -263,6 +320,25 @@ def test_the_lock_stays_for_longer_than_the_rows() -> None:
     assert row is not None
     assert row.expires_at is not None
     assert intake.lock("o-1")["expires_at"] > row.expires_at > (START + SETTINGS.retention_seconds * 1000) // 1000
+
+
+def test_the_lock_of_long_work_stays_for_longer_than_its_row() -> None:
+    """The row expires some time after the end of the work, and a free key would let another message begin before."""
+    intake = Intake()
+    table, longest = LedgerTable(intake.table, "table"), 300 * DAY
+    lock = KeyLock(table, "orders", intake.options.retention, clock=intake.clock, longest_work_ms=longest)
+    kind = Messages(MessageSettings(SETTINGS, MessageSource.SQS, "order", "event"), lock)
+    ledger = intake.ledger_of(kind)
+    change = intake.kind()._reader.from_queue(sqs("o-1", "e-1")).parsed[0]
+    assert isinstance(change, Change)
+    claim = ledger.claim(change, lease_ms=LEASE_MS)
+    assert isinstance(claim, Claim)
+    intake.clock.advance(longest)
+    ledger.commit(claim)
+    row = intake.row("o-1", "e-1")
+    assert row is not None
+    assert row.expires_at is not None
+    assert intake.lock("o-1")["expires_at"] > row.expires_at
 
 
 def test_a_fence_ahead_of_the_clock_still_grows() -> None:

@@ -377,8 +377,8 @@ def test_any_order_of_blocks_ends_deaths_and_reopenings(seed: int) -> None:
             case 2:
                 try:
                     claim = ledger._claim("o-1", identity)  # its process dies
-                    assert claim.lock.fence > last_fence
-                    last_fence = claim.lock.fence
+                    assert (claim.lock_fence or 0) > last_fence
+                    last_fence = claim.lock_fence or 0
                     assert identity not in committed | rejected
                 except Rejected:
                     rejected.add(identity)
@@ -451,6 +451,24 @@ def test_dynamodb_fails_while_a_failure_is_recorded(caplog: pytest.LogCaptureFix
     clock.advance(LEASE_SECONDS * 1000)
     with ledger.once("o-1", "e-1") as claim:
         assert claim.attempt == 2
+
+
+def test_a_failure_that_is_not_recorded_frees_the_key() -> None:
+    """The row shows a block in work. Only that identity waits for the end of its lease."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger, real = make(table, clock), table.update_item
+
+    def only_locks(**request: Any) -> Any:
+        return real(**request) if request["Key"]["sk"]["S"].endswith("@lock") else unreachable()
+
+    with pytest.raises(ZeroDivisionError), ledger.once("o-1", "e-1"):  # noqa: PT012 - the block raises it
+        table.update_item = only_locks  # type: ignore[method-assign]
+        raise ZeroDivisionError
+    table.update_item = real  # type: ignore[method-assign]
+    with pytest.raises(Busy), ledger.once("o-1", "e-1"):
+        pass
+    with ledger.once("o-1", "e-2") as claim:
+        assert claim.attempt == 1
 
 
 def unreachable(**_: Any) -> Any:

@@ -332,7 +332,7 @@ def test_an_expired_set_is_counted_and_logged_with_the_parts_of_its_wake(
     bench, telemetry, logger = finished(MANIFEST), SetTelemetry(), Mock()
     monkeypatch.setattr(telemetry, "_logger", logger)
     wake = one_change(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=KEYS))
-    ledger = bench.set_services().ledger
+    ledger = bench.set_services(bench.kind()).ledger
     for expires in (False, True):
         if expires:
             expire_rows(bench)

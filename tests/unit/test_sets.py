@@ -170,7 +170,7 @@ class TestManifests:
             bench.put(key, manifest(A, B) if key == KEY else "content")
         bench.run_parts()
         consumer = bench.set_consumer()
-        reader = consumer._services.ledger.reader  # type: ignore[attr-defined]
+        reader: Any = consumer._kind.reader  # type: ignore[attr-defined]
         listing = reader.listing
         looks: list[str] = []
 
@@ -340,7 +340,7 @@ class TestManifests:
 
     def test_a_replaced_manifest_is_read_again_by_a_worker_that_knows_the_earlier_one(self) -> None:
         bench = SetBench(MANIFEST)
-        reader = bench.set_consumer()._services.ledger.reader  # type: ignore[attr-defined]
+        reader = bench.kind().reader
         bench.put(KEY, manifest(A))
         assert reader.listing(KEY).keys == (A,)
         bench.put(KEY, manifest(B))
@@ -652,7 +652,7 @@ class TestSettings:
         [
             {"INTAKE_ORDERING": "EVERY_VERSION"},
             {"INTAKE_DELETES": "true"},
-            {"INTAKE_PROCESSOR_FUNCTION": "arn"},
+            {"INTAKE_PART_LISTS": "", "INTAKE_PROCESSOR_FUNCTION": "arn"},
             {"INTAKE_SET_PARTS_PIPELINE": ""},
             {"INTAKE_SET_PARTS_PIPELINE": "Stack-Invoices"},
             {"INTAKE_SET_FORM": ""},

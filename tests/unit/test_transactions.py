@@ -9,9 +9,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.consumer import Services
+from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Fenced, InvalidTransactionError, Row, Status, TransactionRefused, check_transact
+from tests.inside.kit import object_consumer, object_ledger
 from tests.inside.rows import dynamodb_table as table
 from tests.inside.rows import refusal
 from tests.settings import CONSUMER
@@ -382,10 +383,10 @@ class Pipeline:
         table = LedgerTable(cast("DynamoDBClient", Stepped(world.wire.client, steps)), world.table_name)
         options = LedgerOptions(PIPELINE, world.ordering, world.policy, LATE_AFTER)
         s3 = cast("Any", Stepped(world.s3, steps))
-        consumer = Consumer(
+        consumer = object_consumer(
             Services(
                 SETTINGS,
-                Ledger(table, s3, options, clock=world.clock, new_owner=world.new_owner),
+                object_ledger(table, s3, options, clock=world.clock, new_owner=world.new_owner),
                 cast("Bucket", s3),
                 cast("Queues", Stepped(_Silence(), steps)),
                 telemetry=cast("Telemetry", _Silence()),

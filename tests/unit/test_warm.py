@@ -1,7 +1,7 @@
 """An execution environment that is warm keeps its consumer. No error of one invocation may decide a later one."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -9,7 +9,6 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.protocol import Status
 from tests.inside.kit import MemoryS3, MemorySQS, MemoryStepFunctions, OutcomeCounter
-from tests.inside.sets import as_set_ledger
 from tests.unit.kinds import KINDS, MANIFEST
 from tests.unit.set_bench import SetBench
 
@@ -105,7 +104,7 @@ def test_a_manifest_is_read_once_for_each_content(versioned: bool, monkeypatch: 
     bench = SetBench(MANIFEST, warm=True, versioned=versioned)
     bench.put("set.json", json.dumps(["a.csv"]))
     bench.run(0.5)
-    reader = as_set_ledger(bench.set_consumer()._services.ledger).reader
+    reader = cast("Any", bench.set_consumer())._kind.reader
     first = reader.listing("set.json")
     bench.put("set.json", json.dumps(["a.csv"]))
     bench.run(0.5)

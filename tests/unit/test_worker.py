@@ -5,11 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from intake_ledger.aws import Queues
 from intake_ledger.consumer import Services
 from intake_ledger.ledger import Claim, LedgerOptions
 from intake_ledger.processor import ObjectChange
@@ -19,20 +20,17 @@ from intake_ledger.protocol import (
     Status,
     Verdict,
     WorkerSettings,
-    refuse_other_kinds,
     worker_settings,
 )
 from intake_ledger.worker import Worker
-from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
-from tests.inside.workers import Extensions, Heartbeat, HeldLedger, HeldQueues, batch_size, make_heartbeat, worker
+from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, object_ledger
+from tests.inside.objects import Inline, Objects
+from tests.inside.workers import Extensions, Heartbeat, batch_size, extensions_of, make_host, watched, worker
 from tests.unit.support import KEY, LATE_AFTER, PIPELINE, SECOND, World, created, notification, record
 from tests.unit.test_consumer import SKEW, FakeTelemetry
 from tests.unit.test_consumer import Bench as ConsumerBench
 from tests.unit.test_groups import new_world
 from tests.unit.test_settings import CONSUMER as CONSUMER_VARIABLES
-
-if TYPE_CHECKING:
-    from intake_ledger.aws import Queues
 
 HOLD = 60
 """Seconds."""
@@ -78,26 +76,33 @@ class Bench:
     def __post_init__(self) -> None:
         self.sqs = PolledSQS(clock=self.world.clock, visibility_seconds=HOLD)
         self.telemetry = FakeTelemetry()
-        self.ledger = HeldLedger(
+        settings = WorkerSettings(hold_seconds=HOLD, poll_seconds=0)
+        consumer = ConsumerBench(self.world).settings()
+        self.host = make_host(settings, consumer)
+        self.heartbeat = self.host.heartbeat
+        self.ledger = object_ledger(
             self.world.table,
             self.world.s3,
             LedgerOptions(PIPELINE, self.world.ordering, self.world.policy, LATE_AFTER),
             clock=self.world.clock,
             new_owner=self.world.new_owner,
+            guards=self.host.guards,
         )
-        queues = HeldQueues(lambda: cast("Any", self.sqs), QUEUE_URL, DEAD_LETTER_URL)
+        queues = Queues(lambda: cast("Any", self.sqs), QUEUE_URL, DEAD_LETTER_URL)
         services = Services(
-            ConsumerBench(self.world).settings(),
+            consumer,
             self.ledger,
             self.world.s3,
             queues,
             telemetry=cast("Any", self.telemetry),
             clock=self.world.clock,
             jitter=lambda: 0.0,
+            host=self.host,
         )
-        settings = WorkerSettings(hold_seconds=HOLD, poll_seconds=0)
-        self.heartbeat = make_heartbeat(services, settings)
-        self.worker = Worker(services, self.process, settings, self.heartbeat, make_sqs=lambda: cast("Any", self.sqs))
+        self.heartbeat.extensions = extensions_of(services, self.host)
+        kind = Objects(consumer, self.world.s3)
+        runner = Inline(watched(self.process, self.heartbeat))
+        self.worker = Worker(services, kind, runner, settings, self.heartbeat, make_sqs=lambda: cast("Any", self.sqs))
 
     def process(self, change: ObjectChange) -> str:
         self.seen.append(change)
@@ -176,7 +181,7 @@ class TestLease:
         bench.ledger.commit(claim)
 
         with pytest.raises(Fenced):
-            bench.ledger.extend_lease(claim)
+            bench.ledger.extend(claim, lease_ms=HOLD * SECOND)
 
         assert bench.world.known(claim.change).lease_until is None
 
@@ -397,7 +402,7 @@ class TestHeartbeat:
         log: list[str] = []
         heartbeat = Heartbeat(self.extensions(log, fails="a"), hold_seconds=60, limit_seconds=5, clock=lambda: 0.0)
         for name in "ab":
-            heartbeat.hold(_claim(name))
+            heartbeat.take(_claim(name))
 
         heartbeat.beat()
         heartbeat.beat()
@@ -410,7 +415,7 @@ class TestHeartbeat:
             self.extensions(log, fails="messages"), hold_seconds=60, limit_seconds=5, clock=lambda: 0.0
         )
         with heartbeat.batch(["r1"]):
-            heartbeat.hold(_claim("a"))
+            heartbeat.take(_claim("a"))
             heartbeat.beat()
         heartbeat.beat()
         assert log == ["r1", "OSError", "a"]
@@ -473,14 +478,19 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
+            ({"INTAKE_MESSAGE_SOURCE": "sqs"}, "INTAKE_ORDERING is LATEST, expected EVERY_VERSION"),
+            ({"INTAKE_MESSAGE_KEY": "id", "INTAKE_ORDERING": "EVERY_VERSION"}, "INTAKE_MESSAGE_SOURCE is ''"),
+            ({"INTAKE_MESSAGE_SOURCE": "kinesis"}, "INTAKE_MESSAGE_SOURCE is kinesis: a worker receives from SQS only"),
+            ({"INTAKE_SET_FORM": "{}"}, "INTAKE_SET_PARTS_PIPELINE is ''"),
+            ({"INTAKE_SET_PARTS_PIPELINE": "p"}, "INTAKE_SET_FORM is ''"),
             (
-                {"INTAKE_MESSAGE_SOURCE": "sqs"},
-                "INTAKE_MESSAGE_SOURCE is set: these are the variables of MessageIntake",
+                {"INTAKE_MESSAGE_SOURCE": "sqs", "INTAKE_SET_FORM": "{}"},
+                "INTAKE_MESSAGE_SOURCE of messages and INTAKE_SET_FORM of sets of files are set: ",
             ),
-            ({"INTAKE_MESSAGE_KEY": "id"}, "INTAKE_MESSAGE_KEY is set: "),
-            ({"INTAKE_SET_FORM": "{}"}, "INTAKE_SET_FORM is set: these are the variables of FileSets, "),
-            ({"INTAKE_SET_PARTS_PIPELINE": "p"}, "INTAKE_SET_PARTS_PIPELINE is set: "),
-            ({"INTAKE_STATE_MACHINE": "arn"}, "INTAKE_STATE_MACHINE is set: these are the variables of a pipeline "),
+            (
+                {"INTAKE_STATE_MACHINE": "arn", "AWS_DEFAULT_REGION": "eu-central-1"},
+                "INTAKE_STATE_MACHINE is 'arn', expected the ARN",
+            ),
             (
                 {"INTAKE_PROCESSOR": "no:no", "AWS_DEFAULT_REGION": "eu-central-1"},
                 "the processor 'no:no' was not found",
@@ -490,7 +500,7 @@ class TestSettings:
         ],
     )
     def test_a_worker_that_cannot_work_ends_with_one_line(self, more: dict[str, str], said: str) -> None:
-        """It exits with 2 before it receives a message. The consumer of another kind would dead-letter each one."""
+        """It exits with 2 before it receives a message. A consumer of another kind would dead-letter each one."""
         paths = os.pathsep.join(path for path in sys.path if path)
         environment = CONSUMER_VARIABLES | {"INTAKE_PROCESSOR": "json:loads", "PYTHONPATH": paths} | more
         nothing = {
@@ -508,28 +518,6 @@ class TestSettings:
         assert done.returncode == 2
         [line] = done.stderr.splitlines()
         assert line.startswith(said)
-
-    @pytest.mark.failure_mode("F263")
-    def test_the_function_of_a_pipeline_refuses_the_variables_of_another_kind(self) -> None:
-        """It takes those of a state machine."""
-        takes = ("INTAKE_STATE_MACHINE",)
-        refuse_other_kinds({"INTAKE_STATE_MACHINE": "arn"}, "the consumer of objects", takes=takes)
-        for name in ("INTAKE_MESSAGE_SOURCE", "INTAKE_SET_FORM"):
-            with pytest.raises(SettingsError, match=f"{name} is set"):
-                refuse_other_kinds({name: "x"}, "the consumer of objects", takes=takes)
-
-    def test_a_worker_needs_a_ledger_that_it_can_extend(self, bench: Bench) -> None:
-        services = Services(
-            ConsumerBench(bench.world).settings(),
-            bench.world.ledger,
-            bench.world.s3,
-            cast("Queues", None),
-            telemetry=cast("Any", bench.telemetry),
-            clock=bench.world.clock,
-            jitter=lambda: 0.0,
-        )
-        with pytest.raises(TypeError, match="HeldLedger"):
-            make_heartbeat(services, WorkerSettings())
 
 
 def _claim(name: str) -> Claim:

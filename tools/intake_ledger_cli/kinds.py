@@ -19,10 +19,11 @@ class Kind(StrEnum):
     SETS = "sets of files"
 
 
+RUNNING = "list --running"
 _NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
 _SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
 REFUSED: dict[str, dict[Kind, str]] = {
-    "list --running": {kind: _NOT_RUNNING for kind in Kind if kind is not Kind.MACHINE},
+    RUNNING: {kind: _NOT_RUNNING for kind in Kind if kind is not Kind.MACHINE},
     "reprocess": {
         Kind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected messages",
     },
@@ -54,6 +55,8 @@ def kind_of(deployed: "DeployedPipeline") -> Kind:
 def check_kind(deployed: "DeployedPipeline", command: str) -> None:
     """Refuse a command that the pipeline's kind has no use for.
 
+    Messages and sets may have a state machine or workers too.
+
     Args:
         deployed: the pipeline.
         command: the command, as a key of `REFUSED`.
@@ -62,7 +65,9 @@ def check_kind(deployed: "DeployedPipeline", command: str) -> None:
         UsageError: The kind has no use for it. The text names the kind and the way out.
 
     """
-    kind = kind_of(deployed)
-    way_out = REFUSED.get(command, {}).get(kind)
-    if way_out is not None:
-        raise UsageError(f"`{command}` is not for {deployed.name}, which is {kind}: {way_out}")
+    if command == RUNNING and deployed.state_machine is not None:
+        return
+    for kind in (kind_of(deployed), *([Kind.WORKERS] if deployed.workers else [])):
+        way_out = REFUSED.get(command, {}).get(kind)
+        if way_out is not None:
+            raise UsageError(f"`{command}` is not for {deployed.name}, which is {kind}: {way_out}")

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
-from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable, object_states
 from intake_ledger.processor import Commit, ObjectChange, Processor, as_commit
 from intake_ledger.protocol import (
     ConsumerSettings,
@@ -26,6 +26,7 @@ from intake_ledger.protocol import (
     invalid_effect_of,
 )
 from intake_ledger_testing import events
+from intake_ledger_testing.consumers import object_consumer
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
 from intake_ledger_testing.local_settings import START, refuse_conditions
@@ -135,12 +136,12 @@ class LocalRuntime:
         # Only groups are committed together.
         processing_time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
         options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        return Consumer(
+        return object_consumer(
             Services(
                 settings,
                 _Ledger(
                     self._table,
-                    bucket,
+                    object_states(bucket, options.ordering),
                     options,
                     clock=self._clock,
                     new_owner=self._new_owner,
@@ -152,9 +153,9 @@ class LocalRuntime:
                 telemetry=self._make_telemetry(),
                 clock=self._clock,
                 jitter=lambda: 0.5,
-                output_client=lambda: cast("Any", self._outputs),
             ),
             self._call,
+            output_client=lambda: cast("Any", self._outputs),
             processing_time=processing_time,
         )
 

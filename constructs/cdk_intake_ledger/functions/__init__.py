@@ -1,6 +1,7 @@
 """The Lambda functions of a pipeline, and the processor."""
 
-from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds, provision_pollers
+from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds
+from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
 from cdk_intake_ledger.functions.lambda_function import (
     FunctionCode,
     FunctionNetworking,
@@ -24,6 +25,7 @@ __all__ = [
     "OF_MESSAGES",
     "OF_OBJECTS",
     "TESTED_RUNTIME",
+    "ConsumerFunction",
     "FunctionCode",
     "FunctionNetworking",
     "IntakeConsumer",
@@ -37,7 +39,6 @@ __all__ = [
     "in_text",
     "intake_function",
     "machine_problems",
-    "provision_pollers",
     "record_version",
     "runtime_layer",
     "warn_without_endpoints",

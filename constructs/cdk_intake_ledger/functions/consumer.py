@@ -2,20 +2,14 @@
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.functions.lambda_function import (
-    FunctionCode,
-    FunctionNetworking,
-    intake_function,
-    record_version,
-)
+from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
+from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeQueue
-from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import QUEUE_RETENTION_DAYS, function_timeout
 from intake_ledger.protocol import HOLD_SHARE
 
@@ -24,8 +18,8 @@ LATE_AFTER = 6 * 3_600
 between two copies of an event is 22,162 seconds. A late event costs one more read, and never a wrong decision."""
 
 
-class IntakeConsumer(Construct):
-    """The consumer with its role, log group and event source."""
+class IntakeConsumer(ConsumerFunction):
+    """The consumer of objects or sets, with its role, log group and event source."""
 
     def __init__(
         self,
@@ -40,49 +34,27 @@ class IntakeConsumer(Construct):
         concurrency: ConcurrencyOptions,
         reasons: Reasons,
     ) -> None:
-        super().__init__(scope, id)
-        self.existing_function = processor.function
-        self.executions = processor.executions
-        self.resources = resources
-        self.networking = networking
-        self.sets: list[dict[str, object]] = []
-        """Sets of files that the consumer wakes after the commits of their parts."""
-        self.has_workers = False
-        """True if workers outside of Lambda have a copy of the variables."""
-        self.environment = (
-            resources.environment
+        managed = processor.capacity_provider is not None
+        held = hold_seconds(resources.queue)
+        super().__init__(
+            scope,
+            id,
+            networking=networking,
+            processor=processor,
+            description=f"Intake ledger, consumer of {resources.name}",
+            timeout=function_timeout(to_seconds(processing_timeout), managed=managed),
+            environment=resources.environment
             | {
                 "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
                 "INTAKE_REASONS": reasons.value,
             }
-            | _of_queue(resources, held := hold_seconds(resources.queue))
-            | _of_options(retry, concurrency, held)
-            | processor.settings
+            | _of_queue(resources, held)
+            | _of_options(retry, concurrency, held),
+            reserved_concurrency=concurrency.reserved_concurrency,
         )
-        """The variables of the function, and of workers outside of Lambda."""
-        self.function, self.role = intake_function(
-            self,
-            FunctionCode(
-                code=processor.code,
-                handler=processor.handler,
-                runtime=processor.runtime,
-                architecture=processor.architecture,
-                memory_size=processor.memory_size,
-                ephemeral_storage=processor.ephemeral_storage,
-                layers=processor.layers,
-                capacity_provider=processor.capacity_provider,
-                reserved_concurrency=concurrency.reserved_concurrency,
-            ),
-            networking=networking,
-            description=f"Intake ledger, consumer of {resources.name}",
-            timeout=Duration.seconds(
-                function_timeout(to_seconds(processing_timeout), managed=processor.capacity_provider is not None)
-            ),
-            environment=self.environment,
-            suppressions=(CONSUMER_DEAD_LETTERS,),
-        )
-        own_code = processor.function is None and processor.executions is None
-        record_version(self.function, processor.processor_version, own_code=own_code)
+        self.resources = resources
+        self.sets: list[dict[str, object]] = []
+        """Sets of files that the consumer wakes after the commits of their parts."""
         resources.allow(
             self.role,
             # Without them, S3 answers 403 for a missing version, as it does for a forbidden one.
@@ -105,43 +77,16 @@ class IntakeConsumer(Construct):
             ],
         )
         self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[resources.dead_letter_arn]))
-        if processor.function is not None:
-            self.role.add_to_policy(
-                iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[processor.function.function_arn])
-            )
+        self._use(processor, resources.wildcards)
         if processor.executions is not None:
-            processor.executions.connect(self, self.role, resources)
-        self.source = lambda_.EventSourceMapping(
-            self,
-            "Source",
-            target=self.function,
-            event_source_arn=resources.queue.queue.queue_arn,
+            processor.executions.send_ends(self, resources.queue, resources.name)
+        self._receive(
+            resources.queue,
             batch_size=concurrency.batch_size,
             max_batching_window=concurrency.max_batching_window,
             max_concurrency=concurrency.max_concurrency,
-            # Otherwise Lambda would delete all messages of a batch, also the failed messages.
-            report_batch_item_failures=True,
+            pollers=(concurrency.min_pollers, concurrency.max_pollers),
         )
-        suppress(self.source, SOURCE_DESTINATION)
-        provision_pollers(self.source, concurrency.min_pollers, concurrency.max_pollers)
-
-
-def provision_pollers(mapping: lambda_.EventSourceMapping, least: int | None, most: int | None) -> None:
-    """Provision the pollers of a queue. Older CDKs have no pollers of SQS in their higher level.
-
-    Args:
-        mapping: the mapping of the queue.
-        least: the minimum; None for Lambda's default, if there is a maximum.
-        most: the maximum; likewise.
-
-    """
-    if least is None and most is None:
-        return
-    resource = mapping.node.default_child
-    assert isinstance(resource, lambda_.CfnEventSourceMapping), mapping.node.path
-    resource.provisioned_poller_config = lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
-        minimum_pollers=least, maximum_pollers=most
-    )
 
 
 def _of_queue(resources: PipelineResources, held: str) -> dict[str, str]:

@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds
-from cdk_intake_ledger.resources import allow_service
+from cdk_intake_ledger.functions.pipeline_resources import in_seconds
+from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
 
 ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
@@ -18,7 +18,7 @@ ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 
 @dataclass(frozen=True, kw_only=True)
 class Executions:
-    """The state machine whose executions process the changes of a pipeline."""
+    """The state machine whose executions do the work of a consumer."""
 
     machine: sfn.IStateMachine
     timeout: Duration
@@ -35,17 +35,16 @@ class Executions:
             "INTAKE_LONGEST_TASK_SECONDS": in_seconds(self.longest_task),
         }
 
-    def connect(self, scope: Construct, role: iam.Role, resources: PipelineResources) -> None:
-        """Let the consumer start the machine and describe its executions, and send their ends to the queue.
+    def allow_starting(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+        """Let a consumer start the machine, and describe its executions.
 
         Args:
             scope: the consumer.
             role: the consumer's.
-            resources: the pipeline's queue.
+            wildcards: the accepted wildcards of the consumer's policies.
 
         """
-        executions = self._execution_arns(scope)
-        self.allow_looking(scope, role, resources.wildcards)
+        self.allow_looking(scope, role, wildcards)
         for statement in (
             iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
             # A redrive would continue an execution whose row another attempt has by then.
@@ -53,11 +52,10 @@ class Executions:
                 sid="NoRedriveOfExecutions",
                 effect=iam.Effect.DENY,
                 actions=["states:RedriveExecution"],
-                resources=[executions],
+                resources=[self._execution_arns(scope)],
             ),
         ):
             role.add_to_policy(statement)
-        self._send_ends(scope, resources)
 
     def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
         """Allow a role to describe the executions of the machine.
@@ -65,7 +63,7 @@ class Executions:
         Args:
             scope: a construct of the stack.
             role: of the consumer or of the audit.
-            wildcards: the accepted wildcards of the pipeline.
+            wildcards: the accepted wildcards of its policies.
 
         """
         executions = self._execution_arns(scope)
@@ -88,12 +86,21 @@ class Executions:
             Stack.of(scope),
         )
 
-    def _send_ends(self, scope: Construct, resources: PipelineResources) -> None:
-        queue, stack = resources.queue, Stack.of(scope)
+    def send_ends(self, scope: Construct, queue: IntakeQueue, name: str) -> None:
+        """Send the ends of executions to a queue. They wake the consumer, which asks for the outcome itself.
+
+        Args:
+            scope: the consumer.
+            queue: its queue, which takes objects or sets. An intake of messages gets no such events: its message stays
+                in the queue, and asks.
+            name: the name of the pipeline or of the sets.
+
+        """
+        stack = Stack.of(scope)
         events.CfnRule(
             scope,
             "Ended",
-            description=f"Intake ledger, ended executions for {resources.name}",
+            description=f"Intake ledger, ended executions for {name}",
             event_pattern={
                 "source": ["aws.states"],
                 "detail-type": ["Step Functions Execution Status Change"],

@@ -1,4 +1,4 @@
-"""Reasons why a state machine cannot be the processor of a pipeline."""
+"""Reasons why a state machine cannot be the processor of a consumer."""
 
 import json
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ ARN_PARTS = 7
 
 
 def machine_problems(scope: Construct, executions: Executions) -> Iterator[Problem]:
-    """Compare a state machine with the pipeline that starts it. It warns if the machine has no timeout.
+    """Compare a state machine with the construct that starts it. It warns if the machine has no timeout.
 
     An imported machine shows its account, its region and its name only.
 
     Args:
-        scope: the pipeline.
+        scope: the pipeline, the intake of messages or the sets.
         executions: the machine, and the limit of an execution.
 
     """

@@ -24,11 +24,12 @@ def warn_without_endpoints(scope: Construct, network: NetworkOptions | None, ser
     Args:
         scope: the consumer.
         network: its VPC. A VPC of another app is not compared, because its endpoints cannot be seen.
-        services: the ends of their endpoints' names.
+        services: the ends of their endpoints' names. Some may be there twice.
 
     """
     if network is not None and isinstance(network.vpc, ec2.Vpc):
-        scope.node.add_validation(_EndpointValidation(scope, network.vpc, network.vpc_subnets, services))
+        once = tuple(dict.fromkeys(services))
+        scope.node.add_validation(_EndpointValidation(scope, network.vpc, network.vpc_subnets, once))
 
 
 @jsii.implements(IValidation)

@@ -94,9 +94,21 @@ class ProcessorBase:
         self._folder: ProcessorFolder | None = None
 
     @property
+    def is_elsewhere(self) -> bool:
+        """True if an existing function or state machine does the work, and the consumer has none of its code."""
+        return self.function is not None or self.executions is not None
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Services that the consumer calls for this processor: the ends of their endpoints' names."""
+        if self.executions is not None:
+            return ("states",)
+        return ("lambda",) if self.function is not None else ()
+
+    @property
     def handler(self) -> str:
         """The consumer's handler. It is in the layer or image, and an inline module imports it from there."""
-        if self.function or self.executions:
+        if self.is_elsewhere:
             return "index.handler"
         module = "consumer.managed_instances" if self.capacity_provider else "consumer"
         return f"intake_ledger.{module}.handler"

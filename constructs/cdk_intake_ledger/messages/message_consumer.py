@@ -10,16 +10,13 @@ from constructs import Construct
 from cdk_intake_ledger.functions import (
     LATE_AFTER,
     OF_MESSAGES,
-    FunctionCode,
+    ConsumerFunction,
     FunctionNetworking,
     Processor,
     grant_keys,
     hold_seconds,
     in_seconds,
     in_text,
-    intake_function,
-    provision_pollers,
-    record_version,
     warn_without_endpoints,
 )
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
@@ -28,17 +25,9 @@ from cdk_intake_ledger.messages.message_source import MessageSource
 from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
-from cdk_intake_ledger.validation.nag_suppressions import (
-    CONSUMER_DEAD_LETTERS,
-    SOURCE_DESTINATION,
-    STREAM_DESTINATION,
-    STREAMS,
-    Wildcards,
-    suppress,
-)
+from cdk_intake_ledger.validation.nag_suppressions import STREAM_DESTINATION, STREAMS, Wildcards, suppress
 from cdk_intake_ledger.validation.plan import Plan
 
-HANDLER = "intake_ledger.messages.handler"
 TABLE_ACTIONS = (
     "dynamodb:BatchGetItem",
     "dynamodb:DeleteItem",
@@ -118,7 +107,7 @@ class MessageResources:
         }
 
 
-class MessageConsumer(Construct):
+class MessageConsumer(ConsumerFunction):
     """The function with its role, log group and event source mappings."""
 
     def __init__(
@@ -131,27 +120,17 @@ class MessageConsumer(Construct):
         processor: Processor,
         wildcards: Wildcards,
     ) -> None:
-        super().__init__(scope, id)
-        warn_without_endpoints(self, networking.network, OF_MESSAGES)
-        self.function, self.role = intake_function(
-            self,
-            FunctionCode(
-                code=processor.code,
-                handler=HANDLER,
-                runtime=processor.runtime,
-                architecture=processor.architecture,
-                memory_size=processor.memory_size,
-                ephemeral_storage=processor.ephemeral_storage,
-                layers=processor.layers,
-                reserved_concurrency=resources.reserved_concurrency,
-            ),
+        super().__init__(
+            scope,
+            id,
             networking=networking,
+            processor=processor,
             description=f"Intake ledger, consumer of messages of {resources.name}",
-            timeout=Duration.seconds(resources.plan.function_timeout),
-            environment=resources.environment | processor.settings,
-            suppressions=(CONSUMER_DEAD_LETTERS,),
+            timeout=resources.plan.function_timeout,
+            environment=resources.environment,
+            reserved_concurrency=resources.reserved_concurrency,
         )
-        record_version(self.function, processor.processor_version)
+        warn_without_endpoints(self, networking.network, (*OF_MESSAGES, *processor.services))
         wildcards.accept_policy(self.role)
         queue, ledger, source = resources.queue, resources.ledger, resources.source
         for actions, arn in (
@@ -162,20 +141,16 @@ class MessageConsumer(Construct):
             self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
         keys = ((queue.encryption_key, QUEUE_KEY_ACTIONS), (ledger.encryption_key, TABLE_KEY_ACTIONS))
         grant_keys(self.role, wildcards, keys)
-        self.queue_source = lambda_.EventSourceMapping(
-            self,
-            "Source",
-            target=self.function,
-            event_source_arn=queue.queue.queue_arn,
+        self._use(processor, wildcards)
+        self.stream = source.kind.value if source.is_stream else ""
+        self._receive(
+            queue,
+            # Only redriven records of a stream are in its queue.
             batch_size=10 if source.is_stream else source.batch_size,
             max_batching_window=None if source.is_stream else source.max_batching_window,
             max_concurrency=source.max_concurrency,
-            # Otherwise Lambda would delete all messages of a batch, also the failed messages.
-            report_batch_item_failures=True,
+            pollers=(source.min_pollers, source.max_pollers),
         )
-        """The mapping of the queue, which has redriven records only if the source is a stream."""
-        suppress(self.queue_source, SOURCE_DESTINATION)
-        provision_pollers(self.queue_source, source.min_pollers, source.max_pollers)
         if source.is_stream:
             self._read_stream(source, wildcards)
 

@@ -78,7 +78,8 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
                 key are never processed at the same time.
             identity: a JMESPath expression for the identity, such as `detail.event_id`. Two messages with the same key
                 and identity are duplicates, of which one is processed.
-            processor: your function, from `Processor.from_asset`, `from_code` or `from_image`.
+            processor: your function, or an existing function or state machine. A state machine needs the source
+                `sqs` or `event_bridge`.
             processing_timeout: the processor's time for one message, 1 to 890 seconds; 1 minute when omitted.
             intake_name: fixes the name in the ledger, logs and metrics, and all logical ids, as `pipeline_name` of a
                 pipeline does. When omitted, all of them follow from `scope` and `id`.
@@ -188,13 +189,14 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
             consumer_function=self._consumer.function,
             reads_stream=source.is_stream,
             audit_interval=Duration.minutes(CHECK_MINUTES),
+            starts_executions=processor.executions is not None,
             options=monitoring,
         )
         if source.event_pattern is not None:
             deliver_events(self, source, self._queue)
         self._check_rows()
         self.node.add_validation(wildcards)
-        self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.queue_source))
+        self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.source))
         if not source.is_stream and not source.unwrap_sns and not reads_sns_envelope(key, identity):
             Aspects.of(self).add(SnsEnvelopes(self, self._queue.queue))
         fix_names(self, intake_name, table=self._ledger.table)

@@ -10,8 +10,8 @@ from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.messages.expressions import expression_problems
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.options import RetryOptions
-from cdk_intake_ledger.pipeline_checks import plan_problems
-from cdk_intake_ledger.pipeline_plan import number_of, seconds_of
+from cdk_intake_ledger.pipeline_checks import plan_problems, processor_problems
+from cdk_intake_ledger.pipeline_plan import number_of, numbers_of, seconds_of
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
 from cdk_intake_ledger.validation.message_rules import (
@@ -21,9 +21,9 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_FIFO_BATCH,
     MESSAGE_LEDGER_RETENTION,
     MESSAGE_PARALLELIZATION,
-    MESSAGE_PROCESSOR,
     MESSAGE_QUEUE_KIND,
     MESSAGE_QUEUE_OPTION,
+    MESSAGE_STATE_MACHINE,
     MESSAGE_STREAM_BATCH,
     MESSAGE_STREAM_SCALING,
     MESSAGE_STREAM_WAIT,
@@ -32,8 +32,6 @@ from cdk_intake_ledger.validation.message_rules import (
 from cdk_intake_ledger.validation.number_rules import DURATION_UNIT, unknown_numbers
 from cdk_intake_ledger.validation.plan import (
     DAY,
-    DEAD_LETTER_RETENTION_DAYS,
-    QUEUE_RETENTION_DAYS,
     UNCONVERTED,
     UNKNOWN,
     Plan,
@@ -59,6 +57,7 @@ def message_plan(
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`, and so is a number that only a pipeline has."""
     return Plan(
+        **numbers_of(processor, queue),
         processing_timeout=seconds_of(processing_timeout),
         clock_skew=seconds_of(clock_skew),
         max_attempts=number_of(retry.max_attempts),
@@ -74,15 +73,11 @@ def message_plan(
         max_pollers=number_of(source.max_pollers),
         threads=1,
         commit_together=False,
-        visibility_timeout=seconds_of(queue.visibility_timeout if queue else None),
-        queue_retention=seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
-        dead_letter_retention=seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY,
         ledger_retention=UNKNOWN,
         audit_interval=DAY,
         settle_time=UNKNOWN,
         look_back=UNKNOWN,
         audit_budget=UNKNOWN,
-        memory_size=number_of(processor.memory_size),
     )
 
 
@@ -107,9 +102,9 @@ def message_problems(
         *(ledger.problems() if ledger else ()),
         *_wait_problems(plan, source),
         *(_retention_problems(plan, ledger, stream_retention(source)) if ledger else ()),
-        *processor.problems,
+        *processor_problems(scope, processor),
         *processor.argument_problems("KeyedMessage"),
-        *([MESSAGE_PROCESSOR.problem()] if not processor.entrypoint else ()),
+        *(_order_problems(source) if processor.executions else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),
         *plan_problems(plan),
@@ -139,6 +134,13 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
         yield MESSAGE_TABLE_STREAM.problem(path=source.table.node.path)
     if source.is_stream:
         yield from _stream_problems(source, size)
+
+
+def _order_problems(source: MessageSource) -> Iterator[Problem]:
+    """A state machine behind a source that holds later messages back until the earlier one has ended."""
+    if source.kind is SourceKind.FIFO or source.is_stream:
+        behind = "shard" if source.is_stream else "message group"
+        yield MESSAGE_STATE_MACHINE.problem(source=source.kind.value, behind=behind)
 
 
 def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:
@@ -182,11 +184,12 @@ def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
         yield MESSAGE_STREAM_WAIT.problem(wait=span(plan.max_wait), retention=span(kept), most=span(kept * HOLD_SHARE))
     kept = kept or plan.queue_retention
     last = last_try_seconds(kept * HOLD_SHARE)
+    retry_time = plan.retry_time if math.isnan(plan.execution_time) else plan.execution_time
     # A queue that loses the message before its last attempt is refused for pipelines too.
-    if last < plan.retry_time and (source.is_stream or plan.retry_time <= kept):
+    if last < retry_time and (source.is_stream or retry_time <= kept):
         yield MESSAGE_ATTEMPTS.problem(
             attempts=number_text(plan.max_attempts),
-            retry_time=span(plan.retry_time),
+            retry_time=span(retry_time),
             retention=span(kept),
             last=span(last),
         )

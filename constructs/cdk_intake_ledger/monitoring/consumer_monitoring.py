@@ -87,8 +87,9 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
         for alarm in self._alarms.values() if self._options.alarm_actions else ():
             alarm.add_alarm_action(*self._options.alarm_actions)
 
-    def _consumer_alarms(self, settle_time: float) -> dict[str, cloudwatch.Alarm | None]:
+    def _consumer_alarms(self, settle_time: float, *, starts_executions: bool) -> dict[str, cloudwatch.Alarm | None]:
         """The alarms by name. `settle_time` is the maximum normal age of a message in seconds."""
+        starts = self._start_refused() if starts_executions else {}
         consumer_function = self._consumer_function
         return {
             "DeadLetters": self._alarm(
@@ -133,6 +134,7 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
                 # Lambda throttles briefly when many messages arrive at the same time.
                 periods=3,
             ),
+            **starts,
             "DownstreamOut": self._alarm(
                 "DownstreamOut",
                 self.metric_breaker_open(period=Duration.hours(1)),
@@ -142,6 +144,11 @@ class ConsumerMonitoring(Construct, IntakeMetrics):
                 datapoints=2,
             ),
         }
+
+    def _start_refused(self) -> dict[str, cloudwatch.Alarm | None]:
+        """The alarm of a consumer whose processor is a state machine."""
+        metric, what = self.metric_start_refused(), "Step Functions refuses to start executions"
+        return {"StartRefused": self._alarm_on_second_period("StartRefused", metric, what)}
 
     def _audit_missing(self, interval: float) -> cloudwatch.Alarm | None:
         """The alarm on audits that did not run. `interval` is the time between two audits in seconds."""

@@ -77,12 +77,8 @@ class IntakeMonitoring(ConsumerMonitoring):
         )
         self._audit_function = audit_function
         interval = to_seconds(audit_interval)
-        alarms = self._consumer_alarms(to_seconds(settle_time))
+        alarms = self._consumer_alarms(to_seconds(settle_time), starts_executions=starts_executions)
         downstream_out = alarms.pop("DownstreamOut")
-        if starts_executions:
-            alarms["StartRefused"] = self._alarm_on_second_period(
-                "StartRefused", self.metric_start_refused(), "Step Functions refuses to start executions"
-            )
         alarms |= {
             "AuditFunctionErrors": self._alarm_on_second_period(
                 "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"

@@ -24,6 +24,7 @@ class MessageMonitoring(ConsumerMonitoring):
     - `IteratorAge`: a record waits in the stream for longer than an hour. Queues have no such alarm.
     - `Rejected`: a message was rejected.
     - `CopiesRefused`: the dead-letter queue does not take a copy.
+    - `StartRefused`: Step Functions refuses to start executions, if a state machine is the processor.
     - `Fenced`: a worker exceeded its lease.
     - `Retries`: many attempts are repeated.
     - `LapsedLeases`: workers stop in the middle of their attempts.
@@ -47,6 +48,7 @@ class MessageMonitoring(ConsumerMonitoring):
         consumer_function: lambda_.IFunction,
         reads_stream: bool,
         audit_interval: Duration,
+        starts_executions: bool = False,
         options: MonitoringOptions | None = None,
     ) -> None:
         """Make the alarms. An intake makes its own.
@@ -60,6 +62,7 @@ class MessageMonitoring(ConsumerMonitoring):
             consumer_function: the intake's consumer.
             reads_stream: whether the consumer reads a stream.
             audit_interval: the time between two checks of the rows.
+            starts_executions: true if a state machine is the processor; it is not when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
@@ -73,7 +76,7 @@ class MessageMonitoring(ConsumerMonitoring):
             options=options or MonitoringOptions(),
         )
         self._reads_stream = reads_stream
-        alarms = self._consumer_alarms(MAX_AGE.to_seconds())
+        alarms = self._consumer_alarms(MAX_AGE.to_seconds(), starts_executions=starts_executions)
         alarms["AuditFindings"] = self._alarm(
             "AuditFindings",
             self.metric_audit_findings(),

@@ -9,6 +9,7 @@ from aws_cdk import Duration, Names, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -32,6 +33,7 @@ from cdk_intake_ledger.resources import (
     pipeline_name_problems,
     tag,
 )
+from cdk_intake_ledger.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
 from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems, warn_of_expiry
@@ -80,7 +82,8 @@ class FileSets(Construct, OperatorGrants):
             pipeline: the pipeline of the parts. Its processor is called for each part, and not for manifests and
                 markers.
             form: what names the parts of a set.
-            processor: your function `process(files: FileSet)`.
+            processor: your function `process(files: FileSet)`, or an existing function or state machine. These get the
+                parts as a list in a separate bucket, which `grant_read` lets them read: see docs/file-sets.md.
             deadline: the time for which a set waits for missing parts, from the arrival of its manifest or marker. It
                 is then rejected, until the missing part arrives. Three quarters of the queue's retention, 3 days, when
                 omitted.
@@ -142,6 +145,12 @@ class FileSets(Construct, OperatorGrants):
         self._queue.attach_to(self, visibility)
         for root in filter(None, (self, queue)):
             tag(root, self._pipeline_name)
+        self._pipeline = pipeline
+        self._part_lists = (
+            part_lists(self, "PartLists", encryption_key=self._queue.encryption_key, removal_policy=removal_policy)
+            if processor.is_elsewhere
+            else None
+        )
         self._consumer = IntakeConsumer(
             self,
             "Consumer",
@@ -154,12 +163,19 @@ class FileSets(Construct, OperatorGrants):
             resources=replace(
                 parts, name=self._pipeline_name, queue=self._queue, ordering=Ordering.LATEST, deletes=False
             ),
-            processor=SetProcessor(processor, form=form, parts_pipeline=parts.name),
+            processor=SetProcessor(
+                processor,
+                form=form,
+                parts_pipeline=parts.name,
+                part_lists=place_of(self._part_lists) if self._part_lists else None,
+            ),
             processing_timeout=timeout,
             retry=replace(retry, max_wait=deadline),
             concurrency=concurrency,
             reasons=monitoring.reasons,
         )
+        if self._part_lists is not None:
+            allow_storing(self._consumer.role, self._part_lists, parts.wildcards)
         # The audit finds the set that has waited the longest in the index of the ledger's table.
         index = f"{parts.table.table_arn}/index/{REVIEW_INDEX}"
         self._consumer.role.add_to_policy(iam.PolicyStatement(actions=["dynamodb:Query"], resources=[index]))
@@ -191,6 +207,7 @@ class FileSets(Construct, OperatorGrants):
             dead_letter_queue=self._queue.dead_letter_queue,
             function=self._consumer.function,
             audit_interval=Duration.minutes(AUDIT_MINUTES),
+            starts_executions=processor.executions is not None,
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
             options=monitoring,
         )
@@ -230,6 +247,36 @@ class FileSets(Construct, OperatorGrants):
     def grant_principal(self) -> iam.IPrincipal:
         """The role of the processor. It makes the construct a grantee."""
         return self._consumer.role
+
+    @property
+    def part_lists(self) -> s3.IBucket | None:
+        """The bucket with the lists of parts, for a processor that is an existing function or state machine. None for
+        other processors.
+        """
+        return self._part_lists
+
+    def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allow a principal to read the lists of parts that requests about sets name, and the parts.
+
+        Args:
+            grantee: the existing function that is the processor, or the role of a task of the state machine. It gets
+                what `grant_read` of the pipeline gives, and the lists of these sets.
+
+        Returns:
+            the grant.
+
+        """
+        grant, lists = self._pipeline.grant_read(grantee), self._part_lists
+        if lists is None:
+            return grant
+        reader, _ = self._pipeline._in_own_stack(grantee)  # noqa: SLF001 - as the pipeline does for its objects
+        objects = [lists.arn_for_objects(f"{PREFIX}*")]
+        grant = grant.combine(
+            iam.Grant.add_to_principal(grantee=reader, actions=["s3:GetObject"], resource_arns=objects)
+        )
+        if lists.encryption_key is not None:
+            grant = grant.combine(grant_key(lists.encryption_key, reader, "kms:Decrypt"))
+        return grant
 
     def _wake_from(self, consumer: IntakeConsumer, form: SetForm) -> None:
         """Let the consumer of the parts wake the sets."""

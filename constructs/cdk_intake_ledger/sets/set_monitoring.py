@@ -26,6 +26,7 @@ class SetMonitoring(ConsumerMonitoring):
     - `WaitedTooLong`: a set missed its deadline, because a part is missing.
     - `Rejected`: a set was rejected, because of its manifest, its processor or its deadline.
     - `CopiesRefused`: the dead-letter queue does not take a copy.
+    - `StartRefused`: Step Functions refuses to start executions, if a state machine is the processor.
     - `DeadLetters`: a message is in the dead-letter queue.
     - `OldestMessage`: a message waits for an hour.
     - `Fenced`: a worker exceeded its lease.
@@ -48,6 +49,7 @@ class SetMonitoring(ConsumerMonitoring):
         function: lambda_.IFunction,
         alarm_after: Duration,
         audit_interval: Duration,
+        starts_executions: bool = False,
         options: MonitoringOptions,
     ) -> None:
         """Make the alarms. `FileSets` calls this.
@@ -61,6 +63,7 @@ class SetMonitoring(ConsumerMonitoring):
             function: the function that runs the processor.
             alarm_after: the time for which a set may wait, before the alarm.
             audit_interval: the time between two audits of the sets.
+            starts_executions: true if a state machine is the processor; it is not when omitted.
             options: actions, choice and thresholds of the alarms.
 
         """
@@ -83,7 +86,7 @@ class SetMonitoring(ConsumerMonitoring):
                     periods=WAITING_PERIODS,
                     datapoints=1,
                 ),
-                **self._consumer_alarms(OLDEST_SECONDS),
+                **self._consumer_alarms(OLDEST_SECONDS, starts_executions=starts_executions),
                 "AuditFindings": self._alarm(
                     "AuditFindings", self.metric_audit_findings(), "the audit found sets that nothing had processed"
                 ),

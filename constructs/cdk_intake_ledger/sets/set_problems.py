@@ -19,7 +19,6 @@ from cdk_intake_ledger.validation.set_rules import (
     SET_EVERY_VERSION,
     SET_FORMS_OVERLAP,
     SET_OTHER_STACK,
-    SET_PROCESSOR,
     SET_ROWS_EXPIRE,
     alarm_after_problems,
     deadline_problems,
@@ -56,8 +55,6 @@ def set_problems(
         yield SET_OTHER_STACK.problem(stack=stack.node.path, other=resources.stack.node.path)
     if parts.has_workers:
         yield SET_AFTER_WORKERS.problem(path=path)
-    if processor.function is not None or processor.executions is not None:
-        yield SET_PROCESSOR.problem()
     yield from processor.argument_problems("FileSet")
     found = list(form.problems(tuple(resources.filters)))
     yield from found

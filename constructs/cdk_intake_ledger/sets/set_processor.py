@@ -7,27 +7,24 @@ from cdk_intake_ledger.sets.set_form import SetForm
 
 
 class SetProcessor(Processor):
-    """A processor with the handler and the variables of sets."""
+    """A processor with the variables of sets."""
 
-    def __init__(self, processor: Processor, *, form: SetForm, parts_pipeline: str) -> None:
+    def __init__(self, processor: Processor, *, form: SetForm, parts_pipeline: str, part_lists: str | None) -> None:
         """Take a processor.
 
         Args:
             processor: as for a pipeline.
             form: the form of the sets.
             parts_pipeline: the name of the pipeline of the parts.
+            part_lists: the place of lists of parts for a processor elsewhere; None for one in the consumer's function.
 
         """
         self.__dict__.update(vars(processor))
         self._variables = {
             "INTAKE_SET_FORM": json.dumps(form.settings),
             "INTAKE_SET_PARTS_PIPELINE": parts_pipeline,
+            **({"INTAKE_PART_LISTS": part_lists} if part_lists else {}),
         }
-
-    @property
-    def handler(self) -> str:
-        """The handler of sets."""
-        return "intake_ledger.sets.handler"
 
     @property
     def settings(self) -> dict[str, str]:

@@ -26,8 +26,8 @@ MACHINE_VERSION = SUBJECT.error(
 MACHINE_ENVIRONMENT = SUBJECT.error(
     "machine-environment",
     inputs=("machine",),
-    what="the state machine {path} is in {theirs} and the pipeline is in {ours}",
-    why="the events of its executions would not reach the pipeline's queue",
+    what="the state machine {path} is in {theirs} and the consumer is in {ours}",
+    why="the consumer asks Step Functions of its own account and region, and gets the events of no other",
     fix="Use a state machine of the same account and region, which may start the other one",
 )
 MACHINE_TIMEOUT = SUBJECT.error(

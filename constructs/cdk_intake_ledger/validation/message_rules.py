@@ -69,12 +69,12 @@ MESSAGE_IDENTITY_IS_KEY = SUBJECT.warning(
     why="only the first message of each key is processed, and all later ones are duplicates",
     fix="Name another field as the identity, or acknowledge the warning if each key comes once",
 )
-MESSAGE_PROCESSOR = SUBJECT.error(
-    "message-processor",
-    inputs=("processor",),
-    what="the processor is not a Python function of the consumer",
-    why="only Processor.from_asset, from_code and from_image can process messages",
-    fix="Use one of them, and call the other function from it",
+MESSAGE_STATE_MACHINE = SUBJECT.error(
+    "message-state-machine",
+    inputs=("processor", "source"),
+    what="the processor is a state machine and the source is {source}",
+    why="all later messages of the {behind} would wait for hours, until the execution of the first one has ended",
+    fix="Use the source sqs or eventbridge, or a processor that ends in minutes",
 )
 MESSAGE_CAPACITY_PROVIDER = SUBJECT.error(
     "message-capacity-provider",

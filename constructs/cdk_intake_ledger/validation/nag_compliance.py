@@ -18,8 +18,8 @@ FILE_COPIES = Suppression(
         for rule in ("S3BucketReplicationEnabled", "S3BucketVersioningEnabled")
         for pack in (_HIPAA, _NIST, _PCI)
     ),
-    "the bucket with the files of an audit in parts",
-    "The files are copies of listings and rows, and expire after three days. The next run makes new ones.",
+    "the bucket with the files of an audit in parts, and that with the lists of parts of sets",
+    "The files are copies of listings and rows, and expire after 3 or 30 days. The next run or attempt makes new ones.",
 )
 WORKER_VARIABLES = Suppression(
     ("AwsSolutions-ECS2",),

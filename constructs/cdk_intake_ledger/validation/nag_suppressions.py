@@ -121,6 +121,11 @@ REPORTED = Suppression(
     "the audit's role, the folder of the inventory's reports, with an inventory",
     "One named action reads the reports about this bucket. S3 chooses the names of the files.",
 )
+PART_LISTS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the consumer's role of sets, `<lists>/parts/*`, with an existing function or state machine as the processor",
+    "One named action stores the list of the parts of a set. Its key is the version of the set.",
+)
 FILES = Suppression(
     ("AwsSolutions-IAM5",),
     "the roles of an audit in parts, `<files>/*`",
@@ -133,8 +138,8 @@ FILE_ACCESS_LOGS = Suppression(
         "NIST.800.53.R5-S3BucketLoggingEnabled",
         "PCI.DSS.321-S3BucketLoggingEnabled",
     ),
-    "the bucket with the files of an audit in parts",
-    "The files are copies of listings and rows, and expire after three days.",
+    "the bucket with the files of an audit in parts, and that with the lists of parts of sets",
+    "The files are copies of listings and rows, and expire after 3 or 30 days.",
 )
 MACHINE_LOGS = Suppression(
     ("AwsSolutions-SF1",),
@@ -194,6 +199,7 @@ SUPPRESSIONS = (
     OUTPUTS,
     REPORTS,
     REPORTED,
+    PART_LISTS,
     FILES,
     FILE_ACCESS_LOGS,
     MACHINE_LOGS,

@@ -58,13 +58,6 @@ SET_EVERY_VERSION = SUBJECT.error(
     why="a set has one version of each part, and EVERY_VERSION has a row for each version",
     fix="Use a pipeline with Ordering.LATEST for the parts",
 )
-SET_PROCESSOR = SUBJECT.error(
-    "set-processor",
-    inputs=("processor",),
-    what="the processor of a set is a Lambda function of its own or a state machine",
-    why="the JSON of a change has one object, and a set has many",
-    fix="Use Processor.from_asset, from_code or from_image",
-)
 SET_OTHER_STACK = SUBJECT.error(
     "set-other-stack",
     inputs=("pipeline",),

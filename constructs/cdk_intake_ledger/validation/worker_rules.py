@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cdk_intake_ledger.validation.plan import HOUR, span
+from cdk_intake_ledger.validation.plan import HOUR, PROCESSOR_MARGIN, span
 from cdk_intake_ledger.validation.registry import Problem, Subject
 
 SUBJECT = Subject("Workers outside of Lambda")
@@ -29,17 +29,24 @@ WORKER_TARGET_AGE = SUBJECT.error(
     why="CloudWatch has one value of the queue's age for each minute",
     fix="Use at least 1 minute",
 )
-WORKER_PROCESSOR = SUBJECT.error(
-    "worker-processor",
+WORKER_STREAM = SUBJECT.error(
+    "worker-stream",
     inputs=("pipeline",),
-    what="the processor of the workers' pipeline is an existing {kind}",
-    why="the work happens there, and the pipeline's function only starts it",
-    fix="Omit the workers, or give the pipeline a processor with an entry point",
+    what="the messages of the workers' intake come from a {source} stream",
+    why="workers receive from SQS, and only Lambda polls the stream and keeps its place in each shard",
+    fix="Omit the workers, or send the messages through a queue",
+)
+WORKER_FUNCTION = SUBJECT.error(
+    "worker-ends-after-function",
+    inputs=("processing_timeout",),
+    what="the workers' processing_timeout is {value} and the processor's function may run for {function}",
+    why="the function could still run when the worker stops waiting for it",
+    fix="Set a processing_timeout of at least {least}, or omit it",
 )
 
 
 def worker_problems(
-    processing_timeout: float | None, *, tasks: tuple[int, int], target_age: float, existing: str = ""
+    processing_timeout: float | None, *, tasks: tuple[int, int], target_age: float, function_timeout: float, stream: str
 ) -> Iterator[Problem]:
     """The problems of these options.
 
@@ -47,15 +54,20 @@ def worker_problems(
         processing_timeout: the option, in seconds.
         tasks: the smallest and the largest number.
         target_age: the option, in seconds.
-        existing: the kind of the existing resource that is the processor; empty if the processor is code.
+        function_timeout: the timeout of an existing function that is the processor, in seconds. NaN for others.
+        stream: the source of an intake that reads a stream; empty for others.
 
     """
-    if existing:
-        yield WORKER_PROCESSOR.problem(kind=existing)
+    if stream:
+        yield WORKER_STREAM.problem(source=stream)
     if processing_timeout is not None and not 1 <= processing_timeout <= LONGEST:
         yield WORKER_PROCESSING_TIMEOUT.problem(value=span(processing_timeout), longest=span(LONGEST))
-    least, most = tasks
-    if least < 0 or most < max(least, 1):
-        yield WORKER_TASKS.problem(least=least, most=most)
+    if processing_timeout is not None and processing_timeout < (least := function_timeout + PROCESSOR_MARGIN):
+        yield WORKER_FUNCTION.problem(
+            value=span(processing_timeout), function=span(function_timeout), least=span(least)
+        )
+    least_tasks, most = tasks
+    if least_tasks < 0 or most < max(least_tasks, 1):
+        yield WORKER_TASKS.problem(least=least_tasks, most=most)
     if target_age < 60:
         yield WORKER_TARGET_AGE.problem(value=span(target_age))

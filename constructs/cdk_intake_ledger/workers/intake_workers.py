@@ -1,4 +1,7 @@
-"""The construct of a Fargate service that handles a pipeline's queue. The Lambda function gets no messages then."""
+"""The construct of a Fargate service that handles the queue of a pipeline, an intake of messages or sets of files.
+
+The Lambda function gets no messages then.
+"""
 
 from aws_cdk import CfnResource, Duration
 from aws_cdk import aws_applicationautoscaling as scaling
@@ -10,8 +13,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.messages import MessageIntake
 from cdk_intake_ledger.pipeline import IntakePipeline
-from cdk_intake_ledger.pipeline_plan import unknown_times
+from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
+from cdk_intake_ledger.sets import FileSets
 from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
@@ -23,10 +28,11 @@ STOP_TIMEOUT = Duration.seconds(120)
 
 @check_arguments
 class IntakeWorkers(Construct):
-    """Containers that run `python -m intake_ledger.worker` on the queue of a pipeline, as many as the queue needs.
+    """Containers that run `python -m intake_ledger.worker` on the queue of a pipeline, of an intake of messages or of
+    sets of files, as many as the queue needs.
 
-    The pipeline's Lambda function gets no more messages. It stays deployed. To return to it, remove this construct.
-    The workers write to the log group of the pipeline's `MonitoringOptions`, or to a new one.
+    The Lambda function gets no more messages. It stays deployed. To return to it, remove this construct. The workers
+    write to the log group of the `MonitoringOptions`, or to a new one.
     """
 
     def __init__(
@@ -34,7 +40,7 @@ class IntakeWorkers(Construct):
         scope: Construct,
         id: str,
         *,
-        pipeline: IntakePipeline,
+        pipeline: IntakePipeline | MessageIntake | FileSets,
         cluster: ecs.ICluster,
         image: ecs.ContainerImage,
         processing_timeout: Duration | None = None,
@@ -49,12 +55,14 @@ class IntakeWorkers(Construct):
         Args:
             scope: the stack, or a construct in it.
             id: the construct's id.
-            pipeline: the pipeline whose queue the workers handle. Its processor has to be in the image, under the name
-                of the `entrypoint`.
+            pipeline: the pipeline, intake or sets whose queue the workers handle. The processor has to be in the image,
+                under the name of the `entrypoint`. For an existing function or state machine, the image needs the
+                runtime only. The messages of an intake have to come from a queue or from EventBridge.
             cluster: the ECS cluster. Its VPC needs endpoints or a NAT gateway for S3, SQS, DynamoDB and CloudWatch
                 Logs.
             image: the container image. Its command has to be `python -m intake_ledger.worker`.
-            processing_timeout: the processor's time for one object, up to 12 hours; the pipeline's when omitted.
+            processing_timeout: the processor's time for one object, message or set, up to 11 hours; that of the
+                `pipeline` when omitted. At least 10 seconds more than the timeout of an existing function.
             cpu: CPU units of a task, in Fargate's steps; 512 when omitted.
             memory_limit_mib: memory of a task in MiB, as Fargate combines it with `cpu`; 1,024 when omitted.
             min_tasks: the smallest number of tasks; 1 when omitted. With 0, no task runs while the queue is empty.
@@ -62,8 +70,7 @@ class IntakeWorkers(Construct):
             target_age: the age of the oldest message above which tasks are added; 5 minutes when omitted.
 
         Raises:
-            IntakeConfigurationError: An option is out of its range, or the processor is an existing function or state
-                machine.
+            IntakeConfigurationError: An option is out of its range, or the messages come from a stream.
 
         """
         super().__init__(scope, id)
@@ -71,11 +78,16 @@ class IntakeWorkers(Construct):
         refuse(self.node.path, [*unknown_times(processing_timeout=processing_timeout, target_age=age)])
         seconds = processing_timeout.to_seconds() if processing_timeout else None
         consumer = pipeline._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
-        existing = "state machine" if consumer.executions else "function" if consumer.existing_function else ""
         refuse(
             self.node.path,
             list(
-                worker_problems(seconds, tasks=(min_tasks, max_tasks), target_age=age.to_seconds(), existing=existing)
+                worker_problems(
+                    seconds,
+                    tasks=(min_tasks, max_tasks),
+                    target_age=age.to_seconds(),
+                    function_timeout=seconds_of(consumer.processor.function_timeout),
+                    stream=consumer.stream,
+                )
             ),
         )
         # The audit compares the deployed mapping with this setting.
@@ -86,7 +98,7 @@ class IntakeWorkers(Construct):
         environment = dict(consumer.environment)
         if seconds is not None:
             environment["INTAKE_PROCESSING_TIMEOUT_SECONDS"] = str(int(seconds))
-        assert consumer.role.assume_role_policy is not None  # the pipeline made the role
+        assert consumer.role.assume_role_policy is not None  # the construct made the role
         consumer.role.assume_role_policy.add_statements(
             iam.PolicyStatement(
                 actions=["sts:AssumeRole"], principals=[iam.ServicePrincipal("ecs-tasks.amazonaws.com")]

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import batched
@@ -32,10 +33,28 @@ class NotDone(Exception):  # noqa: N818 - named as the other errors
 class Queues:
     """The pipeline's queue and its dead-letter queue. The client is made when it is first needed."""
 
-    def __init__(self, make_client: "Callable[[], SQSClient]", queue_url: str, dlq_url: str) -> None:
+    def __init__(
+        self,
+        make_client: "Callable[[], SQSClient]",
+        queue_url: str,
+        dlq_url: str,
+        *,
+        shortened: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """Make the queues.
+
+        Args:
+            make_client: makes the client.
+            queue_url: of the queue.
+            dlq_url: of the dead-letter queue, which is FIFO if the queue is.
+            shortened: gives a short text that says where the message of a body stays. None, or omitted: it stays
+                nowhere.
+
+        """
         self._make_client = make_client
         self._queue_url = queue_url
         self._dlq_url = dlq_url
+        self._shortened = shortened
 
     @cached_property
     def _client(self) -> "SQSClient":
@@ -109,8 +128,13 @@ class Queues:
         """Send one of the pipeline's own messages to its queue."""
         self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
 
-    def dead_letter(self, body: str, attributes: Mapping[str, str | int | None]) -> str | None:
+    def dead_letter(self, body: str, attributes: Mapping[str, str | int | None], group: str = "") -> str | None:
         """Send a copy to the dead-letter queue. Message attributes have the reason and facts about the change.
+
+        Args:
+            body: the body of the copy.
+            attributes: the attributes. One without a value is left out.
+            group: the message group, for a FIFO queue.
 
         Returns:
             The digest of the body, if it leaves no room for attributes. None: the copy has at least the attribute by
@@ -131,18 +155,18 @@ class Queues:
         # A body near the maximum size leaves no room for all attributes. S3 and EventBridge never send such a body.
         needed = next(({name: message[name]} for name in _NEEDED if name in message), {})
         for few in (message, needed, {}) if needed else (message, {}):
-            if self._is_taken(MessageBody=body, **({"MessageAttributes": few} if few else {})):
+            if self._is_taken(group, MessageBody=body, **({"MessageAttributes": few} if few else {})):
                 return None if few else body_digest(body)
         size = len(body.encode())
-        if (pointer := self._pointer_of(body)) is None:
+        if (pointer := self._shortened(body)) is None:
             why = f"its limit is below the {size:,} bytes of the message. Raise its MaximumMessageSize"
             raise CopyRefused(f"the dead-letter queue does not take the copy: {why}")
         message["body_bytes"] = {"DataType": "Number", "StringValue": str(size)}
-        if not self._is_taken(MessageBody=pointer, MessageAttributes=message):
+        if not self._is_taken(group, MessageBody=pointer, MessageAttributes=message):
             raise CopyRefused("the dead-letter queue does not take a pointer to the record: it is too long")
         return None
 
-    def _is_taken(self, **message: Any) -> bool:
+    def _is_taken(self, group: str, **message: Any) -> bool:
         """Send a copy. False: it is too long.
 
         Raises:
@@ -150,7 +174,7 @@ class Queues:
 
         """
         try:
-            self._send_dead_letter(**message)
+            self._send_dead_letter(group, **message)
         except (BotoCoreError, ClientError) as error:
             code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
             if code in _TOO_LONG:
@@ -159,11 +183,10 @@ class Queues:
             raise CopyRefused(text, detail=str(error)) from error
         return True
 
-    def _pointer_of(self, body: str) -> str | None:  # noqa: ARG002 - for other kinds of messages
-        """A short text that says where the message of this body stays. None: it does not stay anywhere."""
-        return None
-
-    def _send_dead_letter(self, **message: Any) -> None:
+    def _send_dead_letter(self, group: str, **message: Any) -> None:
+        if self._dlq_url.endswith(".fifo"):
+            # Not of the content: SQS would drop the copy of a second rejection within five minutes.
+            message |= {"MessageGroupId": group, "MessageDeduplicationId": secrets.token_hex(16)}
         self._client.send_message(QueueUrl=self._dlq_url, **message)
 
 

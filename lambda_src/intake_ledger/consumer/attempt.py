@@ -1,48 +1,44 @@
 """One attempt at a claimed change: run the processor, and write into the ledger how it ended."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 
-from botocore.exceptions import ClientError
-
-from intake_ledger.aws import s3_refusal
 from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.failures import Failures, Outcome
-from intake_ledger.consumer.object_call import ProcessorCall, Progress, Started, StartRefused
+from intake_ledger.consumer.ending import Outcome, Stage, Write, ending
+from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, own_message
+from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Claim
-from intake_ledger.observability import describe, text_of
 from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
     Fenced,
     InvalidEffectError,
     LibraryError,
-    NotBegun,
-    NotYet,
-    ObjectGone,
-    Ordering,
     Origin,
     OutcomeKind,
-    OutputReserved,
     Overwritten,
     Reason,
     ReasonCode,
     Ruling,
-    Status,
     TransactionRefused,
-    Unprocessable,
-    code_of,
-    invalid_effect_of,
-    keeps_copy,
     remaining_seconds,
 )
+from intake_ledger.runners import Run, Runner, Started
 
-Guard = Callable[[Claim, float], AbstractContextManager[None]]
+Limit = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    ended: bool = False
+    """The row shows how it ended, or that its work goes on elsewhere."""
+    held: bool = False
+    """Its commit is written later."""
 
 
 class Attempts:
@@ -51,11 +47,12 @@ class Attempts:
     def __init__(
         self,
         services: Services,
-        call: ProcessorCall,
+        kind: Kind,
+        runner: Runner,
         failures: Failures,
         downstream: Downstream,
         *,
-        guard: Guard,
+        limit: Limit,
         processing_time: ProcessingTime,
     ) -> None:
         self._settings = services.settings
@@ -63,8 +60,9 @@ class Attempts:
         self._queues = services.queues
         self._telemetry = services.telemetry
         self._clock = services.clock
-        self._call = call
-        self._guard = guard
+        self._kind = kind
+        self._runner = runner
+        self._limit = limit
         self._failures = failures
         self._downstream = downstream
         self._processing_time = processing_time
@@ -75,11 +73,14 @@ class Attempts:
         With `hold`, a commit without `transact` is returned instead of written. The caller passes it to `commit`.
         Raises the errors of AWS requests. The message then comes again.
         """
-        started, progress = self._clock(), Progress()
-        try:
-            outcome = self._run(claim, message, started, progress, hold=hold)
-        except Fenced as fenced:
-            outcome = self._overtaken(claim, fenced, begun=progress.begun)
+        started, limit = self._clock(), self._settings.processing_timeout_seconds
+        run = Run(self._limit(claim, limit), lambda: remaining_seconds(limit, self._clock() - started))
+        with self._letting_go(claim) as attempt:
+            outcome = self._unless_overtaken(
+                claim, lambda: self._run(claim, message, run, hold=hold), begun=lambda: run.begun
+            )
+            attempt.ended = True
+            attempt.held = outcome.commit is not None
         now = self._clock()
         self._processing_time.add(now - started)
         if outcome.commit is None:
@@ -87,158 +88,129 @@ class Attempts:
         else:
             outcome = replace(outcome, duration_ms=now - started)
         self._downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
+        if run.judge_again and not (run.unless_committed and outcome.kind is OutcomeKind.COMMITTED):
+            return replace(outcome, judge_again=True)
         return outcome
 
     def release(self, answer: Claim | Ruling | None, retry_after: float) -> float:
         """Release the claim, if there is one: its processor was not started. Returns the seconds until the retry."""
         if not isinstance(answer, Claim):
             return retry_after
-        try:
-            self._ledger.release(answer)
-        except Fenced as fenced:
-            reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
-            self._telemetry.ended(answer, OutcomeKind.FENCED, reason, duration_ms=0)
-            return self._failures.backoff(answer.row.attempts)
+        with self._letting_go(answer) as attempt:
+            try:
+                self._ledger.release(answer)
+            except Fenced as fenced:
+                reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
+                self._telemetry.ended(answer, OutcomeKind.FENCED, reason, duration_ms=0)
+                retry_after = self._failures.backoff(answer.row.attempts)
+            attempt.ended = True
         return retry_after
 
     def commit(self, claim: Claim, commit: Commit, message: Message, duration_ms: int) -> Outcome:
         """Write a commit that was held. `duration_ms` is the time of its attempt."""
-        try:
-            outcome = self._commit(claim, commit, message)
-        except Fenced as fenced:
-            outcome = self._overtaken(claim, fenced, begun=True)
+        with self._letting_go(claim) as attempt:
+            outcome = self._unless_overtaken(claim, lambda: self._commit(claim, commit, message))
+            attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
         return outcome
 
     def overran(self, claim: Claim, message: Message) -> Outcome:
         """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
-        try:
-            outcome = self._overran(claim, message)
-        except Fenced as fenced:
-            outcome = self._overtaken(claim, fenced, begun=True)
+        outcome = self._unless_overtaken(claim, lambda: self._settle(claim, message, Overrun(), Stage.PROCESSING))
         self._report(claim, outcome, message, self._settings.processing_timeout_seconds * 1000)
         return outcome
 
-    def _run(self, claim: Claim, message: Message, started: int, progress: Progress, *, hold: bool) -> Outcome:
-        limit = self._settings.processing_timeout_seconds
+    @contextmanager
+    def _letting_go(self, claim: Claim) -> Iterator[_Attempt]:
+        """Tell the ledger at the end of the block that the attempt is over, also if AWS did not answer."""
+        attempt = _Attempt()
         try:
-            returned = self._call(
-                claim,
-                progress,
-                limit=self._guard(claim, limit),
-                remaining_seconds=lambda: remaining_seconds(limit, self._clock() - started),
-            )
+            yield attempt
+        finally:
+            if not attempt.held:
+                self._ledger.let_go(claim, ended=attempt.ended)
+
+    def _unless_overtaken(
+        self, claim: Claim, end: Callable[[], Outcome], *, begun: Callable[[], bool] = lambda: True
+    ) -> Outcome:
+        """The outcome, or that of a claim whose row another attempt has.
+
+        If the processor had begun, the effects of both may have come in the wrong order.
+        """
+        try:
+            return end()
+        except Fenced as fenced:
+            late = begun() and self._runner.writes and self._ledger.report_late_write(claim)
+            reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
+            wait = self._failures.backoff(claim.row.attempts)
+            return Outcome(OutcomeKind.FENCED, reason=reason, retry_after=wait, late_write=late)
+
+    def _run(self, claim: Claim, message: Message, run: Run, *, hold: bool) -> Outcome:
+        """Do the work of the claim, and write how it ended."""
+        try:
+            work = self._kind.work(claim)
+            returned = None if work is None else self._runner.start(claim, work, run)
+            if isinstance(returned, Started):
+                return Outcome(OutcomeKind.STARTED, retry_after=returned.retry_after)
             commit = as_commit(returned)
-        except (Unprocessable, NotYet) as decision:
-            return self._judged(claim, message, decision)
-        except (Started, StartRefused) as elsewhere:
-            return self._elsewhere(claim, message, elsewhere)
-        except ObjectGone:
-            return self._gone(claim, begun=progress.begun)
         except KeyboardInterrupt:  # the process has to end
             raise
-        except BaseException as error:  # noqa: BLE001 - an exit or a cancelled task is a failure too
-            return self._raised(claim, message, error, begun=progress.begun)
+        except BaseException as error:
+            # An exit or a cancelled task is a failure too. A claim that was lost before its work began is none.
+            if isinstance(error, Fenced) and not run.begun:
+                raise
+            return self._settle(claim, message, error, Stage.PROCESSING if run.begun else Stage.OPENING)
         if hold and not commit.transact:
             return Outcome(OutcomeKind.COMMITTED, healthy=True, commit=commit)
         return self._commit(claim, commit, message)
 
-    def _elsewhere(self, claim: Claim, message: Message, start: Started | StartRefused) -> Outcome:
-        """Leave the claim to the work that was started outside of this attempt, or to a later start."""
-        if isinstance(start, Started):
-            return Outcome(OutcomeKind.STARTED, retry_after=start.retry_after)
-        reason = self._reason(start.error, ReasonCode.START_REFUSED)
-        return self._failures.postpone(claim, message, reason, healthy=start.healthy)
-
-    def _raised(self, claim: Claim, message: Message, error: BaseException, *, begun: bool) -> Outcome:
-        """End the claim after an error. `begun`: the processor had started."""
-        if (invalid := invalid_effect_of(error)) is not None:
-            return self._judged(claim, message, invalid)
-        if not begun and s3_refusal(error) is None:
-            # The object is not the cause, so this counts no attempt.
-            self._ledger.release(claim)
-            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
-        if _is_overrun(error):
-            return self._overran(claim, message)
-        # The processor may send other requests to AWS than the read of the object.
-        reads = not begun or (isinstance(error, ClientError) and getattr(error, "operation_name", "") == "GetObject")
-        s3_error = s3_refusal(error) if reads else None
-        return self._failures.fail(
-            claim,
-            message,
-            self._reason(error, ReasonCode.S3_REFUSED if s3_error else _code_of_other(error)),
-            counted=not isinstance(error, NotBegun | OutputReserved),
-            # Another object has the output for a moment. That says nothing about the downstream.
-            begun=begun and not isinstance(error, OutputReserved),
-            s3_error=s3_error,
-        )
-
-    def _judged(self, claim: Claim, message: Message, decision: Unprocessable | NotYet | InvalidEffectError) -> Outcome:
-        """End the claim as the processor has decided, or as its malformed effect decides."""
-        if isinstance(decision, NotYet):
-            return self._failures.wait(claim, message, decision)
-        if isinstance(decision, InvalidEffectError):
-            # Another attempt would repeat the effects, and would end in the same way.
-            return self._failures.reject(claim, message, self._reason(decision))
-        # The processor gives this text as the reason, so it is kept.
-        text = text_of(decision) or "the processor gave no reason"
-        return self._failures.reject(claim, message, Reason(ReasonCode.UNPROCESSABLE, text))
-
     def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
         try:
             self._ledger.commit(claim, commit.identity, commit.transact)
-        except Overwritten as overwritten:
-            # The next claim reads the late write and repeats the effect. It comes at once, and counts no attempt.
-            reason = self._reason(overwritten)
-            self._ledger.fail(claim, reason, counted=False)
-            return Outcome(OutcomeKind.FAILED, reason, 0, healthy=True)
-        except InvalidEffectError as malformed:
-            return self._judged(claim, message, malformed)
-        except TransactionRefused as refused:
-            return self._failures.fail(claim, message, self._reason(refused), counted=not refused.passing)
+        except (Overwritten, InvalidEffectError, TransactionRefused) as refused:
+            return self._settle(claim, message, refused, Stage.COMMITTING)
         return Outcome(OutcomeKind.COMMITTED, healthy=True)
 
-    def _gone(self, claim: Claim, *, begun: bool) -> Outcome:
-        """End a claim whose version vanished. `begun`: the processor had started and may have written something."""
-        reason = Reason(ReasonCode.OBJECT_GONE, f"S3 no longer holds {claim.state.identity}")
-        if self._settings.ordering is Ordering.EVERY_VERSION:
-            # The message is only about this version.
-            return self._version_gone(claim, reason, begun=begun)
-        if begun:
-            self._ledger.fail(claim, reason)
-        else:
-            self._ledger.release(claim)
-        return Outcome(OutcomeKind.GONE, reason, judge_again=True)
+    def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage) -> Outcome:
+        """Write the end of an attempt that raised this error."""
+        facts = self._failures.facts(message, stage, self._runner.package)
+        outcome, ledger = ending(claim, error, facts), self._ledger
+        reason = outcome.reason
+        if reason is None:
+            ledger.release(claim)
+            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
+        at = facts.now + int((outcome.retry_after or 0) * 1000)
+        match outcome.write:
+            case Write.RELEASE:
+                ledger.release(claim)
+            case Write.ABANDON:
+                ledger.abandon(claim, reason, begun=stage is not Stage.OPENING)
+            case Write.FAIL:
+                retry_at = None if outcome.at_once else at
+                ledger.fail(claim, reason, retry_at=retry_at, counted=outcome.counted, s3_error=outcome.s3_error)
+            case Write.POSTPONE:
+                ledger.postpone(claim, reason, until=at)
+            case Write.WAIT:
+                ledger.wait(claim, reason, retry_at=at)
+            case Write.REJECT:
+                outcome = self._reject(claim, message, outcome, reason)
+        if outcome.unprocessed:
+            self._telemetry.removed_unprocessed(claim.change, claim.row if stage is not Stage.OPENING else claim.seen)
+        if outcome.keeps_copy:
+            self._failures.keep_copy(claim.change, message, claim.seen)
+        return outcome
 
-    def _version_gone(self, claim: Claim, reason: Reason, *, begun: bool) -> Outcome:
-        seen, change = claim.seen, claim.change
-        open_ = seen is not None and (seen.unfinished or seen.status is Status.REJECTED)
-        if begun or open_:
-            self._ledger.abandon(claim, reason, begun=begun)
-        else:
-            self._ledger.release(claim)
-        young = self._clock() - self._settings.retention_seconds * 1000
-        if begun or open_ or (seen is None and change.reports_upload_since(young)):
-            self._telemetry.removed_unprocessed(change, claim.row if begun else seen)
-        if keeps_copy(change, seen, unprocessed=open_):
-            self._failures.keep_copy(change, seen)
-        return Outcome(OutcomeKind.GONE, reason)
+    def _reject(self, claim: Claim, message: Message, outcome: Outcome, reason: Reason) -> Outcome:
+        """Record a failure that is not retried. If the dead-letter queue does not take the copy, the row waits for it.
 
-    def _overran(self, claim: Claim, message: Message) -> Outcome:
-        limit = self._settings.processing_timeout_seconds
-        text = f"the processor ran longer than its limit of {limit} s"
-        return self._failures.fail(claim, message, Reason(ReasonCode.PROCESSOR_TIMEOUT, text))
-
-    def _overtaken(self, claim: Claim, fenced: Fenced, *, begun: bool) -> Outcome:
-        """End a claim whose row another attempt has. `begun`: the effects may have come in the wrong order."""
-        late = begun and self._call.writes and self._ledger.report_late_write(claim)
-        reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
-        return Outcome(OutcomeKind.FENCED, reason, self._failures.backoff(claim.row.attempts), late_write=late)
-
-    def _reason(self, error: BaseException, code: ReasonCode | None = None) -> Reason:
-        """Describe the error without the content that it may quote. The code follows from its type if it is omitted."""
-        text = describe(error, self._settings.reasons, processor_package=self._call.package)
-        return Reason(code or code_of(error, ReasonCode.PROCESSOR_ERROR), text)
+        The copy is sent first. If the worker dies in between, there are two copies and not none.
+        """
+        copied = self._failures.copy(claim.change, message, claim.row, reason.text, reason.code)
+        self._ledger.reject(claim, reason, s3_error=outcome.s3_error, copied=copied)
+        if copied.refusal is None:
+            return outcome
+        delay = max(0, copied.retry_at - self._clock()) / 1000
+        return replace(outcome, kind=OutcomeKind.FAILED, reason=copied.refusal, retry_after=delay)
 
     def _report(self, claim: Claim, outcome: Outcome, message: Message, duration_ms: int) -> None:
         """Report how a claim ended, and wake the key after a late write.
@@ -256,14 +228,3 @@ class Attempts:
             self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
         except Exception as error:  # noqa: BLE001 - the row records it, and the audit finds it
             self._telemetry.log_error("a late write was recorded and its key not woken", message.id, error)
-
-
-def _code_of_other(error: BaseException) -> ReasonCode | None:
-    """The code of an error whose type would name an event of this claim, and that the processor has raised."""
-    # The processor has used another ledger. This claim is still owned, or the write of its end shows that it is not.
-    return ReasonCode.PROCESSOR_ERROR if isinstance(error, Fenced) else None
-
-
-def _is_overrun(error: BaseException) -> bool:
-    """True if the processor overran its limit. Task groups of asyncio wrap the errors that are raised inside them."""
-    return isinstance(error, Overrun) or (isinstance(error, BaseExceptionGroup) and error.subgroup(Overrun) is not None)

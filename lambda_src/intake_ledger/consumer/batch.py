@@ -1,16 +1,22 @@
 """The messages of one invocation, the decision about each, and the messages that return to the queue."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from threading import Event, Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from intake_ledger.aws import LambdaContext, Queues
+from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
+from intake_ledger.kinds import Delivery
 from intake_ledger.ledger import Claim
 from intake_ledger.processor import Commit
-from intake_ledger.protocol import Ruling, lease_length
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol import Ruling
+
 
 RESERVE_SECONDS = 3.0
 """Time for a claim, a commit and the answer to Lambda, in addition to the processor's own time."""
@@ -67,10 +73,12 @@ class Returns:
         clock: Callable[[], int],
         time_left_ms: Callable[[], int],
         report: Callable[[str, Exception], None],
+        returning: Callable[[Sequence[str]], AbstractContextManager[None]] = IN_LAMBDA.returning,
     ) -> None:
         self._queues = queues
         self._clock = clock
         self._time_left_ms = time_left_ms
+        self._returning = returning
         self._report = report
         self._lock = Lock()
         self._waiting: list[tuple[Message, float]] = []
@@ -109,10 +117,11 @@ class Returns:
             return
         now = self._clock()
         try:
-            self._queues.deliver_later(
-                [(message.receipt, max(due - now, 0) / 1000) for message, due in waiting],
-                in_time=self.take_request,
-            )
+            with self._returning([message.receipt for message, _ in waiting]):
+                self._queues.deliver_later(
+                    [(message.receipt, max(due - now, 0) / 1000) for message, due in waiting],
+                    in_time=self.take_request,
+                )
         except Exception as error:  # noqa: BLE001 - they come back after the queue's own visibility timeout
             self._report(ids_of(message for message, _ in waiting), error)
 
@@ -131,13 +140,16 @@ class HeldCommit(NamedTuple):
 class Batch:
     """The messages of one invocation, in the order in which they are handled."""
 
-    def __init__(self, messages: Sequence[Message], context: LambdaContext, services: Services) -> None:
-        self.messages = messages
+    def __init__(self, delivery: Delivery, context: LambdaContext, services: Services) -> None:
+        self.messages = delivery.messages
+        self.order = delivery.order
+        self._host = services.host
         self.time_left_ms = context.get_remaining_time_in_millis
         self.returns = Returns(
             services.queues,
             clock=services.clock,
             time_left_ms=self.time_left_ms,
+            returning=services.host.returning,
             report=partial(services.telemetry.log_error, "messages could not be returned"),
         )
         self.answers: dict[Message, Claim | Ruling] = {}
@@ -160,18 +172,17 @@ class Batch:
     def finish(self, message: Message, retry_after: float | None) -> None:
         """Acknowledge the message, or return it to the queue for these seconds."""
         if retry_after is not None:
-            self.returns.add(message, retry_after)
+            self.order.returned(message, retry_after, self)
         self.retry_after[message] = retry_after
 
     def response(self) -> dict[str, list[dict[str, str]]]:
-        """The answer to Lambda. It names each message that must not be deleted once."""
-        failures = dict.fromkeys(message.id for message in self.messages if self.retry_after[message] is not None)
-        return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failures]}
+        """The answer to the event source."""
+        return self.order.response(self)
 
     @property
     def lease_ms(self) -> int:
-        """The length of a lease: the rest of the invocation, and the difference that two clocks may have."""
-        return lease_length(self.time_left_ms(), self._settings.clock_skew_seconds * 1000)
+        """The length of a lease."""
+        return self._host.lease_ms(self.time_left_ms(), self._settings.clock_skew_seconds * 1000)
 
     def spare_ms(self, reserve_seconds: float) -> float:
         """Milliseconds that are left if one more processor takes all of its time. Negative: none may start."""
@@ -183,3 +194,28 @@ class Batch:
 def ids_of(messages: Iterable[Message]) -> str:
     """The ids of the messages, for one line of the log."""
     return ", ".join(message.id for message in messages)
+
+
+Response = dict[str, list[dict[str, str]]]
+
+
+class AnyOrder:
+    """Each message returns alone; see `Order`."""
+
+    def wait_behind(self, message: "Message") -> float | None:  # noqa: ARG002 - see `Order`
+        return None
+
+    def returned(self, message: "Message", seconds: float, batch: "Batch") -> None:
+        batch.returns.add(message, seconds)
+
+    def response(self, batch: "Batch") -> Response:
+        """Name each message that must not be deleted once."""
+        return response_of(dict.fromkeys(one.id for one in batch.messages if batch.retry_after[one] is not None))
+
+
+def response_of(identifiers: "dict[str, None] | list[str]") -> Response:
+    """Lambda's answer that returns these messages."""
+    return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in identifiers]}
+
+
+ANY_ORDER = AnyOrder()

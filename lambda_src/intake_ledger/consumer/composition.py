@@ -1,4 +1,4 @@
-"""Lambda's entry point, and the consumer of an execution environment."""
+"""Lambda's entry point, and the consumer of an environment: its kind, its runner, and the host that it runs in."""
 
 import os
 import random
@@ -6,57 +6,85 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from intake_ledger.aws import POOL, Bucket, LambdaContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.host import IN_LAMBDA, Host
 from intake_ledger.consumer.services import Services
 from intake_ledger.garbage import no_garbage_collection
-from intake_ledger.ledger import CompletenessRecord, ExecutionLedger, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor import ObjectChange, Processor, load_processor
-from intake_ledger.protocol import ConsumerSettings, Policy, consumer_settings, refuse_other_kinds
+from intake_ledger.processor import load_processor
+from intake_ledger.protocol import ConsumerSettings, Policy, SettingsError, consumer_settings
+from intake_ledger.runners.inline import Inline
 
 if TYPE_CHECKING:
-    from intake_ledger.consumer.executions import Executions
+    from mypy_boto3_s3 import S3Client
+
     from intake_ledger.consumer.set_wakes import SetWakes
+    from intake_ledger.kinds import Kind
+    from intake_ledger.kinds.sets import Sets
+    from intake_ledger.observability import Telemetry
+    from intake_ledger.runners import Runner
+
+STATE_MACHINE = "INTAKE_STATE_MACHINE"
+_KINDS = {
+    "messages": ("INTAKE_MESSAGE_SOURCE", "INTAKE_MESSAGE_KEY", "INTAKE_MESSAGE_IDENTITY"),
+    "sets of files": ("INTAKE_SET_FORM", "INTAKE_SET_PARTS_PIPELINE"),
+}
+"""Variables that only a consumer of this kind of work has."""
 
 
-def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
-    """Lambda's entry point."""
-    return make_consumer().handle(event, context)
+class Tools(NamedTuple):
+    """The services that a kind is made with, besides its settings."""
+
+    environment: Mapping[str, str]
+    options: LedgerOptions
+    table: LedgerTable
+    bucket: Bucket
+    telemetry: "Telemetry"
+    clock: Callable[[], int]
+    s3: "Callable[[], S3Client]"
+
+
+class Parts(NamedTuple):
+    """A consumer's kind and its services."""
+
+    kind: "Kind"
+    services: Services
+
+
+def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Lambda's entry point for each kind of work: a batch of messages, or the schedule's request for a check."""
+    if "auditSets" in event:
+        from intake_ledger.sets.audit import audit_sets  # noqa: PLC0415 - most invocations have messages
+
+        kind, services = make_parts(os.environ)
+        return audit_sets(cast("Sets", kind), services, context, dry_run=event.get("dryRun") is True)
+    if "checkRows" in event:
+        from intake_ledger.messages.row_check import check_rows  # noqa: PLC0415 - likewise
+
+        return check_rows(make_parts(os.environ).services.settings, context, dry_run=event.get("dryRun") is True)
+    return dict(make_consumer().handle(event, context))
 
 
 @cache
 @no_garbage_collection(freeze=True)
 def make_consumer() -> Consumer:
     """The consumer that the environment's variables describe, made once per execution environment."""
-    refuse_other_kinds(os.environ, "the consumer of objects", takes=("INTAKE_STATE_MACHINE",))
-    settings = consumer_settings(os.environ)
-    if "INTAKE_STATE_MACHINE" in os.environ:
-        services = make_services(settings, ledger_class=ExecutionLedger)
-        executions = make_executions(os.environ, services)
-        return Consumer(services, no_processor, executions=executions, sets=make_sets(os.environ, services))
-    services = make_services(settings)
-    return Consumer(services, make_processor(settings), sets=make_sets(os.environ, services))
+    parts = make_parts(os.environ)
+    return Consumer(parts.services, parts.kind, make_runner(os.environ, parts.services))
 
 
-def make_services(
-    settings: ConsumerSettings,
-    *,
-    ledger_class: Callable[..., Ledger] = Ledger,
-    queues_class: type[Queues] = Queues,
-    telemetry_class: type[PowertoolsTelemetry] = PowertoolsTelemetry,
-) -> Services:
-    """The services of a consumer with these settings: ledger, bucket, queues and telemetry.
+def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
+    """The kind that the variables name, and the services of its consumer on this host.
 
-    Args:
-        settings: the pipeline's settings.
-        ledger_class: makes the ledger; `Ledger` when omitted.
-        queues_class: the class of the queues; `Queues` when omitted.
-        telemetry_class: the class of the telemetry; `PowertoolsTelemetry` when omitted.
+    Raises:
+        SettingsError: A variable is missing or malformed, or belongs to another kind of work.
 
     """
+    settings, make_kind, telemetry_class = _kind(environment)
     # Each thread has one request under way, and one or two streams.
     pool = max(POOL, 3 * settings.threads)
     clock = _epoch_ms
@@ -64,84 +92,136 @@ def make_services(
     # One client reads objects and writes outputs.
     s3 = cache(_maker(settings, partial(bucket_client, pool)))
     bucket = Bucket(s3, settings.bucket, settings.bucket_owner)
-    policy = Policy.of(settings)
-    ledger = ledger_class(
+    options = LedgerOptions(
+        settings.pipeline,
+        settings.ordering,
+        Policy.of(settings, executions=STATE_MACHINE in environment),
+        settings.max_event_age_seconds * 1000,
+        processor_version=settings.processor_version,
+    )
+    telemetry = telemetry_class(settings.reasons)
+    kind = make_kind(Tools(environment, options, table, bucket, telemetry, clock, s3))
+    ledger = Ledger(
         table,
-        bucket,
-        LedgerOptions(
-            settings.pipeline,
-            settings.ordering,
-            policy,
-            settings.max_event_age_seconds * 1000,
-            processor_version=settings.processor_version,
-        ),
+        kind.look,
+        options,
         clock=clock,
         new_owner=lambda: secrets.token_hex(8),
         completeness=CompletenessRecord(settings, table, clock),
+        guards=(*kind.guards, *host.guards),
     )
-    queues = queues_class(_maker(settings, partial(make_client, "sqs", pool)), settings.queue_url, settings.dlq_url)
-    return Services(
-        settings,
-        ledger,
-        bucket,
-        queues,
-        telemetry_class(settings.reasons),
-        clock,
-        random.SystemRandom().random,
-        output_client=s3,
-    )
+    make_sqs = _maker(settings, partial(make_client, "sqs", pool))
+    queues = Queues(make_sqs, settings.queue_url, settings.dlq_url, shortened=kind.shortened)
+    jitter = random.SystemRandom().random
+    return Parts(kind, Services(settings, ledger, bucket, queues, telemetry, clock, jitter, host))
 
 
-def make_processor(settings: ConsumerSettings) -> Processor:
-    """The processor that the settings name: a function of this package, or another Lambda function."""
-    if settings.processor_function is None:
-        return load_processor(settings.processor)
-    from intake_ledger.processor.lambda_processor import remote_processor  # noqa: PLC0415 - most cold starts do not need it
-
-    # The function's own timeout comes first, then the consumer's interruption. A call is never repeated here.
-    make = partial(
-        make_client,
-        "lambda",
-        max(POOL, settings.threads),
-        read_timeout=settings.processing_timeout_seconds + 5,
-        tcp_keepalive=True,
-        retries={"total_max_attempts": 1},
-    )
-    return remote_processor(_maker(settings, make), settings.processor_function)
-
-
-def make_sets(environment: Mapping[str, str], services: Services) -> "SetWakes | None":
-    """The sets of files that have the pipeline's objects as parts. None: there are none.
-
-    Raises:
-        SettingsError: The variable INTAKE_SETS is malformed.
-
-    """
-    described = environment.get("INTAKE_SETS")
-    if not described:
-        return None
-    from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
-
-    return make_set_wakes(described, services, _maker(services.settings, partial(make_client, "sqs")))
-
-
-def make_executions(environment: Mapping[str, str], services: Services) -> "Executions":
-    """The executions of the state machine that the settings name.
+def make_runner(
+    environment: Mapping[str, str], services: Services, watched: Callable[[Any], Any] = lambda processor: processor
+) -> "Runner":
+    """The runner that the variables name. `watched` wraps the call of a processor that ends within its limit.
 
     Raises:
         SettingsError: A variable of the state machine is missing or malformed.
 
     """
-    from intake_ledger.consumer.executions import Executions  # noqa: PLC0415 - most pipelines have no state machine
-    from intake_ledger.executions import StateMachine, execution_settings  # noqa: PLC0415 - as above
+    settings = services.settings
+    if STATE_MACHINE in environment:
+        from intake_ledger.executions import StateMachine, execution_settings  # noqa: PLC0415 - few have a state machine
+        from intake_ledger.runners.later import Later  # noqa: PLC0415 - as above
 
-    make = partial(make_client, "stepfunctions")
-    return Executions(services, StateMachine(_maker(services.settings, make), execution_settings(environment)))
+        make = partial(make_client, "stepfunctions")
+        return Later(services, StateMachine(_maker(settings, make), execution_settings(environment)))
+    if settings.processor_function is not None:
+        from intake_ledger.processor.lambda_processor import remote_function  # noqa: PLC0415 - most are in this process
+        from intake_ledger.runners.remote import Remote  # noqa: PLC0415 - as above
+
+        # The function's own timeout comes first, then the consumer's interruption. A call is never repeated here.
+        client = partial(
+            make_client,
+            "lambda",
+            max(POOL, settings.threads),
+            read_timeout=settings.processing_timeout_seconds + 5,
+            tcp_keepalive=True,
+            retries={"total_max_attempts": 1},
+        )
+        return Remote(watched(remote_function(_maker(settings, client), settings.processor_function)))
+    return Inline(watched(load_processor(settings.processor)))
 
 
-def no_processor(change: ObjectChange) -> None:
-    """Refuse the change: a state machine is the processor."""
-    raise NotImplementedError(f"a state machine processes {change.key}")
+class _Kind(NamedTuple):
+    settings: ConsumerSettings
+    make: "Callable[[Tools], Kind]"
+    telemetry: type[PowertoolsTelemetry] = PowertoolsTelemetry
+
+
+def _kind(environment: Mapping[str, str]) -> _Kind:
+    """The settings of the kind, and how it is made. A cold start imports its own kind only."""
+    named = {kind: name for kind, names in _KINDS.items() for name in names if environment.get(name)}
+    if len(named) > 1:
+        both = " and ".join(f"{name} of {kind}" for kind, name in named.items())
+        raise SettingsError(f"{both} are set: a consumer has one kind of work. Set the variables of one construct only")
+    if "messages" in named:
+        return _messages(environment)
+    if named:
+        return _sets(environment)
+    from intake_ledger.kinds.objects import Objects  # noqa: PLC0415 - consumers of other kinds need it not
+
+    settings = consumer_settings(environment)
+    return _Kind(settings, lambda tools: Objects(settings, tools.bucket, tools.s3, sets=_set_wakes(settings, tools)))
+
+
+def _messages(environment: Mapping[str, str]) -> _Kind:
+    from intake_ledger.executions import execution_settings  # noqa: PLC0415
+    from intake_ledger.keyed import KeyLock  # noqa: PLC0415
+    from intake_ledger.kinds.messages import Messages  # noqa: PLC0415
+    from intake_ledger.messages import MessageSource, message_settings  # noqa: PLC0415
+
+    settings = message_settings(environment)
+    longest_ms = None
+    if STATE_MACHINE in environment:
+        if settings.source is MessageSource.FIFO or settings.source.is_stream:
+            raise SettingsError(
+                f"{STATE_MACHINE} is set and INTAKE_MESSAGE_SOURCE is {settings.source}: a message group or a shard "
+                "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
+            )
+        longest_ms = execution_settings(environment).execution_seconds * 1000
+
+    def make(tools: Tools) -> "Kind":
+        options = tools.options
+        lock = KeyLock(tools.table, options.pipeline, options.retention, clock=tools.clock, longest_work_ms=longest_ms)
+        return Messages(settings, lock)
+
+    return _Kind(settings.consumer, make)
+
+
+def _sets(environment: Mapping[str, str]) -> _Kind:
+    from intake_ledger.kinds.sets import S3PartLists, Sets  # noqa: PLC0415
+    from intake_ledger.set_members import Membership  # noqa: PLC0415
+    from intake_ledger.sets import set_settings  # noqa: PLC0415
+    from intake_ledger.sets.waiting import SetTelemetry  # noqa: PLC0415
+
+    settings = set_settings(environment)
+
+    def make(tools: Tools) -> "Kind":
+        consumer, lists = settings.consumer, None
+        if settings.part_lists is not None:
+            lists = S3PartLists(tools.s3, settings.part_lists)
+        membership = Membership(ledger_client(), consumer.table, consumer.bucket)
+        return Sets(settings, tools.table, tools.bucket, membership, tools.clock, output_client=tools.s3, lists=lists)
+
+    return _Kind(settings.consumer, make, SetTelemetry)
+
+
+def _set_wakes(settings: ConsumerSettings, tools: Tools) -> "SetWakes | None":
+    """The sets of files that have the pipeline's objects as parts. None: there are none."""
+    described = tools.environment.get("INTAKE_SETS")
+    if not described:
+        return None
+    from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
+
+    make_sqs = _maker(settings, partial(make_client, "sqs"))
+    return make_set_wakes(described, settings, tools.telemetry, make_sqs, clock=tools.clock)
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:

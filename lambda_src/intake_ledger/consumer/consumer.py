@@ -1,25 +1,47 @@
 """Handle the messages of one SQS batch, in turn or in threads."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import LambdaContext
+from intake_ledger.aws import LambdaContext, body_digest
 from intake_ledger.consumer.attempt import Attempts
-from intake_ledger.consumer.batch import Batch, ProcessingTime
+from intake_ledger.consumer.batch import (
+    CLAIMED_RESERVE_SECONDS,
+    RESERVE_SECONDS,
+    Batch,
+    HeldCommit,
+    ProcessingTime,
+    ids_of,
+)
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.failures import Failures
-from intake_ledger.consumer.groups import Groups
-from intake_ledger.consumer.message_handler import MessageHandler
-from intake_ledger.consumer.object_call import ObjectCall, ProcessorCall
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message, read_batch
-from intake_ledger.processor import Processor
+from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
+from intake_ledger.kinds import Kind
+from intake_ledger.ledger import BATCH_STATEMENTS, Claim
+from intake_ledger.observability import describe
+from intake_ledger.protocol import (
+    Change,
+    ConsumerSettings,
+    Ordering,
+    Origin,
+    OutcomeKind,
+    Reason,
+    ReasonCode,
+    Row,
+    Ruling,
+    Status,
+    Verdict,
+    keeps_copy,
+    made_at,
+)
+from intake_ledger.runners import Runner
 
 if TYPE_CHECKING:
-    from intake_ledger.consumer.executions import Executions
-    from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
 
@@ -29,11 +51,9 @@ class Consumer:
     def __init__(
         self,
         services: Services,
-        processor: Processor,
+        kind: Kind,
+        runner: Runner,
         *,
-        call: ProcessorCall | None = None,
-        executions: "Executions | None" = None,
-        sets: "SetWakes | None" = None,
         processing_time: ProcessingTime | None = None,
         breaker: CircuitBreaker | None = None,
         end_process: Callable[[], None] | None = None,
@@ -42,17 +62,14 @@ class Consumer:
 
         Args:
             services: the settings, and the services that its parts share.
-            processor: the function that is called for each claim.
-            call: calls the processor; as for objects when omitted.
-            executions: starts and ends executions, if a state machine is the processor.
-            sets: wakes the sets of files that have the pipeline's objects as parts. There are none when omitted.
+            kind: the kind of the things that are claimed.
+            runner: does the work of claims.
             processing_time: the average time of the processor so far. Unknown when omitted.
             breaker: the circuit breaker. A new one when omitted.
             end_process: ends the process, if a thread cannot be interrupted.
 
         """
         settings = services.settings
-        call = executions or call or ObjectCall(services, processor)
         breaker = breaker or CircuitBreaker(
             settings.min_backoff_seconds * 1000, settings.max_backoff_seconds * 1000, services.jitter
         )
@@ -62,16 +79,17 @@ class Consumer:
         self._threads = _threads(services) if settings.threads > 1 else None
         attempts = Attempts(
             services,
-            call if sets is None else sets.around(call),
+            kind,
+            runner,
             failures,
             downstream,
-            guard=self._threads.guard if self._threads else lambda _, limit: deadline(limit),
+            limit=self._threads.limit if self._threads else lambda _, limit: deadline(limit),
             processing_time=processing_time,
         )
         self._services = services
-        self._sets = sets
+        self._kind = kind
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
-        self._messages = MessageHandler(services, attempts, failures, downstream, executions)
+        self._messages = MessageHandler(services, attempts, failures, downstream, runner)
         self._parallel: ParallelGroups | None = None
         if self._threads is not None:
             from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`
@@ -85,15 +103,19 @@ class Consumer:
             )
 
     def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
-        """Process one batch. The response names the messages that Lambda must not delete."""
-        batch = Batch(read_batch(event), context, self._services)
+        """Process one batch. The response names the messages that the event source must not delete.
+
+        Raises:
+            ValueError: The event has no records. The function was invoked directly.
+
+        """
+        batch = Batch(self._kind.read(event), context, self._services)
         self._groups.claim(batch)
         if self._parallel is None:
             self._in_turn(batch.messages, batch)
         else:
             self._parallel.run(batch, self._in_turn)
-        if self._sets is not None:
-            self._sets.before_acknowledging(batch)
+        self._kind.before_acknowledging(batch)
         batch.returns.flush()
         self._services.telemetry.flush()
         return batch.response()
@@ -103,7 +125,8 @@ class Consumer:
         for message in messages:
             if batch.held and not self._groups.may_wait(message, batch):
                 self._groups.commit(batch)
-            batch.finish(message, self._messages.handle(message, batch))
+            waits = batch.order.wait_behind(message)
+            batch.finish(message, self._messages.handle(message, batch) if waits is None else waits)
         if batch.held:
             self._groups.commit(batch)
 
@@ -112,3 +135,299 @@ def _threads(services: Services) -> "ProcessorThreads":
     from intake_ledger.consumer.threads import ProcessorThreads  # noqa: PLC0415 - most cold starts need no threads
 
     return ProcessorThreads(services.settings.threads, services.settings.processing_timeout_seconds)
+
+
+BUSY_JITTER_SECONDS = 5.0
+LATER_FORMAT_SECONDS = 900
+"""A rollback ends when the later release is deployed again. The wait grows by this with each receive, so that the
+message does not reach maxReceiveCount. Some 70 receives take fourteen days, the longest that SQS keeps a message."""
+MAX_LATER_FORMAT_SECONDS = 6 * 3600
+_REJUDGE_GONE = 2
+"""A change whose version vanished is judged at most this number of times within one delivery of its message."""
+
+
+def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason | None:
+    """Why this pipeline cannot act on the change, or None if it can. `now` is in epoch milliseconds."""
+    if change.bucket != settings.bucket:
+        text = f"the event is about bucket {change.bucket!r}, this pipeline's is {settings.bucket!r}"
+        return Reason(ReasonCode.WRONG_BUCKET, text)
+    if change.origin is Origin.CLOUDTRAIL:
+        text = f"the event is the call {change.event_name}. {WAY_OUT}"
+        return Reason(ReasonCode.UNPARSEABLE_MESSAGE, text) if settings.wants(change.key) else None
+    if change.state is None and not change.is_event and settings.ordering is Ordering.EVERY_VERSION:
+        text = "the message names no version, which EVERY_VERSION requires: send it with a version ID"
+        return Reason(ReasonCode.VERSION_MISSING, text)
+    if change.reprocess_id is not None:
+        ahead_ms = made_at(change.reprocess_id) - now
+        if ahead_ms > settings.clock_skew_seconds * 1000:
+            text = (
+                f"reprocess ID {change.reprocess_id} was made {ahead_ms // 1000} s in the future: each later "
+                "request for the key would count as served. Send the request again with a new ID"
+            )
+            return Reason(ReasonCode.REPROCESS_ID_AHEAD, text)
+    return None
+
+
+def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
+    """The change with the fence that a copy without attributes cannot have. None: it is another message."""
+    if row is None or row.bare_copy_digest is None or change.rejected_fence is not None:
+        return None
+    if not row.is_bare_copy(message.id, body_digest(change.body)):
+        return None
+    return replace(change, rejected_fence=row.rejected_fence, bare_copy_id=message.id, reported_as_new=False)
+
+
+def later_format_seconds(receives: int) -> float:
+    """For how long a message is returned whose row was written by a later release."""
+    return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
+
+
+class MessageHandler:
+    """Handles the messages of a batch, one at a time in each thread."""
+
+    def __init__(
+        self,
+        services: Services,
+        attempts: Attempts,
+        failures: Failures,
+        downstream: Downstream,
+        runner: Runner,
+    ) -> None:
+        self._settings = services.settings
+        self._ledger = services.ledger
+        self._telemetry = services.telemetry
+        self._clock = services.clock
+        self._jitter = services.jitter
+        self._attempts = attempts
+        self._failures = failures
+        self._downstream = downstream
+        self._runner = runner
+
+    def handle(self, message: Message, batch: Batch) -> float | None:
+        """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
+        try:
+            ends = [self._handle_part(part, message, batch) for part in message.parsed]
+            delays = [end for end in ends if isinstance(end, int | float)]
+            refused = [end for end in ends if isinstance(end, Unparseable)]
+            if refused and not delays:
+                # Send one copy, when the message comes for the last time.
+                reason = self._failures.refuse(merge_unparseable(refused, message.body), message)
+                self._telemetry.unparseable(reason, message.id)
+        except Exception as error:  # noqa: BLE001 - no error may lose the message
+            self._telemetry.log_error("the message could not be handled", message.id, error)
+            if self._failures.is_last_delivery(message):
+                return self._copied(message, error)
+            return self._failures.in_time(message, self._failures.backoff(message.receives))
+        return self._failures.in_time(message, min(delays)) if delays else None
+
+    def _copied(self, message: Message, error: Exception) -> float | None:
+        """Copy a message to the dead-letter queue that its source deletes soon. Returns as `handle`."""
+        text = describe(error, self._settings.reasons)
+        why = f"it could not be handled for as long as its source keeps it: {text}"
+        try:
+            reason = self._failures.refuse(Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR), message)
+        except Exception as again:  # noqa: BLE001 - no error may lose the message
+            self._telemetry.log_error("the message could not be copied", message.id, again)
+            return self._failures.backoff(1)
+        self._telemetry.unparseable(reason, message.id)
+        return None
+
+    def _handle_part(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
+        """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
+        if isinstance(parsed, Ignored):
+            self._telemetry.ignored(parsed.why)
+            return None
+        if isinstance(parsed, Change) and parsed.execution is not None and not self._runner.concerns(parsed):
+            self._telemetry.ignored("the end of an execution that is not judged")
+            return None
+        if isinstance(parsed, Change) and (reason := misdirected(parsed, self._settings, self._clock())):
+            return Unparseable(reason.text, parsed.body, code=reason.code)
+        if isinstance(parsed, Unparseable):
+            return parsed
+        if not self._settings.wants(parsed.key):
+            self._telemetry.filtered_out(parsed)
+            return None
+        if parsed.origin is Origin.PART:
+            parsed = replace(parsed, wake_id=message.id)
+        try:
+            return self._handle_change(parsed, message, batch)
+        finally:
+            self._downstream.breaker.undecided(parsed.key)
+
+    def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | Unparseable | None:
+        answer = batch.answers.get(message)
+        for _ in range(_REJUDGE_GONE):
+            if not isinstance(answer, Ruling):
+                reserve = RESERVE_SECONDS if answer is None else CLAIMED_RESERVE_SECONDS
+                wait = self._wait_before(change, message, batch, reserve)
+                if wait is not None:
+                    return self._attempts.release(answer, wait)
+            change, answer = self._judged(change, answer, message, batch)
+            if isinstance(answer, Claim) and batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
+                # The claim itself took long. The processor must have its whole time.
+                return self._attempts.release(answer, 0)
+            if isinstance(answer, Ruling) and not answer.awaited:
+                answer = self._runner.resolve(change, answer, batch.lease_ms)
+            if isinstance(answer, Ruling):
+                return self._without_claim(change, answer, message)
+            # A processor may run for minutes. Messages that failed before must not wait for that.
+            batch.returns.flush()
+            outcome = self._attempts.run(answer, message, hold=batch.may_hold_commit(message))
+            if outcome.commit is not None:
+                held = HeldCommit(message, answer, outcome.commit, self._clock(), outcome.duration_ms)
+                batch.held.append(held)
+            if not outcome.judge_again:
+                return outcome.retry_after
+            # The reported state is over. From here on the change only wakes the key.
+            change, answer = replace(change, reported_as_new=False), None
+        return self._failures.backoff(1)
+
+    def _judged(
+        self, change: Change, answer: Claim | Ruling | None, message: Message, batch: Batch
+    ) -> tuple[Change, Claim | Ruling]:
+        """The change and the ledger's answer. A copy without attributes gets the fence of its rejection."""
+        answer = answer or self._claim(change, batch)
+        if isinstance(answer, Ruling) and (copy := as_copy(change, message, answer.row)) is not None:
+            return copy, self._claim(copy, batch) if answer.verdict is Verdict.REJECTED else answer
+        return change, answer
+
+    def _claim(self, change: Change, batch: Batch) -> Claim | Ruling:
+        answer = self._ledger.claim(change, lease_ms=batch.lease_ms)
+        try:
+            self._telemetry.decided(change, answer, now=self._clock())
+        except BaseException:
+            if isinstance(answer, Claim):
+                self._ledger.let_go(answer, ended=False)
+            raise
+        return answer
+
+    def _wait_before(self, change: Change, message: Message, batch: Batch, reserve_seconds: float) -> float | None:
+        """Seconds until an attempt may start; None: now."""
+        if batch.spare_ms(reserve_seconds) < 0:
+            return 0
+        if not self._downstream.breaker.is_open or self._failures.is_given_up(message):
+            # SQS would drop a message soon that is given up, so this attempt decides.
+            return None
+        # Each delivery of a record of a shard looks like the first one.
+        first = message.receives == 1 and not (message.in_shard and self._downstream.breaker.has_failed(change.key))
+        wait_ms = self._downstream.wait_ms(change.key, first=first)
+        return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None
+
+    def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | Unparseable | None:
+        """Act on a verdict that gives no claim. Returns as `_handle_part`."""
+        if ruling.verdict is Verdict.BUSY:
+            if ruling.awaited:
+                return None
+            # An event of Step Functions only wakes. The message of the claim is in the queue and comes again.
+            if change.execution is not None:
+                return None
+            return self._until_free(ruling.row)
+        if ruling.verdict is Verdict.LATER_FORMAT:
+            why = "a later release wrote its row, and its source keeps it no longer: deploy that release again"
+            copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR)
+            return copied if self._failures.is_last_delivery(message) else later_format_seconds(message.receives)
+        if ruling.unprocessed:
+            self._telemetry.removed_unprocessed(change, ruling.row)
+        if keeps_copy(change, ruling.row, unprocessed=ruling.unprocessed):
+            self._failures.keep_copy(change, message, ruling.row)
+        if ruling.verdict is Verdict.EXHAUSTED and ruling.row is not None:
+            return self._exhaust(change, message, ruling.row)
+        return None
+
+    def _exhaust(self, change: Change, message: Message, row: Row) -> float | None:
+        after = self._failures.exhaust(change, message, row)
+        if after is None:
+            return 0
+        if after.status is Status.FAILED:
+            # The dead-letter queue has not taken the copy.
+            return self._until_free(after)
+        self._telemetry.exhausted(change, after)
+        return None
+
+    def _until_free(self, row: Row | None) -> float:
+        """The rest of the lease, or of the wait before the next attempt, in seconds."""
+        free_at = (row.lease_until or row.retry_at or 0) if row else 0
+        rest = (free_at - self._clock()) / 1000
+        return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
+
+
+HOLD_MS = 1_000
+"""A commit that was held for this time is written before another processor starts."""
+
+
+class Groups:
+    """Claims new messages together, and writes the commits that a batch holds."""
+
+    def __init__(
+        self,
+        services: Services,
+        attempts: Attempts,
+        failures: Failures,
+        breaker: CircuitBreaker,
+        *,
+        processing_time: ProcessingTime,
+    ) -> None:
+        self._settings = services.settings
+        self._ledger = services.ledger
+        self._telemetry = services.telemetry
+        self._clock = services.clock
+        self._attempts = attempts
+        self._failures = failures
+        self._breaker = breaker
+        self._processing_time = processing_time
+
+    def claim(self, batch: Batch) -> None:
+        """Claim as many new messages in one request as can surely be started in time.
+
+        A message that was received before is claimed alone, just before it is processed. A neighbour may have ended the
+        worker then, and must not use up the attempts of the others.
+        """
+        fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.threads
+        if not fitting or self._breaker.is_open:
+            return
+        fresh = {
+            message: change
+            for message in batch.messages
+            if message.receives == 1 and (change := message.only_change) is not None and self._takes(change)
+        }
+        changes = dict(islice(fresh.items(), fitting))
+        if not changes:
+            return
+        try:
+            answers = self._ledger.claim_together(list(changes.values()), lease_ms=batch.lease_ms)
+        except Exception as error:  # noqa: BLE001 - then each is claimed alone
+            self._telemetry.log_error("a group could not be claimed", ids_of(changes), error)
+            return
+        batch.answers = {
+            message: answer for message, answer in zip(changes, answers, strict=True) if answer is not None
+        }
+        for message, answer in batch.answers.items():
+            self._telemetry.decided(changes[message], answer, now=self._clock())
+
+    def _takes(self, change: Change) -> bool:
+        return self._settings.wants(change.key) and not misdirected(change, self._settings, self._clock())
+
+    def may_wait(self, message: Message, batch: Batch) -> bool:
+        """True if the processor of this message may start before the held commits are written.
+
+        A message that was received before may have ended its worker. Slow processors gain nothing by held commits.
+        """
+        young = self._clock() - batch.held[0].since < HOLD_MS
+        return young and len(batch.held) < BATCH_STATEMENTS and batch.is_claimed(message)
+
+    def commit(self, batch: Batch) -> None:
+        """Write the held commits. Their messages are finished only then."""
+        commits = {held.claim.key: held for held in batch.held}
+        batch.held.clear()
+        refused = self._ledger.commit_together([(held.claim, held.commit.identity) for held in commits.values()])
+        for held in [commits.pop(claim.key) for claim in refused]:
+            message = held.message
+            try:
+                outcome = self._attempts.commit(held.claim, held.commit, message, held.duration_ms)
+            except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
+                self._telemetry.log_error("a commit could not be written", message.id, error)
+                batch.finish(message, self._failures.backoff(message.receives))
+                continue
+            batch.finish(message, outcome.retry_after)
+        for held in commits.values():
+            self._telemetry.ended(held.claim, OutcomeKind.COMMITTED, duration_ms=held.duration_ms)

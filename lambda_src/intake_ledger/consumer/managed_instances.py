@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from intake_ledger.aws import LambdaContext
-from intake_ledger.consumer.composition import make_consumer
+from intake_ledger.consumer import composition
 
 STDERR = 2
 """The file descriptor of the function's log."""
 
 
-def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
-    """Handle a batch, and end the process if it takes longer than the invocation may."""
+def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Handle a batch or a check, and end the process if it takes longer than the invocation may."""
     # This timer is a thread without Python code. It works while a call into C holds the interpreter's lock.
     faulthandler.dump_traceback_later(context.get_remaining_time_in_millis() / 1000, exit=True, file=STDERR)
     try:
-        return make_consumer().handle(event, context)
+        return composition.handler(event, context)
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -2,17 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import TYPE_CHECKING
 
 from intake_ledger.aws import Queues, ledger_client
 from intake_ledger.consumer.batch import Batch
-from intake_ledger.consumer.object_call import ProcessorCall, Progress
-from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Change, Ordering, SettingsError
+from intake_ledger.observability import Telemetry
+from intake_ledger.protocol import Change, ConsumerSettings, Ordering, SettingsError
 from intake_ledger.set_members import Membership, Wake, Wakes, set_targets
 
 if TYPE_CHECKING:
@@ -27,22 +24,27 @@ class SetWakes:
 
     A message that is acknowledged without a wake would lose the set: if the worker dies between the commit of a part
     and the wake, only the part's own message comes again, with the verdict DUPLICATE or STALE. Therefore each message
-    that is finished wakes its sets, whatever its verdict.
+    that is finished wakes its sets, with each verdict.
     """
 
-    def __init__(self, services: Services, wakes: Wakes) -> None:
-        self._services = services
+    def __init__(
+        self, settings: ConsumerSettings, telemetry: Telemetry, wakes: Wakes, *, clock: Callable[[], int]
+    ) -> None:
+        """Make the wakes of a pipeline with these settings. `clock` gives epoch milliseconds."""
+        self._settings = settings
+        self._telemetry = telemetry
         self._wakes = wakes
+        self._clock = clock
 
-    def around(self, call: ProcessorCall) -> ProcessorCall:
-        """The call of the processor, without the manifests and markers of sets."""
-        return _WithoutSetFiles(call, self._wakes.is_control)
+    def is_control(self, key: str) -> bool:
+        """True if the object is the manifest or the marker of a set, which is not processed."""
+        return self._wakes.is_control(key)
 
     def before_acknowledging(self, batch: Batch) -> None:
         """Wake the sets of all finished messages. A message whose sets cannot be woken is delivered again."""
         parts: dict[Wake, dict[str, None]] = defaultdict(dict)
         messages: dict[Wake, list[Message]] = defaultdict(list)
-        settings = self._services.settings
+        settings = self._settings
         for message in batch.messages:
             if batch.retry_after[message] is not None:
                 continue
@@ -67,50 +69,38 @@ class SetWakes:
                     self._return(message, batch, error)
 
     def _return(self, message: Message, batch: Batch, error: Exception) -> None:
-        self._services.telemetry.log_error("the sets of an object could not be woken", message.id, error)
+        self._telemetry.log_error("the sets of an object could not be woken", message.id, error)
         batch.finish(message, WAKE_AGAIN_SECONDS)
 
     def _note_expirations(self, changes: Sequence[Change]) -> None:
-        """Record lifecycle expirations before the wake, because they are no change of a finished set."""
+        """Record lifecycle expirations before the wake, because they do not change a finished set."""
         expired = [change.key for change in changes if change.expired]
         if expired:
-            keep = self._services.settings.retention_seconds
-            self._wakes.note_expirations(expired, now=self._services.clock(), keep_seconds=keep)
+            keep = self._settings.retention_seconds
+            self._wakes.note_expirations(expired, now=self._clock(), keep_seconds=keep)
 
 
-class _WithoutSetFiles:
-    def __init__(self, call: ProcessorCall, is_control: Callable[[str], bool]) -> None:
-        self._call = call
-        self._is_control = is_control
-        self.package = call.package
-        self.writes = call.writes
-
-    def __call__(
-        self,
-        claim: Claim,
-        progress: Progress,
-        *,
-        limit: AbstractContextManager[None],
-        remaining_seconds: Callable[[], float],
-    ) -> object:
-        if self._is_control(claim.change.key):
-            return None
-        return self._call(claim, progress, limit=limit, remaining_seconds=remaining_seconds)
-
-
-def make_set_wakes(described: str, services: Services, make_sqs: "Callable[[], SQSClient]") -> SetWakes:
+def make_set_wakes(
+    described: str,
+    settings: ConsumerSettings,
+    telemetry: Telemetry,
+    make_sqs: "Callable[[], SQSClient]",
+    *,
+    clock: Callable[[], int],
+) -> SetWakes:
     """The wakes of a pipeline.
 
     Args:
         described: the variable INTAKE_SETS.
-        services: the consumer's services.
+        settings: of the pipeline.
+        telemetry: reports wakes that could not be sent.
         make_sqs: makes the client that sends the wakes.
+        clock: gives epoch milliseconds.
 
     Raises:
         SettingsError: The variable is malformed, or the pipeline's ordering is EVERY_VERSION.
 
     """
-    settings = services.settings
     if settings.ordering is Ordering.EVERY_VERSION:
         raise SettingsError(
             "INTAKE_SETS: a set needs one row for each part, and EVERY_VERSION has one for each version"
@@ -123,4 +113,4 @@ def make_set_wakes(described: str, services: Services, make_sqs: "Callable[[], S
         bucket=settings.bucket,
         send=lambda url, body: Queues(client, url, "").wake(body),
     )
-    return SetWakes(services, wakes)
+    return SetWakes(settings, telemetry, wakes, clock=clock)

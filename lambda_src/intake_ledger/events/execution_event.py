@@ -7,9 +7,15 @@ import json
 import re
 from typing import Any
 
-from intake_ledger.events.fields import Field, MalformedError, bucket_name, object_key, read_fields
-from intake_ledger.events.own_messages import own_message
-from intake_ledger.events.s3_event import Ignored
+from intake_ledger.events.parser import (
+    Field,
+    Ignored,
+    MalformedError,
+    bucket_name,
+    object_key,
+    own_message,
+    read_fields,
+)
 from intake_ledger.protocol import Change, EndedExecution, Origin, State, StateKind
 
 _DETAIL = (

@@ -5,15 +5,389 @@ messages.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
 
-from intake_ledger.events.fields import MalformedError
-from intake_ledger.events.own_messages import OWN_MESSAGE, parse_own_message
-from intake_ledger.events.s3_event import Ignored, parse_event, parse_record
-from intake_ledger.protocol import Change, ReasonCode
+from intake_ledger.protocol import RESTORED, Change, Origin, ReasonCode, State, StateKind, is_ulid, real_version
+
+_MAX_TEXT_BYTES = 3 * 1024
+"""A form-encoded key may have three bytes for each of the 1,024 that S3 allows. Everything else is shorter."""
+_MAX_KEY_BYTES = 1024
+_MAX_NUMBER = 10**18
+"""DynamoDB stores 38 digits. A size or a time in milliseconds has far fewer."""
+
+
+class MalformedError(Exception):
+    """A message does not have the expected form. The text names the field and the expected form."""
+
+
+class Field:
+    """A field of a JSON object, by its path."""
+
+    def __init__(
+        self,
+        path: str,
+        type_: type = str,
+        *,
+        required: bool = True,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Describe a field.
+
+        Args:
+            path: the names from the outermost object to the field, with dots in between.
+            type_: the type of its value.
+            required: whether the field must be there. Otherwise None is read where it is missing.
+            convert: checks and converts the text. It is left as it is when omitted.
+
+        """
+        self.path = path.split(".")
+        self.type = type_
+        self.required = required
+        self.convert = convert
+
+
+def read_fields(content: object, fields: Iterable[Field]) -> list[Any]:
+    """The values of these fields, in their order.
+
+    Raises:
+        MalformedError: A field is missing, has another type, or is too long.
+
+    """
+    values: list[Any] = []
+    for field in fields:
+        name, value = "", content
+        for inner in field.path:
+            if not isinstance(value, dict):
+                raise MalformedError(
+                    _problem(name, value, dict)
+                    if name
+                    else f"expected an object with {inner!r}, got {type(value).__name__}"
+                )
+            name, value = inner, value.get(inner)
+        if value is None and not field.required:
+            values.append(None)
+            continue
+        if not isinstance(value, field.type) or isinstance(value, bool):
+            raise MalformedError(_problem(name, value, field.type))
+        if isinstance(value, int) and abs(value) >= _MAX_NUMBER:
+            raise MalformedError(f"{name} has more digits than any number of S3")
+        # ASCII is always valid Unicode, and most texts are short.
+        if isinstance(value, str) and not (value.isascii() and len(value) <= _MAX_TEXT_BYTES):
+            _check_text(name, value)
+        values.append(field.convert(value) if field.convert else value)
+    return values
+
+
+def _problem(name: str, value: object, expected: type) -> str:
+    return f"{name} is {'missing' if value is None else f'{type(value).__name__}, expected {expected.__name__}'}"
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError as problem:
+        raise MalformedError(f"{name} is not valid Unicode: {problem.reason}") from None
+    if length > _MAX_TEXT_BYTES:
+        raise MalformedError(f"{name} has {length} bytes, S3 never sends more than {_MAX_TEXT_BYTES}")
+
+
+def object_key(key: str) -> str:
+    """The key, if it has 1 to 1,024 bytes of UTF-8, the lengths that S3 allows.
+
+    Raises:
+        MalformedError: It has another length.
+
+    """
+    length = len(key.encode())
+    if not 1 <= length <= _MAX_KEY_BYTES:
+        raise MalformedError(f"the object's key has {length} bytes, S3 allows 1 to 1,024")
+    return key
+
+
+def form_encoded_key(text: str) -> str:
+    """The key of a record of an S3 notification, in which a space is a plus.
+
+    Raises:
+        MalformedError: The text is not form-encoded UTF-8, or S3 does not allow the key.
+
+    """
+    try:
+        return object_key(unquote_plus(text, errors="strict"))
+    except UnicodeDecodeError as problem:
+        raise MalformedError(f"the object's key is not form-encoded UTF-8: {problem}") from None
+
+
+def bucket_name(name: str) -> str:
+    """The name of a bucket. Raises MalformedError if it is empty."""
+    if not name:
+        raise MalformedError("bucket.name is empty")
+    return name
+
+
+def epoch_ms(time: str) -> int:
+    """An ISO 8601 time in epoch milliseconds. Without a time zone, it is UTC.
+
+    Raises:
+        MalformedError: The text is not such a time.
+
+    """
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        raise MalformedError(f"time is {time!r}, expected ISO 8601") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+OWN_MESSAGE = "intakeLedger"
+"""The only top-level name in the pipeline's own messages."""
+
+_KINDS = (Origin.AUDIT, Origin.REPROCESS, Origin.LATE, Origin.PART, Origin.EXECUTION)
+_KIND = (Field("kind"),)
+_OBJECT = (
+    Field("bucket"),
+    Field("key", convert=object_key),
+    Field("state", required=False),
+    Field("versionId", required=False),
+)
+_STATE = (
+    Field("etag", required=False),
+    Field("size", int, required=False),
+    Field("createdAt", int, required=False),
+)
+_REQUEST = (Field("reprocessId"),)
+_PARTS = (Field("parts", list, required=False),)
+_PART = (Field("part", convert=object_key),)
+
+
+def own_message(
+    origin: Origin,
+    bucket: str,
+    key: str,
+    state: State | None = None,
+    *,
+    reprocess_id: str | None = None,
+    parts: Sequence[str] = (),
+) -> str:
+    """The body of a message that wakes the consumer for a key.
+
+    Args:
+        origin: the sender.
+        bucket: the bucket's name.
+        key: the object's key.
+        state: the state that the sender has seen. The consumer only looks at S3 when omitted.
+        reprocess_id: a ULID. The message does not ask for a reprocess when omitted.
+        parts: the keys of the parts that wake a set.
+
+    """
+    content: dict[str, Any] = {"kind": origin.value, "bucket": bucket, "key": key}
+    if state is not None:
+        content["state"] = state.kind.value
+        content |= {
+            "versionId": state.version_id,
+            "etag": state.etag,
+            "size": state.size,
+            "createdAt": state.created_at,
+        }
+    content["reprocessId"] = reprocess_id
+    content["parts"] = list(parts) or None
+    return json.dumps({OWN_MESSAGE: {name: value for name, value in content.items() if value is not None}})
+
+
+def parse_own_message(content: object, body: str) -> Change:
+    """Parse one of the pipeline's own messages. `body` becomes the body of the change.
+
+    Raises:
+        MalformedError: It has not the form of such a message.
+
+    """
+    [kind] = read_fields(content, _KIND)
+    if kind not in _KINDS:
+        raise MalformedError(f"kind of our own message is {kind!r}, expected one of {', '.join(_KINDS)}")
+    bucket, key, named, version_id = read_fields(content, _OBJECT)
+    reprocess_id = None
+    if kind == Origin.REPROCESS:
+        [reprocess_id] = read_fields(content, _REQUEST)
+        if not is_ulid(reprocess_id):
+            raise MalformedError(f"reprocessId is {reprocess_id!r}, expected a ULID in upper case")
+    if named is None and version_id is not None:
+        raise MalformedError("our own message has a versionId and no state: say whether it is an object or a marker")
+    parts: list[str] = []
+    if kind == Origin.PART:
+        [listed] = read_fields(content, _PARTS)
+        parts = [part for one in listed or () for part in read_fields({"part": one}, _PART)]
+    state = None
+    if named is not None:
+        if named not in StateKind:
+            raise MalformedError(f"state is {named!r}, expected one of {', '.join(StateKind)}")
+        etag, size, created_at = read_fields(content, _STATE)
+        state = State(StateKind(named), version_id, etag, size, created_at)
+        if state.kind is StateKind.OBJECT and state.version_id is None and state.etag is None:
+            raise MalformedError("an object with neither versionId nor etag cannot be identified")
+    return Change(
+        bucket,
+        key,
+        Origin(kind),
+        event_name=f"IntakeLedger:{kind.title()}",
+        body=body,
+        state=state,
+        reprocess_id=reprocess_id,
+        parts=tuple(parts),
+    )
+
+
+_SEQUENCER = re.compile(r"[0-9A-Fa-f]{1,128}")
+
+_RECORD = (Field("eventSource"), Field("eventName"), Field("eventVersion"))
+_RECORD_DETAIL = (
+    Field("eventTime", convert=epoch_ms),
+    Field("s3.bucket.name", convert=bucket_name),
+    Field("s3.object", dict),
+    Field("s3.object.key", convert=form_encoded_key),
+    Field("s3.object.versionId", required=False),
+    Field("s3.object.eTag", required=False),
+    Field("s3.object.size", int, required=False),
+)
+_EVENT = (Field("detail-type"), Field("detail", dict), Field("detail.reason", required=False))
+_DELETION = (Field("detail.deletion-type", required=False),)
+_EVENT_DETAIL = (
+    Field("time", convert=epoch_ms),
+    Field("detail.bucket.name", convert=bucket_name),
+    Field("detail.object", dict),
+    Field("detail.object.key", convert=object_key),
+    Field("detail.object.version-id", required=False),
+    Field("detail.object.etag", required=False),
+    Field("detail.object.size", int, required=False),
+)
+_API_CALL = "AWS API Call via CloudTrail"
+_WRITES = frozenset(
+    {
+        "PutObject",
+        "PostObject",
+        "CopyObject",
+        "CompleteMultipartUpload",
+        "RenameObject",
+        "DeleteObject",
+        "DeleteObjects",
+    }
+)
+"""Calls after which S3 shows another state of a key."""
+_CALL = (Field("detail.eventName"), Field("detail.errorCode", required=False))
+_CALL_DETAIL = (
+    Field("time", convert=epoch_ms),
+    Field("detail.requestParameters.bucketName", convert=bucket_name),
+    Field("detail.requestParameters.key", convert=object_key),
+)
+
+
+class Ignored(NamedTuple):
+    """A message without work, such as S3's test event."""
+
+    why: str
+
+
+def parse_record(record: object, body: str) -> Change | Ignored:
+    """Parse a record of an S3 notification. `body` becomes the body of the change.
+
+    Raises:
+        MalformedError: It has not the form of such a record.
+
+    """
+    source, name, version = read_fields(record, _RECORD)
+    if source != "aws:s3":
+        raise MalformedError(f"eventSource is {source!r}, expected 'aws:s3'")
+    if version.split(".")[0] != "2":
+        raise MalformedError(f"eventVersion is {version!r}, this release understands 2.x")
+    # AWS writes `ObjectCreated:Put`. Some clients keep the `s3:` of the subscription.
+    return _change(Origin.S3, name.removeprefix("s3:"), read_fields(record, _RECORD_DETAIL), body)
+
+
+def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
+    """Parse an EventBridge event of S3. `body` becomes the body of the change.
+
+    Raises:
+        MalformedError: It has not the form of such an event.
+
+    """
+    kind, _, reason = read_fields(event, _EVENT)
+    if kind == "Object Created":
+        name = f"ObjectCreated:{reason or ''}"
+    elif kind == "Object Deleted":
+        [deletion] = read_fields(event, _DELETION)
+        family = "LifecycleExpiration" if reason == "Lifecycle Expiration" else "ObjectRemoved"
+        name = f"{family}:{'DeleteMarkerCreated' if deletion == 'Delete Marker Created' else 'Delete'}"
+    elif kind == "Object Restore Completed":
+        name = RESTORED
+    elif kind == _API_CALL:
+        return _parse_api_call(event, body)
+    else:
+        return Ignored(f"{kind} changes no content")
+    return _change(Origin.EVENTBRIDGE, name, read_fields(event, _EVENT_DETAIL), body)
+
+
+def _parse_api_call(event: dict[str, Any], body: str) -> Change | Ignored:
+    """Parse the event of a call that CloudTrail has recorded. A call that writes an object must not pass as no work."""
+    name, error = read_fields(event, _CALL)
+    if name not in _WRITES:
+        return Ignored(f"the call {name} changes no content")
+    if error is not None:
+        return Ignored(f"the call {name} failed with {error}")
+    if name == "DeleteObjects":
+        raise MalformedError(f"the call {name} names no keys. {WAY_OUT}")
+    at, bucket, key = read_fields(event, _CALL_DETAIL)
+    return Change(bucket, key, Origin.CLOUDTRAIL, name, body, event_time=at)
+
+
+WAY_OUT = (
+    "CloudTrail reports calls of S3's API, and the pipeline needs the events of S3: turn on EventBridge for the bucket "
+    "and let the rule match the detail types Object Created and Object Deleted, but not AWS API Call via CloudTrail. "
+    "`intake-ledger audit` finds the objects that were not processed"
+)
+"""The fix of a rule that sends calls instead of events."""
+
+
+def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change | Ignored:
+    """The change that an event with this S3 name reports. Both kinds of events have the same fields in `detail`."""
+    at, bucket, item, key, version_id, etag, size = detail
+    family, _, deed = name.partition(":")
+    state, reported_as_new = None, False
+    if family == "ObjectCreated":
+        state = State(StateKind.OBJECT, version_id, etag, size, at)
+        if state.version_id is None and state.etag is None:
+            raise MalformedError("a creation with neither a version id nor an ETag cannot be identified")
+        # An EventBridge event without a version id does not show whether the bucket has versions. S3 has to be asked.
+        reported_as_new = state.version_id is not None or origin is Origin.S3
+    elif name == RESTORED:
+        # Not new, and of unknown age. The object can be read again, and a rejected row may wait for that.
+        restored = State(StateKind.OBJECT, version_id, etag, size)
+        state = restored if restored.version_id or restored.etag else None
+    elif family not in ("ObjectRemoved", "LifecycleExpiration"):
+        return Ignored(f"{name} changes no content")
+    elif deed == "DeleteMarkerCreated":
+        state = State(StateKind.MARKER, version_id, None, None, at)
+        # A lifecycle event has no sequencer and may be very late.
+        reported_as_new = state.version_id is not None and family == "ObjectRemoved"
+    elif real_version(version_id) is not None:
+        state = State(StateKind.DELETED, version_id, None, None, at)
+    sequencer = item.get("sequencer")
+    return Change(
+        bucket=bucket,
+        key=key,
+        origin=origin,
+        event_name=name,
+        body=body,
+        state=state,
+        reported_as_new=reported_as_new,
+        reports_removal=family != "ObjectCreated",
+        sequencer=sequencer if isinstance(sequencer, str) and _SEQUENCER.fullmatch(sequencer) else None,
+        event_time=at,
+    )
+
 
 PATIENCE = 10
 """A message that was received more often than this comes before new ones."""
@@ -76,6 +450,12 @@ class Message:
         return str(self.record.get("receiptHandle") or "")
 
     @property
+    def group(self) -> str:
+        """The message group in a FIFO queue. Empty if there is none."""
+        attributes = self.record.get("attributes")
+        return str(attributes.get("MessageGroupId", "")) if isinstance(attributes, Mapping) else ""
+
+    @property
     def keys(self) -> frozenset[str]:
         """Keys of the objects that this message reports."""
         return frozenset(part.key for part in self.parsed if isinstance(part, Change))
@@ -102,7 +482,7 @@ def read_batch(event: Mapping[str, Any]) -> list[Message]:
 def in_order(messages: Sequence[Message]) -> list[Message]:
     """Sort the messages of a batch: those that failed before come last, because they may fail slowly again.
 
-    A message that was received more than `PATIENCE` times comes first. It may be a good one that never had the time.
+    A message that was received more than `PATIENCE` times comes first. It may be good, and never had the time.
     Messages that failed before change places at each delivery. One of them may end the worker each time, and the
     others return with it.
     """

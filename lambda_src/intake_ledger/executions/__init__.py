@@ -2,7 +2,7 @@
 
 from intake_ledger.executions.answer import commit_of
 from intake_ledger.executions.decide import Action, Decision, Execution, decide, poll_ms
-from intake_ledger.executions.names import execution_input, execution_name
+from intake_ledger.executions.names import execution_name
 from intake_ledger.executions.settings import ExecutionSettings, execution_settings
 from intake_ledger.executions.state_machine import StateMachine, is_refused, is_throttled
 
@@ -14,7 +14,6 @@ __all__ = [
     "StateMachine",
     "commit_of",
     "decide",
-    "execution_input",
     "execution_name",
     "execution_settings",
     "is_refused",

@@ -39,10 +39,15 @@ def is_refused(error: Exception) -> bool:
 class StateMachine:
     """Starts executions of one state machine, and asks how they stand. The client is made at the first request."""
 
+    most_bytes = 256 * 1024
+    """The longest input that Step Functions takes."""
+
     def __init__(self, make_client: Callable[[], StepFunctions], settings: ExecutionSettings) -> None:
         self._make_client = make_client
         self._made: StepFunctions | None = None
         self.settings = settings
+        self.limit_ms = settings.execution_seconds * 1000
+        self.longest_task_ms = settings.longest_task_seconds * 1000
 
     def start(self, name: str, given: str) -> None:
         """Start an execution. An execution with this name that runs or has ended is a success.

@@ -1,151 +1,257 @@
-"""The lock of a key: one item of the ledger's table, held by at most one attempt at a time.
+"""The lock of a key: the guard of messages, so that the attempts on the messages of one key exclude each other.
 
-Each message has a row of its own. The lock makes the attempts on the messages of one key exclude each other. It is held
-if its lease has not ended, and for no other reason: an item that is there is not a lock that is held. Its fence grows
-with each attempt that takes it, so it orders all attempts on the key.
+Each message has its row. One item per key names the row that holds the key, and the fence under which that row
+took it. The lock has no lease: it is held while its holder's row is in work, and for no other reason. An item that is
+there is not a lock that is held. Its fence grows with each attempt that takes it, so it orders all attempts on the key.
+
+Timeline of a message (K is the key, L the lock's fence; all writes are conditional):
+
+    a new message       insert its row ─► take K (L) ─► processor ─► commit the row and free K, in one transaction
+    K is busy           insert its row ─► K is held ─► read its holder's row: in work ─► release the row ─► BUSY
+    any other end       write the outcome: the row is not in work any more, so K is free
+    a longer lease      extend the lease of its row ─► mark K, so that nobody takes it who has read the row before
+    no end is written   free K
+    a worker that died  the lease of its row ends, so K is free; the next attempt takes both; the commit of L is refused
+
+Work that outlives leases holds its key for as long as its row is in work, also without a lease. Such a row leaves
+PROCESSING only when its work has ended, or was never started and cannot be any more. So the lock never asks elsewhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, LedgerTable, is_conflict
-from intake_ledger.protocol import LEASE_ENDED, Element, Retention, RowKey, StateKind, lease_is_live, to_dynamodb
+from intake_ledger.protocol import (
+    Element,
+    Fenced,
+    Retention,
+    Row,
+    RowKey,
+    Ruling,
+    StateKind,
+    Status,
+    Verdict,
+    to_dynamodb,
+)
 
-_FREE = 0
-"""The end of the lease of a lock that is free."""
 _TRIES = 5
-"""A lock is tried again if its fence was not below the wanted one, or if it was freed between two requests."""
-_CONFLICT_MS = 1_000
-"""Transactions on the lock were under way at each try. They end soon."""
+"""A lock is tried again if it was taken or freed between two requests."""
+_SHORTEST_WAIT_MS = 1_000
+"""The shortest wait for another attempt. Also for transactions on the lock that were under way at each try."""
+_OUTLIVING_WAITS_MS = (30_000, 3_600_000)
+"""The shortest and the longest wait for work that outlives leases."""
+_LATER_FORMAT_MS = 900_000
+"""The wait for a row of a later release. Only that release knows whether it is in work."""
+_GROWTH = 16
+_DAY_SECONDS = 86_400
+_FREE = ""
+"""The holder of a free lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
-    """The lock of a key, held by one attempt."""
+class KeyLock:
+    """Guards claims by the locks of their keys; see `Guard`."""
 
-    key: RowKey
-    fence: int
-    """Grows with each attempt that takes the lock."""
-    owner: str
-    """The lease owner of the attempt's claim."""
+    just_in_time = True
 
-
-@dataclass(frozen=True, slots=True)
-class HeldByOther:
-    """The answer if another attempt holds the lock."""
-
-    lease_until: int
-    """The end of its lease, in epoch milliseconds."""
-    held_since: int
-    """The time at which it took the lock, in epoch milliseconds."""
-
-
-class KeyLocks:
-    """Takes and frees the locks of one intake."""
-
-    def __init__(self, table: LedgerTable, pipeline: str, retention: Retention, *, clock: Callable[[], int]) -> None:
-        """Make the locks.
+    def __init__(
+        self,
+        table: LedgerTable,
+        pipeline: str,
+        retention: Retention,
+        *,
+        clock: Callable[[], int],
+        longest_work_ms: int | None = None,
+    ) -> None:
+        """Make the guard of one intake.
 
         Args:
             table: the ledger's table.
             pipeline: the name of the intake.
             retention: the time for which rows stay. Locks stay for longer, so that their fences only grow.
             clock: gives epoch milliseconds.
+            longest_work_ms: the limit of work that outlives leases. None: no work does.
 
         """
         self._table = table
         self._sk = f"{pipeline}@lock"
         self._retention = retention
         self._clock = clock
+        self._outlives = longest_work_ms is not None
+        self._longest_ms = longest_work_ms or 0
 
-    def take(self, claim: Claim) -> Lock | HeldByOther:
-        """Take the lock of the claim's key, for as long as the claim's lease lasts.
-
-        Raises:
-            ClientError: DynamoDB did not answer. Also BotoCoreError.
-
-        """
-        row, key = claim.row, RowKey(claim.key.pk, self._sk)
-        owner, fence, until = str(row.lease_owner), row.fence, row.lease_until or 0
+    def take(self, claim: Claim) -> Claim | Ruling:
+        """See `Guard`. A lock whose holder is not in work any more is taken from it."""
+        fence = claim.row.fence
+        free = Condition(
+            "(attribute_not_exists(#holder) OR #holder = :free OR #holder = :own_row) AND "
+            "(attribute_not_exists(#fence) OR #fence < :fence_now)",
+            ("holder", "fence"),
+            {":free": _FREE, ":own_row": claim.key.sk, ":fence_now": fence},
+        )
         for _ in range(_TRIES):
             try:
-                self._write(key, owner, fence, until)
+                self._mark(claim, fence, free)
             except ConditionFailed:
-                item = self._table.get_items([key]).get(key, {})
+                item = self._item(claim)
             except ClientError as error:
                 if not is_conflict(error):
                     raise
-                return HeldByOther(self._clock() + _CONFLICT_MS, self._clock())
+                return self._busy(_SHORTEST_WAIT_MS)
             else:
-                return Lock(key, fence, owner)
-            if lease_is_live(item.get("lease_until"), self._clock()):
-                if item["lease_owner"] == owner:
-                    # The answer to the first write was lost. The SDK repeated it, and the lock was ours already.
-                    return Lock(key, item["fence"], owner)
-                return HeldByOther(item["lease_until"], item["held_since"])
-            fence = max(fence, item.get("fence", 0) + 1)
-        return HeldByOther(self._clock() + _CONFLICT_MS, self._clock())
+                return replace(claim, lock_fence=fence)
+            if _is_holder(item, claim):
+                # An earlier worker of this claim has taken it, or the answer to our own write was lost. The write tells
+                # those that have read it before.
+                if self._takes_again(claim, item):
+                    return replace(claim, lock_fence=int(item["fence"]))
+                continue
+            if (wait_ms := self._held_ms(claim, item)) is not None:
+                return self._busy(wait_ms)
+            fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
+            free = _as_read(item)
+        return self._busy(_SHORTEST_WAIT_MS)
 
-    def _write(self, key: RowKey, owner: str, fence: int, until: int) -> None:
-        now = self._clock()
-        free = Condition(
-            f"{LEASE_ENDED} AND (attribute_not_exists(#fence) OR #fence < :new_fence)",
-            ("lease_until", "fence"),
-            {":now": now, ":new_fence": fence},
-        )
-        # The row of the longest lease expires a day after its retention. The lock stays for longer than that.
-        expires_at = (self._retention.expires_at(StateKind.DELETED, until) or 0) + _DAY_SECONDS
-        marks = {"fence": fence, "lease_owner": owner, "lease_until": until, "held_since": now}
-        self._table.mark(key, marks | {"expires_at": expires_at}, free)
+    def fence_of(self, claim: Claim) -> int:
+        """The fence under which the claim's row holds the lock. It orders the work of all messages of the key.
 
-    def free(self, lock: Lock) -> None:
-        """Free the lock, if the attempt still holds it. If AWS does not answer, its lease ends it."""
-        with suppress(ConditionFailed, *AWS_ERRORS):
-            self._table.mark(lock.key, {"lease_until": _FREE}, _held(lock))
+        Raises:
+            Fenced: The row does not hold it.
 
-    def extend(self, lock: Lock, *, until: int) -> bool:
-        """Extend the lease of the lock to this time, in epoch milliseconds. False: another attempt has taken it."""
+        """
+        if claim.lock_fence is not None:
+            return claim.lock_fence
+        item = self._item(claim)
+        if not _is_holder(item, claim):
+            raise Fenced(f"fence {claim.row.fence} of {claim.key.pk} does not hold its key")
+        return int(item["fence"])
+
+    def with_commit(self, claim: Claim) -> Sequence[Element]:
+        """See `Guard`. The lock is freed with the commit, if the claim's row still holds it.
+
+        Otherwise the commit would come after the effect of a later message of the key.
+        """
+        return [
+            {
+                "Update": {
+                    "TableName": self._table.name,
+                    "Key": to_dynamodb({"pk": claim.key.pk, "sk": self._sk}),
+                    "UpdateExpression": "SET #holder = :free",
+                    "ConditionExpression": _held(claim).expression,
+                    "ExpressionAttributeNames": {"#holder": "holder", "#holder_fence": "holder_fence"},
+                    "ExpressionAttributeValues": to_dynamodb({**_held(claim).values, ":free": _FREE}),
+                }
+            }
+        ]
+
+    def still_holds(self, claim: Claim) -> bool:
+        """See `Guard`."""
+        return _is_holder(self._item(claim), claim)
+
+    def extended(self, claim: Claim, *, until: int) -> bool:
+        """See `Guard`. A worker that has read the row before can then not take the lock.
+
+        Another one that has taken it already is told by the condition.
+        """
+        if self._outlives:
+            return True
         try:
-            self._table.mark(lock.key, {"lease_until": until}, _held(lock))
+            self._table.mark(self._key(claim), {"extended_until": until}, _held(claim))
         except ConditionFailed:
             return False
         return True
 
-    def is_held(self, lock: Lock) -> bool:
-        """True if no later attempt has taken the lock, and it was not freed."""
-        item = self._table.get_items([lock.key]).get(lock.key, {})
-        return bool((item.get("fence"), item.get("lease_owner")) == (lock.fence, lock.owner) and item["lease_until"])
+    def let_go(self, claim: Claim, *, ended: bool) -> None:
+        """See `Guard`. A row that shows the end holds no lock. Any other one would hold it until its lease ends.
 
-    def freeing(self, lock: Lock) -> Element:
-        """The write that frees the lock, as an element of the transaction of a commit.
-
-        It is carried out only if no later attempt has taken the lock. Otherwise the commit would come after the effect
-        of a later message of the key.
+        If AWS does not answer, the end of the lease frees it.
         """
-        condition = _held(lock)
-        names = dict.fromkeys((*condition.names, "lease_until"))
-        return {
-            "Update": {
-                "TableName": self._table.name,
-                "Key": to_dynamodb({"pk": lock.key.pk, "sk": lock.key.sk}),
-                "UpdateExpression": "SET #lease_until = :free",
-                "ConditionExpression": condition.expression,
-                "ExpressionAttributeNames": {f"#{name}": name for name in names},
-                "ExpressionAttributeValues": to_dynamodb({**condition.values, ":free": _FREE}),
-            }
+        if not ended and not self._outlives:
+            with suppress(ConditionFailed, *AWS_ERRORS):
+                self._table.mark(self._key(claim), {"holder": _FREE}, _held(claim))
+
+    def _held_ms(self, claim: Claim, item: dict[str, Any]) -> int | None:
+        """The time after which a lock that another row holds may be free, in milliseconds. None: it is free.
+
+        Most processors end long before their lease. The wait is the time for which the lock is held already, and at
+        most the rest of the lease: a message asks often at first, and seldom while a long processor runs.
+        """
+        if item.get("holder", _FREE) in (_FREE, claim.key.sk):
+            return None
+        holder, now = self._table.get(RowKey(claim.key.pk, item["holder"])), self._clock()
+        if holder is not None and holder.status is Status.LATER_FORMAT:
+            return _LATER_FORMAT_MS
+        if holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]:
+            return None
+        age_ms = max(now - int(item["held_since"]), 0)
+        if self._outlives:
+            shortest, longest = _OUTLIVING_WAITS_MS
+            return min(max(age_ms // _GROWTH, shortest), longest)
+        if not holder.is_live(now):
+            return None
+        return min(max(age_ms, _SHORTEST_WAIT_MS), (holder.lease_until or now) - now)
+
+    def _takes_again(self, claim: Claim, item: dict[str, Any]) -> bool:
+        """True if the lock is still as it was read, and expires later now."""
+        marks = {"takes": int(item.get("takes", 0)) + 1, "expires_at": self._expires_at(claim)}
+        try:
+            self._table.mark(self._key(claim), marks, _as_read(item))
+        except ConditionFailed:
+            return False
+        return True
+
+    def _busy(self, wait_ms: int) -> Ruling:
+        """The ruling of a message that waits for its key. Its row says until when."""
+        row = Row(Status.PROCESSING, fence=0, lease_until=self._clock() + wait_ms)
+        return Ruling(Verdict.BUSY, "another message of the key is processed", row)
+
+    def _mark(self, claim: Claim, fence: int, condition: Condition) -> None:
+        marks = {
+            "fence": fence,
+            "holder": claim.key.sk,
+            "holder_fence": claim.row.fence,
+            "held_since": self._clock(),
+            "expires_at": self._expires_at(claim),
         }
+        self._table.mark(self._key(claim), marks, condition)
+
+    def _expires_at(self, claim: Claim) -> int:
+        """The row of the longest work expires a day after its retention. The lock stays for longer than that."""
+        until = max(claim.row.lease_until or 0, self._clock() + self._longest_ms)
+        return (self._retention.expires_at(StateKind.DELETED, until) or 0) + _DAY_SECONDS
+
+    def _key(self, claim: Claim) -> RowKey:
+        return RowKey(claim.key.pk, self._sk)
+
+    def _item(self, claim: Claim) -> dict[str, Any]:
+        key = self._key(claim)
+        return dict(self._table.get_items([key]).get(key, {}))
 
 
-_DAY_SECONDS = 86_400
+def _is_holder(item: dict[str, Any], claim: Claim) -> bool:
+    return (item.get("holder"), item.get("holder_fence")) == (claim.key.sk, claim.row.fence)
 
 
-def _held(lock: Lock) -> Condition:
-    """No later attempt has taken the lock."""
+def _held(claim: Claim) -> Condition:
+    """The claim's row holds the lock."""
     return Condition(
-        "#fence = :own_fence AND #lease_owner = :own_owner",
-        ("fence", "lease_owner"),
-        {":own_fence": lock.fence, ":own_owner": lock.owner},
+        "#holder = :own_row AND #holder_fence = :own_fence",
+        ("holder", "holder_fence"),
+        {":own_row": claim.key.sk, ":own_fence": claim.row.fence},
     )
+
+
+def _as_read(item: dict[str, Any]) -> Condition:
+    """The lock is as it was read."""
+    names, seen = ("fence", "holder", "extended_until", "takes"), {}
+    parts = []
+    for name in names:
+        if name in item:
+            seen[f":seen_{name}"] = item[name]
+            parts.append(f"#{name} = :seen_{name}")
+        else:
+            parts.append(f"attribute_not_exists(#{name})")
+    return Condition(" AND ".join(parts), names, seen)

@@ -1,7 +1,6 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
-from intake_ledger.ledger.claim_writer import StateReader
 from intake_ledger.ledger.completeness import Completeness, CompletenessRecord, Incomplete, complete_since, record_key
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.ledger.dynamodb_table import (
@@ -11,9 +10,9 @@ from intake_ledger.ledger.dynamodb_table import (
     LedgerTable,
     condition_failed,
 )
-from intake_ledger.ledger.execution_ledger import ExecutionLedger
-from intake_ledger.ledger.ledger import Ledger
+from intake_ledger.ledger.ledger import Guard, Ledger
 from intake_ledger.ledger.repeats import is_conflict, read_batch, send_write, write_batch
+from intake_ledger.ledger.states import Look, StateReader, object_states, present_state
 
 __all__ = [
     "AWS_ERRORS",
@@ -25,16 +24,19 @@ __all__ = [
     "CompletenessRecord",
     "Condition",
     "ConditionFailed",
-    "ExecutionLedger",
+    "Guard",
     "Incomplete",
     "Ledger",
     "LedgerOptions",
     "LedgerTable",
+    "Look",
     "StateReader",
     "complete_since",
     "condition_failed",
     "is_conflict",
     "lease_owned",
+    "object_states",
+    "present_state",
     "read_batch",
     "record_key",
     "row_unchanged",

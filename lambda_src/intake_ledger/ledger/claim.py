@@ -19,6 +19,8 @@ class Claim:
     """The row that was judged before. None: there was none."""
     why: str = ""
     """The reason of the verdict ACCEPTED, for logs."""
+    lock_fence: int | None = None
+    """The fence of the key's lock, which orders all attempts on the key. None: this attempt has not taken a lock."""
 
     verdict: ClassVar = Verdict.ACCEPTED
 

@@ -1,36 +1,105 @@
-"""Claim changes, and write the outcomes of claims: commit, failure, wait, rejection or release."""
+"""Claim changes, and write the outcomes of claims: commit, failure, wait, rejection or release.
+
+Timeline of a claim (F is the row's fence, and G a higher one; all writes are conditional, none reads first):
+
+    a new key           insert F ─────────► processor ─► commit F
+    the same event      insert refused: the row ─► judge_row: DUPLICATE
+    an older event      insert refused: the row ─► judge_row ─► look ─► judge_state: STALE
+    anything else       insert refused: the row ─► judge_row ─► look ─► judge_state ─► swap G ─► processor ─► commit G
+    a worker that died  its lease ends; the message comes back and swaps in G; F of the dead worker is refused
+
+`intake_ledger.protocol.verdict` decides on a row that was read. The write requires that the row is unchanged. A refused
+write is not an error: the ledger judges the row that refused it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
+from typing import Protocol, cast
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
-from intake_ledger.ledger.claim_writer import MAX_JUDGEMENTS, ClaimWriter, StateReader, change_key
 from intake_ledger.ledger.completeness import Completeness, Incomplete
-from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, no_late_writes, not_overwritten, row_unchanged
+from intake_ledger.ledger.conditions import (
+    PROCESSED,
+    ConditionFailed,
+    lease_owned,
+    no_late_writes,
+    not_overwritten,
+    row_unchanged,
+)
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
+from intake_ledger.ledger.states import Look
 from intake_ledger.protocol import (
     Change,
     Copied,
     Element,
     Fenced,
+    InvalidTransactionError,
     Ordering,
     Overwritten,
     Reason,
     Row,
     RowKey,
     Ruling,
+    State,
+    StateKind,
     Status,
+    TransactionRefused,
+    Verdict,
     breaker_key,
     check_transact,
+    judge_row,
+    judge_state,
+    may_be_directory_marker,
     removed_partition,
     review_partition,
     row_changes,
+    row_from_attributes,
+    row_key,
     success_key,
     waiting_partition,
 )
+
+MAX_JUDGEMENTS = 5
+"""A row is judged again when another attempt changed it in between. After this number, that attempt keeps the row."""
+
+
+class Guard(Protocol):
+    """Holds something for an attempt besides its row: the lock of a key, or a lease. A ledger has some or none."""
+
+    just_in_time: bool
+    """True if a claim may only be made when its processor can start."""
+
+    def take(self, claim: Claim) -> Claim | Ruling:
+        """Hold it for this claim. A ruling: another attempt holds it."""
+
+    def with_commit(self, claim: Claim) -> Sequence[Element]:
+        """Writes to the ledger's table that belong to the commit's transaction."""
+
+    def still_holds(self, claim: Claim) -> bool:
+        """False if another attempt has it."""
+
+    def extended(self, claim: Claim, *, until: int) -> bool:
+        """The lease of the claim was extended to this time. False: another attempt has it already."""
+
+    def let_go(self, claim: Claim, *, ended: bool) -> None:
+        """The attempt is over. `ended`: the row shows how. Otherwise its end could not be written."""
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A change that wants a claim, with the row as it was seen last."""
+
+    change: Change
+    key: RowKey
+    owner: str
+    lease_ms: int
+    row: Row | None = None
+    seen: Row | None = None
+    ended: int | None = None
+    """The fence of an execution that has ended."""
 
 
 class Ledger:
@@ -44,28 +113,31 @@ class Ledger:
     def __init__(
         self,
         table: LedgerTable,
-        bucket: StateReader,
+        look: Look,
         options: LedgerOptions,
         *,
         clock: Callable[[], int],
         new_owner: Callable[[], str],
         completeness: Completeness | None = None,
+        guards: Sequence[Guard] = (),
     ) -> None:
         """Make the ledger of one pipeline.
 
         Args:
             table: the table of the rows.
-            bucket: reads the present states of objects.
+            look: gives the state that may be claimed now; see `Kind.look`.
             options: the settings of the pipeline.
             clock: gives epoch milliseconds.
             new_owner: gives a text that no other attempt has.
             completeness: knows whether an object without a row was never processed. That is unknown when omitted.
+            guards: what an attempt must hold besides its row. Nothing when omitted.
 
         """
-        self._claims = ClaimWriter(
-            table, bucket, options, clock=clock, new_owner=new_owner, completeness=completeness or Incomplete()
-        )
         self._table = table
+        self._look = look
+        self._new_owner = new_owner
+        self._completeness = completeness or Incomplete()
+        self._guards = guards
         self._options = options
         self._retention = options.retention
         self._committed = partial(
@@ -78,7 +150,87 @@ class Ledger:
 
         A claim excludes all other attempts for `lease_ms` milliseconds.
         """
-        return self._claims.claim(change, lease_ms=lease_ms)
+        self._completeness.begin()
+        if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
+            return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
+        wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms)
+        if change.state is not None and self._is_new(change):
+            return self._guarded(self._take(wish, change.state, "a new key") or self._judge(wish))
+        wish.row = self._table.get(wish.key)
+        return self._guarded(self._judge(wish))
+
+    def _guarded(self, answer: Claim | Ruling) -> Claim | Ruling:
+        """The claim, if all guards let it pass. Otherwise it is released: its processor was not started."""
+        if isinstance(answer, Ruling):
+            return answer
+        claim = answer
+        for place, guard in enumerate(self._guards):
+            try:
+                taken = guard.take(claim)
+            except AWS_ERRORS:
+                with suppress(Fenced, *AWS_ERRORS):
+                    self._give_back(claim, place)
+                raise
+            if isinstance(taken, Ruling):
+                with suppress(Fenced):  # another attempt has the row already
+                    self._give_back(claim, place)
+                return taken
+            claim = taken
+        return claim
+
+    def _give_back(self, claim: Claim, place: int) -> None:
+        """Release a claim that the guard at this place did not let pass. The guards before it hold it."""
+        for guard in self._guards[:place]:
+            guard.let_go(claim, ended=True)
+        self.release(claim)
+
+    def claim_ended(self, change: Change, *, lease_ms: int, ended: int) -> Claim | Ruling:
+        """`claim`, when the execution of the fence `ended` has ended. Its failed row may be claimed then."""
+        wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, ended=ended)
+        wish.row = self._table.get(wish.key)
+        return self._guarded(self._judge(wish))
+
+    def take_over(self, claim: Claim, *, lease_ms: int) -> Claim | Ruling:
+        """Take over a claim under its fence, to start its execution again.
+
+        The worker that made the claim can then neither release nor end it. It may have died before its guards held it.
+        If they do not hold it now, no worker has started the execution, and the claim is released. Raises Fenced as
+        `extend`.
+        """
+        until = self._clock() + lease_ms
+        after = row_changes.extended(_continued(claim), lease_until=until, owner=self._new_owner())
+        self._end(claim, after)
+        return self._guarded(replace(claim, row=after))
+
+    def resume(self, claim: Claim, *, lease_ms: int) -> None:
+        """Take over the failed row of an execution that runs again, under its fence.
+
+        Raises:
+            Fenced: The row has changed since it was read.
+
+        """
+        now = self._clock()
+        after = row_changes.resumed(_continued(claim), owner=self._new_owner(), now=now, lease_until=now + lease_ms)
+        try:
+            self._table.update(claim.key, claim.row, after, row_unchanged(claim.row, now))
+        except ConditionFailed:
+            raise Fenced(f"the failed row of {claim.key.pk} has changed") from None
+
+    def let_go(self, claim: Claim, *, ended: bool) -> None:
+        """Tell the guards that the attempt is over. Its work may go on elsewhere.
+
+        Args:
+            claim: the claim of the attempt.
+            ended: whether the row shows how it ended, or that its work goes on.
+
+        """
+        for guard in self._guards:
+            guard.let_go(claim, ended=ended)
+
+    @property
+    def outlived(self) -> bool:
+        """True if the work of a claim may outlive its lease."""
+        return self._options.policy.executions
 
     def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Claim | Ruling | None]:
         """Judge the changes that report new keys, in few requests, since boto's cost is per request.
@@ -91,7 +243,148 @@ class Ledger:
             ClientError: AWS answered for no change. Also BotoCoreError.
 
         """
-        return self._claims.claim_together(changes, lease_ms=lease_ms)
+        if any(guard.just_in_time for guard in self._guards):
+            return [None] * len(changes)
+        self._completeness.begin()
+        wishes = [_Wish(change, self.key_of(change), self._new_owner(), lease_ms) for change in changes]
+        together: dict[RowKey, _Wish] = {}
+        for wish in wishes:
+            if self._is_new(wish.change):
+                together.setdefault(wish.key, wish)
+        answers: dict[str, Claim | Ruling] = {}
+        if len(together) >= self._options.min_group:
+            for group in batched(together.values(), BATCH_STATEMENTS):
+                try:
+                    answers |= self._claim_group(group)
+                except AWS_ERRORS:
+                    if not answers:
+                        raise
+                    break  # the earlier groups stay claimed
+        return [self._guarded(answers[wish.owner]) if wish.owner in answers else None for wish in wishes]
+
+    def key_of(self, change: Change) -> RowKey:
+        """The key of the change's row."""
+        identity = change.state.identity if change.state else "absent"
+        return row_key(self._options.pipeline, self._options.ordering, change.bucket, change.key, identity)
+
+    def _claim_group(self, group: Sequence[_Wish]) -> dict[str, Claim | Ruling]:
+        """Insert the rows in one request, read the rows that refused it in another, and judge those."""
+        wanted = {wish.key: self._wanted(wish, cast("State", wish.change.state), "a new key") for wish in group}
+        written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
+        answers = {wish.owner: wanted[wish.key][1] for wish in group if wish.key in written}
+        refused = [wish for wish in group if wish.key not in written]
+        # From here on, an error must not cost the others their claims.
+        with suppress(*AWS_ERRORS):
+            items = self._table.get_items([wish.key for wish in refused]) if refused else {}
+            for wish in refused:
+                # An audit's mark alone is not a row. The single insert replaces it.
+                if (present := row_from_attributes(items.get(wish.key, {}))) is not None:
+                    wish.row = present
+                    answers[wish.owner] = self._judge(wish)
+        return answers
+
+    def _is_new(self, change: Change) -> bool:
+        # A removal always needs a look. Otherwise a forged or replayed message would remove an object that is there.
+        if change.state is None or change.state.removed or self._may_be_skipped(change.key):
+            return False
+        late = change.event_time is None or change.event_time < self._clock() - self._options.max_event_age_ms
+        return change.reported_as_new and not late
+
+    def _judge(self, wish: _Wish) -> Claim | Ruling:
+        """Judge the row, look at S3 if that is necessary, and swap. Judge again when the swap is refused."""
+        change, policy = wish.change, self._options.policy
+        for _ in range(MAX_JUDGEMENTS):
+            row, now = wish.row, self._clock()
+            ruling = judge_row(row, change, owner=wish.owner, now=now, executions=policy.executions, ended=wish.ended)
+            if ruling is not None and ruling.verdict is Verdict.ACCEPTED and row is not None:
+                return Claim.of_row(wish.key, change, row, wish.seen, ruling.why)
+            shown = None
+            if ruling is None:
+                shown = self._state(change, row)
+                if shown is None:
+                    return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
+                since = self._completeness.complete_since() if row is None else None
+                ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, complete_since=since)
+            if shown is None or ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):
+                return replace(ruling, row=row)
+            answer = self._take(wish, shown, ruling.why)
+            if isinstance(answer, Claim) and row is None and self._is_overtaken(answer):
+                self._withdraw(wish, answer)
+                continue
+            if answer is not None:
+                return answer
+        return Ruling(Verdict.BUSY, "the row changed at every try", wish.row)
+
+    def _may_be_skipped(self, key: str) -> bool:
+        """True if a state of this key may be skipped. Such a key is never claimed as new, because an empty object with
+        this key leaves no row that shows a later state.
+        """
+        return not self._options.policy.directory_markers and may_be_directory_marker(key)
+
+    def _is_overtaken(self, claim: Claim) -> bool:
+        """True if another state of the key may have been skipped between the look and the first claim of the key."""
+        if self._options.ordering is Ordering.EVERY_VERSION or not self._may_be_skipped(claim.change.key):
+            return False
+        shown = self._look(claim.change, None)
+        return shown is None or shown.identity != claim.state.identity
+
+    def _withdraw(self, wish: _Wish, claim: Claim) -> None:
+        """Remove the row of a claim whose processor was not started, to judge its change without a row again."""
+        wish.seen, wish.row = None, None
+        try:
+            self._table.delete(claim.key, lease_owned(claim.row))
+        except ConditionFailed as refused:
+            wish.row = refused.row
+
+    def _take(self, wish: _Wish, state: State, why: str) -> Claim | Ruling | None:
+        """Replace the judged row by a claim or a settled removal. None: `wish.row` is another row now."""
+        row, answer = self._wanted(wish, state, why)
+        try:
+            if wish.row is None:
+                self._table.insert(wish.key, row)
+            else:
+                self._table.update(wish.key, wish.row, row, row_unchanged(wish.row, now=row.updated_at))
+        except ConditionFailed as refused:
+            wish.seen, wish.row = wish.row, refused.row
+            return None
+        return answer
+
+    def _state(self, change: Change, row: Row | None) -> State | None:
+        """The state to process. None: S3 does not show the reported removal."""
+        state = self._look(change, row)
+        removed = state is not None and state.kind is StateKind.DELETED and (row is None or row.kind is not state.kind)
+        if removed and self._options.policy.keeps_rows:
+            self._let_expire(change, cast("State", state))
+        return state
+
+    def _let_expire(self, change: Change, deleted: State) -> None:
+        """Let the row of a version expire after the version was permanently deleted."""
+        options = self._options
+        identity = replace(deleted, kind=StateKind.OBJECT).identity
+        version_key = row_key(options.pipeline, options.ordering, change.bucket, change.key, identity)
+        with suppress(ConditionFailed):  # the row does not exist, or an attempt works on it
+            self._table.mark(
+                version_key, {"expires_at": self._retention.expires_at(deleted.kind, self._clock())}, PROCESSED
+            )
+
+    def _wanted(self, wish: _Wish, state: State, why: str) -> tuple[Row, Claim | Ruling]:
+        """The row to write, and the answer if it is written: a claim, or a removal that the processor is not told."""
+        now, change, seen = self._clock(), wish.change, wish.row
+        if state.removed and not self._options.policy.deletes:
+            row = row_changes.removal_recorded(
+                seen,
+                change,
+                state,
+                now=now,
+                retention=self._retention,
+                partition=removed_partition(self._options.pipeline),
+                of_version=self._options.ordering is Ordering.EVERY_VERSION,
+            )
+            new = row.removed_unprocessed and not (seen is not None and seen.removed_unprocessed)
+            return row, Ruling(Verdict.SETTLED, why, seen, unprocessed=new)
+        until = now + wish.lease_ms
+        row = row_changes.claimed(seen, change, state, owner=wish.owner, now=now, lease_until=until)
+        return row, Claim(wish.key, change, state, row, seen, why)
 
     def commit(
         self,
@@ -99,7 +392,6 @@ class Ledger:
         commit: str | None = None,
         transact: Sequence[Element] = (),
         *,
-        own: Sequence[Element] = (),
         note: Reason | None = None,
     ) -> None:
         """Make the claimed state the committed one.
@@ -108,16 +400,17 @@ class Ledger:
             claim: the claim whose processor has finished.
             commit: the downstream's name for the effect. None is stored when omitted.
             transact: writes to other tables. They and the commit are carried out together or not at all.
-            own: writes of this library to the ledger's table, which belong to the same transaction.
             note: says which information about the effect the row does not keep. The row shows it.
 
         Raises:
             InvalidTransactionError: `transact` is malformed. Nothing was written, and no attempt can succeed.
             Fenced: This attempt no longer owns the claim. The next attempt decides.
-            Overwritten: It does, but another state was written late. Fail the claim, so that it is processed again.
+            Overwritten: It does, but another state was written late, or another message of the key had its effect while
+                this work went on without the key. Fail the claim, so that it is processed again.
             TransactionRefused: DynamoDB refused `transact`. Nothing was written.
 
         """
+        own = [element for guard in self._guards for element in guard.with_commit(claim)]
         check_transact(transact, self._table.name, own=len(own))
         after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact), note=note)
         try:
@@ -131,6 +424,15 @@ class Ledger:
                 return  # our own commit, repeated by the SDK after its answer was lost
             if _shows(refused.row, claim.row):
                 raise Overwritten("an overtaken worker may have written another state after this effect") from None
+            raise _fenced(claim) from None
+        except InvalidTransactionError:
+            raise  # no attempt can succeed, with or without the guards
+        except TransactionRefused as refused:
+            if refused.passing or all(guard.still_holds(claim) for guard in self._guards):
+                raise
+            if self.outlived:
+                # No attempt takes the row by its lease. A person has redriven the execution after its failure.
+                raise Overwritten("another message of the key may have had its effect meanwhile") from None
             raise _fenced(claim) from None
 
     def commit_together(self, commits: Sequence[tuple[Claim, str | None]]) -> list[Claim]:
@@ -204,18 +506,18 @@ class Ledger:
 
         """
         now, review = self._clock(), review_partition(self._options.pipeline, claim.key)
-        row = claim.row if counted else replace(claim.row, attempts=claim.row.attempts - 1)
+        row = _continued(claim) if counted else replace(_continued(claim), attempts=claim.row.attempts - 1)
         after = row_changes.failed(row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error)
         self._end(claim, after)
 
     def postpone(self, claim: Claim, reason: Reason, *, until: int) -> None:
         """Keep a claim whose work could not be started, with the reason. Its lease ends at `until`, in epoch ms."""
-        self._end(claim, row_changes.postponed(claim.row, reason, lease_until=until))
+        self._end(claim, row_changes.postponed(_continued(claim), reason, lease_until=until))
 
     def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
         """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds."""
-        partition = waiting_partition(self._options.pipeline)
-        after = row_changes.waiting(claim.row, reason, partition=partition, now=self._clock(), retry_at=retry_at)
+        row, partition = _continued(claim), waiting_partition(self._options.pipeline)
+        after = row_changes.waiting(row, reason, partition=partition, now=self._clock(), retry_at=retry_at)
         self._end(claim, after)
 
     def reject(
@@ -240,7 +542,7 @@ class Ledger:
 
         False: the row is not REJECTED, or another attempt has it. Nothing was changed.
         """
-        key = change_key(self._options, change)
+        key = self.key_of(change)
         row = self._table.get(key)
         for _ in range(MAX_JUDGEMENTS):
             if row is None or row.status is not Status.REJECTED:
@@ -257,7 +559,7 @@ class Ledger:
 
     def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""
-        review = review_partition(self._options.pipeline, change_key(self._options, change))
+        review = review_partition(self._options.pipeline, self.key_of(change))
         return row_changes.exhausted(seen, review_partition=review, now=self._clock())
 
     def exhaust(self, change: Change, seen: Row, after: Row) -> bool:
@@ -266,7 +568,7 @@ class Ledger:
         False: another attempt has taken the row meanwhile. Judge the change again.
         """
         try:
-            self._table.update(change_key(self._options, change), seen, after, row_unchanged(seen, self._clock()))
+            self._table.update(self.key_of(change), seen, after, row_unchanged(seen, self._clock()))
         except ConditionFailed:
             return False
         return True
@@ -291,7 +593,15 @@ class Ledger:
             Fenced: As for `commit`. Also if the claim has ended.
 
         """
-        self._end(claim, row_changes.extended(claim.row, lease_until=self._clock() + lease_ms))
+        until = self._clock() + lease_ms
+        after = row_changes.extended(_continued(claim), lease_until=until)
+        self._end(claim, after)
+        # Afterwards: what took them before has not seen the longer lease.
+        if not all(guard.extended(claim, until=until) for guard in self._guards):
+            # A row that is extended alone would keep the message from its next attempt.
+            with suppress(ConditionFailed):
+                self._table.update(claim.key, after, claim.row, lease_owned(claim.row))
+            raise _fenced(claim)
 
     def last_success(self) -> tuple[int | None, int | None]:
         """The last success of any execution environment, and the last request of a person to close the circuit breaker.
@@ -310,8 +620,12 @@ class Ledger:
         self._table.write(breaker_key(self._options.pipeline), content)
 
     def _is_own_commit(self, row: Row, written: Row) -> bool:
-        """True if the row shows the commit that this attempt has written. A later attempt may have claimed it since."""
-        return row.committed_fence == written.committed_fence
+        """True if the row shows the commit that this attempt has written. A later attempt may have claimed it since.
+
+        Another message may have committed the same execution, at another time.
+        """
+        same = not self.outlived or row.updated_at == written.updated_at
+        return row.committed_fence == written.committed_fence and same
 
     def _put_back(self, claim: Claim, after: Row) -> None:
         if after.expires_at is not None:
@@ -329,6 +643,12 @@ class Ledger:
             if _shows(refused.row, after):
                 return  # our own write, repeated by the SDK
             raise _fenced(claim) from None
+
+
+def _continued(claim: Claim) -> Row:
+    """The row of a claim whose work goes on. If the message of the claim is a wake, it comes again for the row."""
+    wake_id = claim.change.wake_id
+    return claim.row if wake_id in (None, claim.row.wake_id) else replace(claim.row, wake_id=wake_id)
 
 
 def _shows(row: Row | None, written: Row) -> bool:

@@ -6,12 +6,15 @@ expires while the function is stopped. Then its row stays PROCESSING or FAILED, 
 
 import json
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from intake_ledger.aws import LambdaContext, ledger_client
+from intake_ledger.observability.audit_powertools import publish_report
 from intake_ledger.observability.short_report import short_report
-from intake_ledger.protocol import RANDOM_BITS, RowKey, Status, from_dynamodb, ulid
+from intake_ledger.protocol import RANDOM_BITS, ConsumerSettings, RowKey, Status, from_dynamodb, ulid
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -56,7 +59,7 @@ class RowFindings:
         return report | {"counts": {"stuck": self.stuck}}
 
     def counts(self) -> dict[str, int]:
-        """The metrics of a check that is no dry run."""
+        """The metrics of a check. A dry run has none."""
         return {"AuditRuns": 1, "AuditFindings": self.stuck}
 
 
@@ -145,3 +148,19 @@ class RowCheck:
             return
         content: Any = {**self._place, "after": {"S": json.dumps([after.pk, after.sk])}}
         self._client.put_item(TableName=self._table, Item=content)
+
+
+def check_rows(settings: ConsumerSettings, context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
+    """Check the rows of the intake with these settings, and write the report. Returns it."""
+    client = ledger_client()
+    check = RowCheck(
+        client,
+        table=settings.table,
+        pipeline=settings.pipeline,
+        bucket=settings.bucket,
+        clock=lambda: time.time_ns() // 1_000_000,
+    )
+    found = check.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
+    report = found.as_json() | {"dryRun": dry_run}
+    publish_report(client, settings, report, counts={} if dry_run else found.counts())
+    return report

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
+from intake_ledger.processor.object_change import Commit
 from intake_ledger.protocol import (
     MAX_RETRY_IN,
     NotBegun,
@@ -25,8 +25,6 @@ from intake_ledger.protocol import (
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-FORMAT = 1
-"""The version of the request. It changes only if a field is removed or gets another meaning."""
 _NAME = re.compile(r"[A-Za-z_$](?:\d{0,2}[A-Za-z_$.:]){0,80}\d{0,2}")
 """The name of a type. Names with many digits in a row are left out, because they might be content."""
 _FRAME = re.compile(
@@ -49,15 +47,15 @@ class Invokes(Protocol):
     def invoke(self, *, FunctionName: str, Payload: bytes) -> Any: ...  # noqa: N803 - boto3's names
 
 
-def remote_processor(make_client: Callable[[], Invokes], function: str) -> Processor:
-    """Make a processor that calls this function once per attempt. The client is made at the first call."""
+def remote_function(make_client: Callable[[], Invokes], function: str) -> Callable[[Mapping[str, Any]], Commit]:
+    """Make the call of this function, once per attempt. The client is made at the first call."""
     clients: list[Invokes] = []
 
-    def process(change: ObjectChange) -> Commit:
+    def call(request: Mapping[str, Any]) -> Commit:
         if not clients:
             clients.append(make_client())
         try:
-            answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(request_of(change)).encode())
+            answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(request).encode())
         except ClientError as error:
             if error.response["Error"]["Code"] != "TooManyRequestsException":
                 raise
@@ -67,25 +65,7 @@ def remote_processor(make_client: Callable[[], Invokes], function: str) -> Proce
             raise _failure(content)
         return commit_from(content)
 
-    return process
-
-
-def request_of(change: ObjectChange) -> dict[str, Any]:
-    """The function's request, as docs/processor-json.md describes it."""
-    return {
-        "format": FORMAT,
-        "bucket": change.bucket,
-        "key": change.key,
-        "kind": change.kind,
-        "versionId": change.version_id,
-        "etag": change.etag,
-        "size": change.size,
-        "eventName": change.event_name,
-        "eventTime": change.event_time,
-        "attempt": change.attempt,
-        "fence": change.fence,
-        "idempotencyKey": change.idempotency_key,
-    }
+    return call
 
 
 def commit_from(content: bytes | str) -> Commit:

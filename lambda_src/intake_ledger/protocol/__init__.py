@@ -83,7 +83,6 @@ from intake_ledger.protocol.settings import (
     Settings,
     consumer_settings,
     last_try_seconds,
-    refuse_other_kinds,
     short_version,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
@@ -203,7 +202,6 @@ __all__ = [
     "may_be_directory_marker",
     "pause_key",
     "real_version",
-    "refuse_other_kinds",
     "remaining_seconds",
     "removed_partition",
     "review_partition",

@@ -67,6 +67,8 @@ class Change:
     """On such a copy without room for its fence: the ID of its message."""
     parts: tuple[str, ...] = ()
     """On a wake of a set: the keys of the parts whose messages were finished."""
+    wake_id: str | None = None
+    """On a wake of a set: the ID of its message."""
     execution: "EndedExecution | None" = None
     """The execution that has ended, if Step Functions reports this."""
 

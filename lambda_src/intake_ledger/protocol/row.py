@@ -105,6 +105,9 @@ class Row:
     spent_messages: str | None = None
     """The IDs of messages that are not this copy, separated by spaces: the rejected messages, and copies without
     attributes that have opened the row before."""
+    wake_id: str | None = None
+    """On unfinished rows of sets: the ID of the wake that comes again and continues the work. Other wakes need not
+    wait then. None: another message continues it."""
     reprocess_id: str | None = None
     """The request that the current claim serves."""
     served_reprocess_id: str | None = None

@@ -1,7 +1,7 @@
 """The settings of the consumer. The construct sets them as environment variables."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -152,36 +152,6 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
         processor_version=short_version(read.text("INTAKE_PROCESSOR_VERSION", "")),
     )
-
-
-_OTHER_KINDS = {
-    "INTAKE_MESSAGE_SOURCE": "MessageIntake",
-    "INTAKE_MESSAGE_KEY": "MessageIntake",
-    "INTAKE_SET_FORM": "FileSets",
-    "INTAKE_SET_PARTS_PIPELINE": "FileSets",
-    "INTAKE_STATE_MACHINE": "a pipeline whose processor is a state machine",
-}
-"""Variables that only the consumers of these kinds of work have."""
-
-
-def refuse_other_kinds(environment: Mapping[str, str], consumer: str, *, takes: Collection[str] = ()) -> None:
-    """Refuse the variables of another kind of work. This consumer would dead-letter each of its messages.
-
-    Args:
-        environment: the environment variables.
-        consumer: the consumer of objects that starts, for the error.
-        takes: those of `_OTHER_KINDS` that it understands.
-
-    Raises:
-        SettingsError: There are such variables.
-
-    """
-    for name, kind in _OTHER_KINDS.items():
-        if environment.get(name) and name not in takes:
-            raise SettingsError(
-                f"{name} is set: these are the variables of {kind}, and {consumer} cannot read its messages. Set the "
-                "variables of an IntakePipeline's function, or let the function of that construct handle the messages"
-            )
 
 
 def short_version(text: str) -> str | None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.directory_markers import is_directory_marker, is_skipped_marker
 from intake_ledger.protocol.object_state import State, StateKind
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import FORMAT, Row, Settlement, Status
 from intake_ledger.protocol.row_items import Ordering
 from intake_ledger.protocol.settings import ConsumerSettings
@@ -61,13 +62,14 @@ class Policy:
     """True if each version has another row."""
 
     @classmethod
-    def of(cls, settings: ConsumerSettings) -> "Policy":
+    def of(cls, settings: ConsumerSettings, *, executions: bool = False) -> "Policy":
         """The policy of a pipeline with these settings."""
         return cls(
             settings.max_attempts,
             settings.retention_seconds * 1000,
             settings.deletes,
             settings.keeps_rows,
+            executions,
             directory_markers=settings.directory_markers,
             every_version=settings.ordering is Ordering.EVERY_VERSION,
         )
@@ -86,6 +88,8 @@ class Ruling:
     """True if this is the first sight of the removal of an object that was not processed."""
     expired: bool = False
     """True if there is no row, and the state is older than the retention."""
+    awaited: bool = False
+    """BUSY, and another wake of the set comes again and looks then. This one need not wait."""
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"
@@ -113,8 +117,12 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
         if row.lease_owner == owner:
             # The answer to the first write was lost. The SDK repeated it, and the first write refused the second.
             return Ruling(Verdict.ACCEPTED, "our own claim, written before its answer was lost")
-        return Ruling(Verdict.BUSY, "another attempt holds the key")
-    if executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended):
+        # The message of an execution judges its change again after the end. That of a processor does not.
+        return Ruling(
+            Verdict.BUSY, "another attempt holds the key", awaited=executions and _awaits_another(row, change)
+        )
+    asks = row.status is Status.PROCESSING or (row.fence != ended and not _waits(row))
+    if executions and row.unfinished and asks:
         # The lease of the claim does not tell whether its execution runs. A failed one may have been redriven.
         return Ruling(Verdict.BUSY, "the execution of the last claim decides")
     if change.reprocess_id is not None:
@@ -159,7 +167,8 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
             return Ruling(Verdict.REJECTED, "this state was rejected, and no request for a retry came")
         ignored = state.removed and not policy.deletes
         if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not ignored:
-            return Ruling(Verdict.BUSY, "this state failed, and its next attempt is not due yet")
+            why = "this state failed, and its next attempt is not due yet"
+            return Ruling(Verdict.BUSY, why, awaited=_awaits_another(row, change))
         uncopied = row.pending_reason_code is not None and not change.asked_for
         if row.unfinished and (uncopied or row.attempts >= policy.max_attempts) and not ignored:
             spent = f"the last of {policy.max_attempts} attempts did not come back"
@@ -213,6 +222,20 @@ def keeps_copy(change: Change, row: Row | None, *, unprocessed: bool = False) ->
     if unprocessed or row is None or not row.removed_unprocessed:
         return unprocessed and change.rejected_fence is not None
     return change.rejected_fence is not None and change.rejected_fence == row.rejected_fence
+
+
+def _awaits_another(row: Row, change: Change) -> bool:
+    """True if both are about a set, and another wake than this one comes again for the row.
+
+    A set has as many wakes as parts. The number of receives does not tell which of them comes again: a worker may pause
+    with the first delivery of a message while another worker claims with its second one.
+    """
+    return None not in (row.wake_id, change.wake_id) and row.wake_id != change.wake_id
+
+
+def _waits(row: Row) -> bool:
+    """True if the last attempt waits. Its execution was never started, or has succeeded and cannot run again."""
+    return row.status is Status.FAILED and row.reason_code == ReasonCode.NOT_YET.value
 
 
 def _accept_or_settle(state: State, policy: Policy, why: str) -> Ruling:

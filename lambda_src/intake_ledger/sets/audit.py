@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from intake_ledger.aws import LambdaContext, ledger_client
 from intake_ledger.consumer import Services
 from intake_ledger.events import own_message
+from intake_ledger.kinds.sets import Sets
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.observability.audit_powertools import publish_ages, publish_report
 from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, RowKey, State, Status, row_key, ulid
 from intake_ledger.set_members import FormKind
-from intake_ledger.sets.set_ledger import as_set_ledger
+from intake_ledger.sets.reader import SetReader
 from intake_ledger.sets.settings import SetSettings
 from intake_ledger.sets.waiting import OLDEST_WAITING_SET, WaitingSets
 
@@ -72,21 +76,23 @@ class SetFindings:
 class SetAudit:
     """Compares the sets of a bucket with their rows."""
 
-    def __init__(self, settings: SetSettings, services: Services, waiting: WaitingSets) -> None:
+    def __init__(
+        self, settings: SetSettings, services: Services, waiting: WaitingSets, *, reader: SetReader, rows: LedgerTable
+    ) -> None:
         """Make an audit.
 
         Args:
             settings: those of the sets.
-            services: the consumer's, with a `SetLedger`.
+            services: the consumer's.
             waiting: the waiting rows.
-
-        Raises:
-            TypeError: The ledger is not one of sets.
+            reader: reads the states of sets.
+            rows: the table of the rows.
 
         """
         self._settings = settings
         self._form = settings.form
-        self._ledger = as_set_ledger(services.ledger)
+        self._reader = reader
+        self._rows = rows
         self._bucket = services.bucket
         self._queues = services.queues
         self._clock = services.clock
@@ -116,7 +122,7 @@ class SetAudit:
             if not dry_run:
                 publish({OLDEST_WAITING_SET: found.oldest_waiting_ms})
         place = RowKey(f"{self._settings.consumer.pipeline}#sets", "audit")
-        start = "" if dry_run else str(self._ledger.rows.read(place).get("after", ""))
+        start = "" if dry_run else str(self._rows.read(place).get("after", ""))
         after: str | None = start
         for key, before in self._sets(start, remaining_seconds):
             if key is None or remaining_seconds() < RESERVE_SECONDS:
@@ -131,7 +137,7 @@ class SetAudit:
             after = ""
         found.complete = start == after == ""
         if not dry_run and after != start:
-            self._ledger.rows.write(place, {"after": after})
+            self._rows.write(place, {"after": after})
         return found
 
     def _sets(self, start: str, remaining_seconds: Callable[[], float]) -> Iterator[tuple[str | None, str]]:
@@ -161,8 +167,8 @@ class SetAudit:
     def _is_lost(self, key: str) -> bool:
         """True if no message continues the present state of the set."""
         place = row_key(self._settings.consumer.pipeline, Ordering.LATEST, self._bucket.name, key, None)
-        row = self._ledger.rows.get(place)
-        state = self._ledger.reader.look(key, row)
+        row = self._rows.get(place)
+        state = self._reader.look(key, row)
         now = self._clock()
         if state.removed or now - (state.created_at or 0) < SETTLE_MS:
             return False
@@ -180,3 +186,19 @@ def _continues(row: Row | None, state: State, now: int) -> bool:
     if row.status in (Status.PROCESSED, Status.REJECTED):
         return True
     return now - max(row.retry_at or 0, row.updated_at) < SETTLE_MS
+
+
+def audit_sets(kind: Sets, services: Services, context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
+    """Audit the sets of this kind, and write the report. Returns it."""
+    consumer, client = services.settings, ledger_client()
+    audit = SetAudit(
+        kind.settings,
+        services,
+        WaitingSets(client, consumer.table),
+        reader=kind.reader,
+        rows=LedgerTable(client, consumer.table),
+    )
+    found = audit.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run, publish=publish_ages)
+    report = found.as_json()
+    publish_report(client, consumer, report, counts=found.counts())
+    return report

@@ -19,6 +19,8 @@ class SetSettings:
     """The name of the pipeline whose objects are the parts."""
     part_filters: tuple[KeyFilter, ...] = ()
     """The filters of that pipeline."""
+    part_lists: str | None = None
+    """The place of the lists of parts for a processor elsewhere: a bucket, a slash and a prefix. None: it is here."""
 
     def wants(self, key: str) -> bool:
         """True if the parts' pipeline handles the key."""
@@ -35,8 +37,12 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
     consumer = consumer_settings(environment)
     if consumer.ordering is not Ordering.LATEST or consumer.deletes:
         raise SettingsError("sets of files need INTAKE_ORDERING=LATEST and INTAKE_DELETES=false")
-    if consumer.processor_function is not None:
-        raise SettingsError("INTAKE_PROCESSOR_FUNCTION is set: sets of files need a processor in Python")
+    lists = environment.get("INTAKE_PART_LISTS") or None
+    if lists is None and (consumer.processor_function is not None or environment.get("INTAKE_STATE_MACHINE")):
+        raise SettingsError(
+            "INTAKE_PART_LISTS is not set: a processor of sets in another function or a state machine reads the list "
+            "of parts there. Set it to a bucket, a slash and a prefix"
+        )
     described, parts_pipeline = environment.get("INTAKE_SET_FORM", ""), environment.get("INTAKE_SET_PARTS_PIPELINE", "")
     if not parts_pipeline or parts_pipeline == consumer.pipeline:
         raise SettingsError(f"INTAKE_SET_PARTS_PIPELINE is {parts_pipeline!r}, expected the name of another pipeline")
@@ -47,4 +53,4 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
     form = set_form(content, "INTAKE_SET_FORM")
     # The key of a folder ends as that of a directory marker.
     consumer_of_sets = replace(consumer, filters=(), directory_markers=True)
-    return SetSettings(consumer_of_sets, form, parts_pipeline, consumer.filters)
+    return SetSettings(consumer_of_sets, form, parts_pipeline, consumer.filters, lists)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Fenced
+from intake_ledger.protocol import Element, Fenced
 
 BEATS = 3
 """The number of heartbeats in the time for which a claim is held. Two of them may fail."""
@@ -33,23 +33,25 @@ class Extensions:
 class Heartbeat:
     """The claims and messages of one worker, and a thread that extends them.
 
-    It also ends the process if a processor runs longer than its limit and cannot be interrupted, as Lambda does.
-    Otherwise such a processor would block its key for ever.
+    It is a guard of the ledger, so that it knows each claim. It also ends the process if a processor runs longer than
+    its limit and cannot be interrupted, as Lambda does. Otherwise such a processor would block its key for ever.
     """
 
+    just_in_time = False
+
     def __init__(
-        self, extensions: Extensions, *, hold_seconds: float, limit_seconds: float, clock: Callable[[], float]
+        self, extensions: Extensions | None, *, hold_seconds: float, limit_seconds: float, clock: Callable[[], float]
     ) -> None:
         """Make a heartbeat that is not started.
 
         Args:
-            extensions: the requests.
+            extensions: the requests. None: they are set before the heartbeat starts.
             hold_seconds: the time for which one heartbeat extends claims and messages.
             limit_seconds: the time after which a processor that still runs cannot be interrupted.
             clock: gives seconds that only grow.
 
         """
-        self._extensions = extensions
+        self.extensions = extensions
         self._interval = hold_seconds / BEATS
         self._limit = limit_seconds
         self._clock = clock
@@ -89,10 +91,28 @@ class Heartbeat:
         finally:
             del self._running[run]
 
-    def hold(self, claim: Claim) -> None:
-        """Extend the lease of this claim until it ends."""
+    def take(self, claim: Claim) -> Claim:
+        """See `Guard`. Extend the lease of this claim until the attempt is over."""
         with self._lock:
             self._claims.append(claim)
+        return claim
+
+    def let_go(self, claim: Claim, *, ended: bool = True) -> None:  # noqa: ARG002 - see `Guard`
+        """See `Guard`. Nothing is extended for work that goes on elsewhere: the next poll does that."""
+        with self._lock:
+            self._claims = [held for held in self._claims if held is not claim]
+
+    def with_commit(self, claim: Claim) -> Sequence[Element]:  # noqa: ARG002 - see `Guard`
+        """See `Guard`."""
+        return ()
+
+    def still_holds(self, claim: Claim) -> bool:  # noqa: ARG002 - see `Guard`
+        """See `Guard`."""
+        return True
+
+    def extended(self, claim: Claim, *, until: int) -> bool:  # noqa: ARG002 - see `Guard`
+        """See `Guard`."""
+        return True
 
     @contextmanager
     def returning(self, receipts: Sequence[str]) -> Iterator[None]:
@@ -108,26 +128,30 @@ class Heartbeat:
         """Extend everything once."""
         now = self._clock()
         if any(now - since > self._limit for since in tuple(self._running.values())):
-            self._extensions.end_process()
+            self._requests.end_process()
         with self._lock:
             claims = tuple(self._claims)
             if self._receipts:
                 try:
-                    self._extensions.visibility(sorted(self._receipts))
+                    self._requests.visibility(sorted(self._receipts))
                 except Exception as error:  # noqa: BLE001 - the next heartbeat tries again
-                    self._extensions.report("messages could not be hidden for longer", error)
+                    self._requests.report("messages could not be hidden for longer", error)
         for claim in claims:
             self._extend(claim)
 
     def _extend(self, claim: Claim) -> None:
         try:
-            self._extensions.lease(claim)
+            self._requests.lease(claim)
         except Fenced:
             # Its attempt has ended, or another worker has the row.
-            with self._lock:
-                self._claims = [held for held in self._claims if held is not claim]
+            self.let_go(claim)
         except Exception as error:  # noqa: BLE001 - the thread has to live on
-            self._extensions.report(f"the lease of {claim.change.key} could not be extended", error)
+            self._requests.report(f"the lease of {claim.change.key} could not be extended", error)
+
+    @property
+    def _requests(self) -> Extensions:
+        assert self.extensions is not None, "the heartbeat has no requests yet"
+        return self.extensions
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):

@@ -2,28 +2,30 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, wraps
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property, partial, wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import POOL, make_client
-from intake_ledger.consumer import Consumer, Services, make_processor, make_services, make_sets
+from intake_ledger.consumer import Consumer, Services, make_parts, make_runner
 from intake_ledger.consumer.threads import exit_now
-from intake_ledger.processor import Commit, ObjectChange, Processor
+from intake_ledger.kinds import Kind
+from intake_ledger.ledger import Guard
 from intake_ledger.protocol import (
+    ConsumerSettings,
+    SettingsError,
     WorkerSettings,
     consumer_settings,
     lease_length,
-    refuse_other_kinds,
     worker_settings,
 )
+from intake_ledger.runners import Runner
 from intake_ledger.worker.heartbeat import Extensions, Heartbeat
-from intake_ledger.worker.held import HeldLedger, HeldQueues
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-
-    from intake_ledger.consumer.set_wakes import SetWakes
 
 MAX_BATCH = 10
 """SQS gives at most ten messages in one request."""
@@ -46,19 +48,19 @@ class Worker:
     def __init__(
         self,
         services: Services,
-        processor: Processor,
+        kind: Kind,
+        runner: Runner,
         settings: WorkerSettings,
         heartbeat: Heartbeat,
         *,
         make_sqs: "Callable[[], SQSClient]",
-        sets: "SetWakes | None" = None,
     ) -> None:
         self._services = services
         self._settings = settings
         self._heartbeat = heartbeat
         self._make_sqs = make_sqs
         self._stopping = Event()
-        self._consumer = Consumer(services, _watched(processor, heartbeat), sets=sets)
+        self._consumer = Consumer(services, kind, runner)
 
     def run(self) -> None:
         """Handle messages until `stop`. Returns when the record in work is finished and the others are returned."""
@@ -136,60 +138,86 @@ def as_record(message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@dataclass(slots=True)
+class WorkerHost:
+    """Short leases that a heartbeat extends; see `Host`. `heartbeat` and `guards` are those of one worker."""
+
+    settings: WorkerSettings
+    heartbeat: Heartbeat
+
+    @property
+    def guards(self) -> Sequence[Guard]:
+        """See `Host`. It has to be the last guard of a ledger, so that it extends claims that all others hold."""
+        return (self.heartbeat,)
+
+    def lease_ms(self, time_left_ms: int, clock_skew_ms: int) -> int:  # noqa: ARG002 - a worker has no timeout
+        """See `Host`."""
+        return lease_length(self.settings.hold_seconds * 1000, clock_skew_ms)
+
+    def returning(self, receipts: Sequence[str]) -> AbstractContextManager[None]:
+        """See `Host`."""
+        return self.heartbeat.returning(receipts)
+
+
 def make_worker(environment: Mapping[str, str]) -> Worker:
-    """Make the worker that these environment variables describe.
+    """Make the worker that these environment variables describe, of any kind and with any runner.
 
     Raises:
-        SettingsError: A variable is missing or malformed, or belongs to another kind of work.
+        SettingsError: A variable is missing or malformed, or the source of messages is a stream.
 
     """
-    refuse_other_kinds(environment, "a worker")
-    consumer, settings = consumer_settings(environment), worker_settings(environment)
-    services = make_services(consumer, ledger_class=HeldLedger, queues_class=HeldQueues)
-    heartbeat = make_heartbeat(services, settings)
+    settings, source = worker_settings(environment), environment.get("INTAKE_MESSAGE_SOURCE")
+    if source in ("kinesis", "dynamodb"):
+        raise SettingsError(
+            f"INTAKE_MESSAGE_SOURCE is {source}: a worker receives from SQS only. Let the construct's function read "
+            "the stream"
+        )
+    host = make_host(settings, consumer_settings(environment))
+    kind, services = make_parts(environment, host)
+    host.heartbeat.extensions = extensions_of(services, host)
     return Worker(
         services,
-        make_processor(consumer),
+        kind,
+        make_runner(environment, services, watched=partial(watched, heartbeat=host.heartbeat)),
         settings,
-        heartbeat,
+        host.heartbeat,
         # Longer than a long poll.
         make_sqs=lambda: make_client("sqs", POOL, read_timeout=settings.poll_seconds + 10),
-        sets=make_sets(environment, services),
     )
 
 
-def make_heartbeat(services: Services, settings: WorkerSettings) -> Heartbeat:
-    """Make the heartbeat of these services, whose ledger and queues have to be of the classes in `held`."""
-    ledger, queues, consumer = services.ledger, services.queues, services.settings
-    if not isinstance(ledger, HeldLedger) or not isinstance(queues, HeldQueues):
-        raise TypeError("a worker needs a HeldLedger and HeldQueues")
-    telemetry = services.telemetry
-    extensions = Extensions(
-        lease=ledger.extend_lease,
-        visibility=lambda receipts: queues.hide(receipts, settings.hold_seconds),
-        report=lambda text, error: telemetry.log_error(text, "", error),
-        end_process=exit_now,
-    )
+def make_host(settings: WorkerSettings, consumer: ConsumerSettings) -> WorkerHost:
+    """Make the host of a worker. Its heartbeat has no requests before `extensions_of` gives them."""
     heartbeat = Heartbeat(
-        extensions,
+        None,
         hold_seconds=settings.hold_seconds,
         limit_seconds=consumer.processing_timeout_seconds + GRACE_SECONDS,
         clock=time.monotonic,
     )
-    ledger.heartbeat = queues.heartbeat = heartbeat
-    ledger.lease_ms = lease_length(settings.hold_seconds, consumer.clock_skew_seconds) * 1000
-    return heartbeat
+    return WorkerHost(settings, heartbeat)
 
 
-def _watched(processor: Processor, heartbeat: Heartbeat) -> Processor:
+def extensions_of(services: Services, host: WorkerHost) -> Extensions:
+    """The requests of the heartbeat of this host."""
+    telemetry, hold = services.telemetry, host.settings.hold_seconds
+    lease_ms = host.lease_ms(0, services.settings.clock_skew_seconds * 1000)
+    return Extensions(
+        lease=lambda claim: services.ledger.extend(claim, lease_ms=lease_ms),
+        visibility=lambda receipts: services.queues.deliver_later([(receipt, hold) for receipt in receipts]),
+        report=lambda text, error: telemetry.log_error(text, "", error),
+        end_process=exit_now,
+    )
+
+
+def watched(processor: Callable[[Any], object], heartbeat: Heartbeat) -> Callable[[Any], object]:
     """The processor, watched by the heartbeat."""
 
     @wraps(processor)
-    def watched(change: ObjectChange) -> Commit | str | None:
+    def watching(given: Any) -> object:
         with heartbeat.processor():
-            return processor(change)
+            return processor(given)
 
-    return watched
+    return watching
 
 
 def _ids(records: Sequence[Mapping[str, Any]]) -> str:

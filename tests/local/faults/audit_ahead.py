@@ -4,22 +4,32 @@ The environment's variables are those of the deployed function. The last line is
 """
 
 import json
+import os
 import time
 from dataclasses import replace
+from typing import cast
 
 from intake_ledger.aws import ledger_client
-from tests.inside.sets import MINUTE, SETTLE_MS, SetAudit, WaitingSets, _services
+from intake_ledger.consumer import make_parts
+from intake_ledger.ledger import LedgerTable
+from tests.inside.sets import MINUTE, SETTLE_MS, SetAudit, Sets, WaitingSets
 
 SECONDS = 120.0
 
 
 def main() -> None:
-    settings, services = _services()
+    kind, services = make_parts(os.environ)
+    sets, table = cast("Sets", kind), services.settings.table
     ahead = replace(services, clock=lambda: services.clock() + SETTLE_MS + MINUTE)
     end = time.monotonic() + SECONDS
-    found = SetAudit(settings, ahead, WaitingSets(ledger_client(), settings.consumer.table)).run(
-        lambda: end - time.monotonic()
+    audit = SetAudit(
+        sets.settings,
+        ahead,
+        WaitingSets(ledger_client(), table),
+        reader=sets.reader,
+        rows=LedgerTable(ledger_client(), table),
     )
+    found = audit.run(lambda: end - time.monotonic())
     print(json.dumps(found.as_json()))
 
 

@@ -20,43 +20,37 @@ DEFECTS = (
     ),
     Mutant(
         "a message whose key is busy is acknowledged",
-        "KeyedLedger.claim",
-        'Ruling(Verdict.BUSY, "another message of the key is processed", self._until_free(taken))',
+        "KeyLock._busy",
+        'Ruling(Verdict.BUSY, "another message of the key is processed", row)',
         'Ruling(Verdict.DUPLICATE, "another message of the key is processed")',
         "Messages",
     ),
     Mutant(
         "a lock that is held is taken",
-        "KeyLocks.take",
-        'HeldByOther(item["lease_until"], item["held_since"])',
-        'Lock(key, item["fence"], item["lease_owner"])',
+        "KeyLock.take",
+        "(wait_ms := self._held_ms(claim, item)) is not None",
+        "False",
         "Messages",
     ),
     Mutant(
         "the later messages of a group do not wait for a failed one",
-        "MessageConsumer._queue",
-        "returned[group] if group in returned else self._handle(message, batch, group)",
-        "self._handle(message, batch, group)",
+        "InGroups.wait_behind",
+        "self._returned.get(message.group)",
+        "None",
         "Fifo",
     ),
     Mutant(
         "the later records of a key do not wait for a failed one",
-        "MessageConsumer._stream",
-        "0.0 if message.keys & blocked else self._handle(message, batch)",
-        "self._handle(message, batch)",
+        "InShard.wait_behind",
+        "0.0 if message.keys & self._blocked else None",
+        "None",
         "Kinesis",
     ),
     Mutant(
         "the function returns the last failed record of a shard, and not the first",
-        "MessageConsumer._stream",
-        """
-        if lowest is None:
-            lowest, pause = message.id, retry_after
-        """,
-        """
-        if True:
-            lowest, pause = message.id, retry_after
-        """,
+        "InShard.returned",
+        "self._lowest or (message.id, seconds)",
+        "(message.id, seconds)",
         "Kinesis",
     ),
     Mutant(
@@ -75,7 +69,7 @@ DEFECTS = (
     ),
     Mutant(
         "a set has its parts in the order of their keys",
-        "SetCall._files",
+        "SetWork.ready",
         "contents.listing.keys",
         "sorted(contents.listing.keys)",
         "Sets",
@@ -110,18 +104,14 @@ DEFECTS = (
     ),
     Mutant(
         "S3's trouble is the object's fault, for good",
-        "Attempts._raised",
+        "ending",
         """
-        if not begun and s3_refusal(error) is None:
-            self._ledger.release(claim)
-            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
+        if facts.stage is Stage.OPENING and s3_refusal(error) is None:
+            return Outcome(OutcomeKind.FAILED, Write.RELEASE)
         """,
         """
-        if not begun:
-            return self._failures.reject(claim, message, self._reason(error))
-        if False:
-            self._ledger.release(claim)
-            raise LibraryError("S3 could not open the object", detail=repr(error)) from error
+        if facts.stage is Stage.OPENING:
+            return _rejected(_reason(error, facts))
         """,
         "Wired",
     ),
@@ -138,8 +128,8 @@ DEFECTS = (
     ),
     Mutant(
         "no copy goes to the dead-letter queue",
-        "Failures.reject",
-        "self._copy(claim.change, message, claim.row, reason.text, reason.code)",
+        "Failures.copy",
+        "Copied(message.id, self._dead_letter(change, message, row, reason, code))",
         "Copied()",
         "Plain",
     ),
@@ -152,10 +142,10 @@ DEFECTS = (
     ),
     Mutant(
         "an event of Step Functions is believed",
-        "Executions._decided",
-        "self._machine.describe(name)",
+        "Later._decided",
+        "self._elsewhere.describe(name)",
         """
-        self._machine.describe(name)
+        self._elsewhere.describe(name)
         if not change.execution
         else Execution(name, change.event_name.rpartition(":")[2], self._clock(), '{"commit": "as the event says"}')
         """,
@@ -164,28 +154,28 @@ DEFECTS = (
     Mutant(
         "a new execution starts when the lease has ended",
         "judge_row",
-        "executions and row.unfinished and (row.status is Status.PROCESSING or row.fence != ended)",
+        "executions and row.unfinished and asks",
         "executions and row.is_live(now)",
         "Executions",
     ),
     Mutant(
         "the message of a started execution is acknowledged",
-        "Attempts._elsewhere",
-        "retry_after=start.retry_after",
+        "Attempts._run",
+        "retry_after=returned.retry_after",
         "",
         "Executions",
     ),
     Mutant(
         "a failed attempt is acknowledged",
-        "Failures.fail",
-        "Outcome(OutcomeKind.FAILED, reason, delay, healthy=healthy)",
-        "Outcome(OutcomeKind.FAILED, reason, None, healthy=healthy)",
+        "_failed",
+        "math.ceil(wait)",
+        "None",
         "Outage",
     ),
     Mutant(
         "a failure is for good",
-        "Failures.fail",
-        "claim.row.attempts >= self._settings.max_attempts",
+        "_failed",
+        "claim.row.attempts >= settings.max_attempts",
         "counted",
         "Outage",
     ),

@@ -25,7 +25,7 @@ class ProcessorThreads:
         """When each running processor reaches its limit, by the monotonic clock."""
 
     @contextmanager
-    def guard(self, claim: Claim, limit: float) -> Iterator[None]:
+    def limit(self, claim: Claim, limit: float) -> Iterator[None]:
         """Mark the block as a processor's work on the claim. `run` watches its limit, in seconds."""
         entry = time.monotonic() + limit, claim
         with self._lock:

@@ -1,0 +1,56 @@
+"""The environment's variables choose kind and runner, and the entry point chooses the host."""
+
+import subprocess
+import sys
+
+import pytest
+
+from intake_ledger.consumer import make_parts, make_runner
+from intake_ledger.worker import make_worker
+from tests.unit import test_sets
+from tests.unit.test_messages import ENVIRONMENT as MESSAGES
+from tests.unit.test_settings import CONSUMER as OBJECTS
+
+KINDS = {
+    "Objects": OBJECTS,
+    "Messages": MESSAGES,
+    "Sets": test_sets.TestSettings.ENVIRONMENT | {"INTAKE_PART_LISTS": "lists/of-sets/"},
+}
+RUNNERS = {
+    "Inline": {"INTAKE_PROCESSOR": "json:dumps"},
+    "Remote": {"INTAKE_PROCESSOR_FUNCTION": "other", "INTAKE_PROCESSOR": ""},
+    "Later": {
+        "INTAKE_STATE_MACHINE": "arn:aws:states:eu-central-1:111122223333:stateMachine:Work",
+        "INTAKE_EXECUTION_SECONDS": "3600",
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_cell_is_made_from_variables(kind: str, runner: str) -> None:
+    """The same variables make a Lambda function and a worker."""
+    environment = KINDS[kind] | RUNNERS[runner]
+    parts = make_parts(environment)
+    assert type(parts.kind).__name__ == kind
+    assert type(make_runner(environment, parts.services)).__name__ == runner
+    guards = [type(guard).__name__ for guard in make_worker(environment)._services.ledger._guards]
+    assert guards == (["KeyLock", "Heartbeat"] if kind == "Messages" else ["Heartbeat"])
+    longest_ms = 3_600_000 if runner == "Later" else 0
+    assert [vars(guard)["_longest_ms"] for guard in parts.kind.guards] == ([longest_ms] if kind == "Messages" else [])
+
+
+def test_a_cold_start_of_objects_imports_no_other_kind_and_no_other_runner() -> None:
+    code = (
+        "import sys, intake_ledger.consumer, intake_ledger.kinds\n"
+        "wrong = ('messages', 'sets', 'keyed', 'executions', 'worker', 'later', 'remote', 'lambda_processor')\n"
+        "ours = [name for name in sys.modules if name.startswith('intake_ledger.')]\n"
+        "print([name for name in ours if set(name.split('.')) & set(wrong)])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

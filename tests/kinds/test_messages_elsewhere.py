@@ -1,0 +1,201 @@
+"""Messages with a key whose processor is a state machine: the key is held for hours, by a row and not by a lease."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.testing import LambdaContext
+from intake_ledger.protocol import Status
+from tests.inside.kit import MemoryExecution
+from tests.kinds.cells import HOSTS, Cell
+from tests.unit.support import HOUR, MINUTE
+
+on_each_host = pytest.mark.parametrize("host", HOSTS)
+
+
+@pytest.fixture
+def cell(host: str) -> Cell:
+    return Cell("messages", "machine", host)
+
+
+def executions(cell: Cell) -> list[MemoryExecution]:
+    return list(cell.machine.executions.values())
+
+
+def identities(cell: Cell) -> list[str]:
+    return [one.given["identity"] for one in executions(cell)]
+
+
+def once(cell: Cell, action: object) -> None:
+    """Run the action before the next StartExecution only."""
+
+    def first() -> None:
+        cell.on_start = lambda: None
+        action()  # type: ignore[operator]
+
+    cell.on_start = first
+
+
+@on_each_host
+class TestMessages:
+    def test_a_message_of_the_key_waits_for_hours(self, cell: Cell) -> None:
+        """Longer than each lease, and at each worker."""
+        cell.submit("1")
+        cell.turn()
+        cell.submit("2")
+        cell.run(hours=11, minutes=600)
+        assert identities(cell) == ["1", "2"]
+        cell.run(minutes=600)
+        assert cell.most_running == 1
+        assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
+        assert cell.calls[0].fence < cell.calls[1].fence
+        assert not cell.sqs.messages
+
+    def test_a_worker_that_dies_before_the_start_leaves_the_key_to_its_message(self, cell: Cell) -> None:
+        """Its message starts the same execution. The other message does not come between."""
+        once(cell, cell.die)
+        cell.submit("1")
+        cell.turn()
+        fence = cell.known("1").fence
+        cell.submit("2")
+        cell.run()
+        assert identities(cell) == ["1", "2"]
+        assert executions(cell)[0].name.endswith(f"-{fence}")
+        assert cell.most_running == 1
+
+    def test_a_worker_that_dies_between_its_row_and_its_lock_leaves_both_messages_a_way(self, cell: Cell) -> None:
+        """The other message may have the key first. No execution was started without the lock."""
+        get = cell.dynamodb.batch_get_item
+
+        def die(**_: Any) -> Any:
+            cell.dynamodb.batch_get_item = get  # type: ignore[method-assign]
+            cell.die()
+
+        cell.submit("1")
+        cell.dynamodb.batch_get_item = die  # type: ignore[method-assign]
+        cell.turn()
+        assert cell.known("1").status is Status.PROCESSING
+        cell.submit("2")
+        cell.run()
+        assert sorted(identities(cell)) == ["1", "2"]
+        assert cell.most_running == 1
+        assert not cell.sqs.messages
+
+    def test_a_worker_that_pauses_before_its_start_finds_its_fence_used(self, cell: Cell) -> None:
+        """Others have ended its message and another one of the key meanwhile."""
+
+        def pause() -> None:
+            cell.submit("2")
+            for _ in range(40):
+                cell.clock.advance(10 * MINUTE)
+                while cell.turn(cell.start()):
+                    pass
+                for one in cell.running():
+                    cell.end(one)
+
+        once(cell, pause)
+        cell.submit("1")
+        cell.turn()
+        cell.run()
+        assert identities(cell) == ["1", "2"]
+        assert cell.most_running == 1
+        assert not cell.sqs.messages
+
+    def test_a_failed_execution_frees_the_key_until_its_next_attempt(self, cell: Cell) -> None:
+        cell.answers = [{"fail": "x"}]
+        cell.submit("1")
+        cell.turn()
+        cell.submit("2")
+        cell.run(minutes=30)
+        assert sorted(identities(cell)) == ["1", "1", "2"]
+        assert cell.most_running == 1
+        fences = [one.given["fence"] for one in executions(cell)]
+        assert fences == sorted(set(fences))
+        assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
+
+    def test_an_end_that_is_not_written_keeps_the_key(self, cell: Cell) -> None:
+        """The effect is there, and its commit needs the key. The next poll writes it."""
+        cell.submit("1")
+        cell.turn()
+        [first] = executions(cell)
+        cell.end(first)
+        transact = cell.dynamodb.transact_write_items
+
+        def unanswered(**_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "InternalServerError"}}, "TransactWriteItems")
+
+        cell.dynamodb.transact_write_items = unanswered  # type: ignore[method-assign]
+        cell.clock.advance(10 * MINUTE)
+        cell.turn()
+        cell.dynamodb.transact_write_items = transact  # type: ignore[method-assign]
+        assert cell.known("1").status is Status.PROCESSING
+        cell.submit("2")
+        cell.turn()
+        assert identities(cell) == ["1"]
+        cell.run()
+        assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
+        assert not cell.sqs.messages
+
+    def test_a_repeated_start_is_the_same_request(self, cell: Cell) -> None:
+        """The fence of the lock is in it, and the lock keeps it."""
+        cell.submit("1")
+        inputs: list[str] = []
+        cell.machine.before = [ClientError({"Error": {"Code": "InternalServerError"}}, "StartExecution")]
+        start = cell.machine.start_execution
+
+        def noted(**request: str) -> object:
+            inputs.append(request["input"])
+            return start(**request)
+
+        cell.machine.start_execution = noted  # type: ignore[method-assign, assignment]
+        cell.turn()
+        assert not executions(cell)
+        cell.clock.advance(HOUR)
+        cell.run()
+        assert len(inputs) == 2
+        assert len(set(inputs)) == 1
+        assert len(executions(cell)) == 1
+
+    def test_two_messages_that_find_the_key_free_do_not_both_take_it(self, cell: Cell) -> None:
+        """The second one takes it between the read and the write of the first one."""
+        cell.submit("0")
+        cell.run()
+        cell.submit("1")
+        cell.submit("2")
+        mark, once_only = cell.dynamodb.update_item, [True]
+
+        def raced(**request: Any) -> Any:
+            if "#holder" in request["UpdateExpression"] and once_only.pop() if once_only else False:
+                cell.turn(cell.start())
+            return mark(**request)
+
+        cell.dynamodb.update_item = raced  # type: ignore[method-assign]
+        first = cell.sqs.receive(1, lambda visible: visible)
+        cell.process.consumer.handle({"Records": first}, LambdaContext(130, clock=lambda: cell.clock() / 1000))
+        assert cell.most_running <= 1
+        assert len(cell.running()) == 1
+        cell.run()
+        assert sorted(identities(cell)) == ["0", "1", "2"]
+        assert cell.most_running == 1
+
+
+@on_each_host
+def test_a_redriven_execution_without_its_key_has_an_end(host: str) -> None:
+    """Another message of the key had its effect meanwhile. The first one runs again, with a higher fence."""
+    cell = Cell("messages", "machine", host)
+    cell.submit("1")
+    cell.turn()
+    [one] = cell.running()
+    cell.end(one, {"fail": "x"})
+    cell.clock.advance(10 * MINUTE)
+    cell.turn()
+    cell.submit("2")
+    cell.turn()
+    [two] = cell.running()
+    cell.end(two)
+    cell.machine.redrive(one.name)
+    cell.run(minutes=30)
+    assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
+    assert not cell.sqs.messages
+    assert cell.calls[-1].fence == max(call.fence for call in cell.calls)
