@@ -211,7 +211,7 @@ def requests(run: Run) -> Counter[str]:
 
 
 def _judged(times: int) -> Counter[str]:
-    """The age of the queue's messages, and the record of a complete ledger."""
+    """The age of the queue's messages, and the row history."""
     return Counter(get_queue_attributes=times, batch_get_item=times)
 
 

@@ -177,7 +177,7 @@ def measure() -> dict[str, Any]:
         | {
             "one run of the audit": audit(),
             "their rows, kept": kept(),
-            "a complete ledger's rows, each month": kept(DAYS_OF_A_MONTH, deletes=True),
+            "rows of all objects, each month": kept(DAYS_OF_A_MONTH, deletes=True),
             "metrics of new objects and copies, each month": metrics_of_a_month(),
         }
     )
@@ -208,7 +208,7 @@ def page() -> dict[str, str]:
             {
                 "a run of the audit": audit(),
                 "their rows, kept": kept(),
-                "a complete ledger's rows, each month": kept(DAYS_OF_A_MONTH, deletes=True),
+                "rows of all objects, each month": kept(DAYS_OF_A_MONTH, deletes=True),
                 "metrics of new objects and copies, each month": metrics_of_a_month(),
             },
             digits=3,

@@ -15,7 +15,7 @@ from benchmarks import units
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger.consumer import ProcessingTime
-from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.observability import Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import Processor
@@ -251,8 +251,8 @@ class MeteredPipeline(LocalPipeline):
         self._sqs = MeteredSQS(self.bill, clock=self._clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb = MeteredDynamoDB(self.bill)
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
-        self._completeness = CompletenessRecord(self._settings, self._table, self._clock)
-        self._completeness.begin()
+        self._row_history = RowHistoryRecord(self._settings, self._table, self._clock)
+        self._row_history.begin()
         self.start = self.bill.copy()
         """The requests at the start of an execution environment. No other figure includes them."""
         self.bill.clear()

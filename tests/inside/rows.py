@@ -1,7 +1,7 @@
 """Parts of the ledger and of the protocol."""
 
 from intake_ledger.ledger import dynamodb_table, repeats
-from intake_ledger.ledger.conditions import no_late_writes, not_overwritten, overtaken
+from intake_ledger.ledger.conditions import late_write_may_harm, no_late_writes, no_other_late_writes
 from intake_ledger.ledger.repeats import execute_batch
 from intake_ledger.ledger.transactions import refusal
 from intake_ledger.protocol import reasons

@@ -6,7 +6,7 @@ import pytest
 
 from intake_ledger.ledger import NO_ROW, Condition, lease_owned, row_unchanged
 from intake_ledger.protocol import Row, Status, Verdict
-from tests.inside.rows import not_overwritten, overtaken
+from tests.inside.rows import late_write_may_harm, no_other_late_writes
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = Row(Status.PROCESSING, fence=1, lease_owner="a worker")
@@ -19,7 +19,7 @@ def words(text: str) -> str:
 
 @pytest.mark.parametrize(
     "condition",
-    [NO_ROW, row_unchanged(ROW, now=0), lease_owned(ROW), not_overwritten(ROW, "v#1"), overtaken(ROW)],
+    [NO_ROW, row_unchanged(ROW, now=0), lease_owned(ROW), no_other_late_writes(ROW, "v#1"), late_write_may_harm(ROW)],
     ids=["insert", "swap", "outcome", "commit", "late write"],
 )
 def test_a_condition_on_the_page_is_that_of_the_code(condition: Condition) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from intake_ledger.ledger import NO_ROW, Condition, ConditionFailed, LedgerTable, lease_owned, row_unchanged
 from intake_ledger.protocol import STORED_STATUSES, Ordering, Row, RowKey, StateKind
 from tests.inside.audits import AuditTable
-from tests.inside.rows import no_late_writes, not_overwritten
+from tests.inside.rows import no_late_writes, no_other_late_writes
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -127,7 +127,7 @@ def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
             table.update(step.key, step.row, step.grown, lease_owned(step.row))
         case "end marked":
             row = step.row
-            condition = no_late_writes(row) if step.now % 2 else not_overwritten(row, row.identity)
+            condition = no_late_writes(row) if step.now % 2 else no_other_late_writes(row, row.identity)
             table.update(step.key, step.row, step.kept, condition)
         case "late write":
             table.report_late_write(step.key, replace(step.row, fence=step.now))

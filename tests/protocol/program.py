@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import ProcessingTime, Services
-from intake_ledger.ledger import Claim, Completeness, CompletenessRecord, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable, RowHistory, RowHistoryRecord
 from intake_ledger.processor import Commit, ObjectChange
 from intake_ledger.protocol import (
     AuditSettings,
@@ -398,7 +398,7 @@ def run(
                 options,
                 clock=port.now,
                 new_owner=port.new_owner,
-                completeness=_completeness(config, table, port),
+                row_history=_row_history(config, table, port),
             ),
             bucket,
             Queues(lambda: cast("Any", _SQS(port, bare=config.bare)), "queue", "dlq"),
@@ -450,7 +450,7 @@ def run_audit(config: Config, start: int, history: tuple[Any, ...]) -> Request |
     )
     audit = AuditInOneFunction(settings, s3, dynamodb, look, port.now, readers=1)
     try:
-        window = _window(_completeness(config, table, port), port.now())
+        window = _window(_row_history(config, table, port), port.now())
         audit.run(Report("run", port.now()), window, remaining_ms=lambda: 10**9)
     except Pause as pause:
         return pause.request
@@ -491,25 +491,25 @@ class _Always:
 
     def begin(self) -> None: ...
 
-    def complete_since(self) -> int:
+    def all_rows_since(self) -> int:
         return 0
 
 
-def _completeness(config: Config, table: LedgerTable, port: Port) -> Completeness | None:
+def _row_history(config: Config, table: LedgerTable, port: Port) -> RowHistory | None:
     """The record itself only where it matters: each worker's request would double every world."""
     if config.memory.has_record:
-        return CompletenessRecord(_consumer_settings(config), table, port.now)
+        return RowHistoryRecord(_consumer_settings(config), table, port.now)
     return _Always() if config.memory is Memory.COMPLETE else None
 
 
-def _window(completeness: Completeness | CompletenessRecord | None, now: int) -> Window:
+def _window(row_history: RowHistory | RowHistoryRecord | None, now: int) -> Window:
     """Return the window that the audit's function gives to an audit."""
     since = now - RETENTION * 1000
-    if isinstance(completeness, CompletenessRecord):
-        complete = completeness.look() is not None
+    if isinstance(row_history, RowHistoryRecord):
+        has_all_rows = row_history.look() is not None
     else:
-        complete = completeness is not None
-    return Window(settled_before=now, known_since=0 if complete else since, removals_since=since)
+        has_all_rows = row_history is not None
+    return Window(settled_before=now, known_since=0 if has_all_rows else since, removals_since=since)
 
 
 @cache

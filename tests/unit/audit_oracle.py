@@ -77,7 +77,7 @@ class OracleWorld:
     deletes: bool
     filters: tuple[KeyFilter, ...]
     known_since: int | None
-    """Age of the oldest object that must have a row, in milliseconds. None: of any age (a complete ledger)."""
+    """Age of the oldest object that must have a row, in milliseconds. None: of any age (a ledger with all rows)."""
     now: int
     stories: list[Story] = field(default_factory=list)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket
 from intake_ledger.events import own_message, parse_message
-from intake_ledger.ledger import Claim, Completeness, Ledger, LedgerOptions, LedgerTable, send_write
+from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable, RowHistory, send_write
 from intake_ledger.processor import ObjectStream
 from intake_ledger.protocol import (
     ABSENT,
@@ -256,14 +256,14 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class AllRows:
     """The record of a ledger that has a row for each processed object."""
 
     since: int = 0
 
     def begin(self) -> None: ...
 
-    def complete_since(self) -> int:
+    def all_rows_since(self) -> int:
         return self.since
 
 
@@ -282,7 +282,7 @@ class World:
     keeps_rows: bool = False
     """True if a row lives as long as its object."""
     directory_markers: bool = False
-    completeness: Completeness | None = None
+    row_history: RowHistory | None = None
     """Without it, the ledger may have lost rows."""
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -310,7 +310,7 @@ class World:
             options,
             clock=self.clock,
             new_owner=self.new_owner,
-            completeness=self.completeness,
+            row_history=self.row_history,
         )
 
     def key(self, change: Change) -> RowKey:

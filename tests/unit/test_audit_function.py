@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
 
-from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.protocol import audit_settings
 from tests.inside.audits import AuditInOneFunction, Backlog, DeliveryCheck, Looked, backlog
 from tests.inside.audits import function as audit
@@ -312,7 +312,7 @@ def test_the_audit_of_a_complete_ledger_compares_all(deployed: LiveAudit, monkey
     monkeypatch.setenv("INTAKE_KEEP_ROWS", "true")
     assert deployed.audit(dryRun=True)["counts"]["missing"] == 0
     table = LedgerTable(client("dynamodb"), deployed.table)
-    CompletenessRecord(audit_settings(os.environ), table, audit._now).begin()
+    RowHistoryRecord(audit_settings(os.environ), table, audit._now).begin()
     assert deployed.audit(dryRun=True)["counts"]["missing"] == 1
     monkeypatch.setenv("INTAKE_SKIP_EXISTING", "true")
     assert deployed.audit(dryRun=True)["counts"]["missing"] == 0, "it is older than the pipeline"

@@ -182,7 +182,7 @@ class TestDue:
     @pytest.mark.failure_mode("F41")
     @pytest.mark.parametrize("keeps_rows", [True, False])
     def test_a_backfill_never_outlasts_its_first_rows(self, make: Make, clock: Clock, keeps_rows: bool) -> None:
-        """Objects whose rows have expired would be processed again. A complete ledger keeps its rows."""
+        """Objects whose rows have expired would be processed again. A ledger with all rows keeps its rows."""
         told = replace(AUDIT, backfills=True, keeps_rows=keeps_rows, retention_seconds=10 * DAY // 1000)
         for days, due in ((0, True), (9 * DAY - 1, True), (9 * DAY, keeps_rows)):
             clock.now = START + days

@@ -141,20 +141,20 @@ ROWS = st.none() | st.builds(
     state=STATES,
     deletes=st.booleans(),
     age=st.sampled_from([0, 2 * RETENTION, 4 * RETENTION]),
-    complete_since=st.sampled_from([None, 0, START - 3 * RETENTION, START - MINUTE]),
+    all_rows_since=st.sampled_from([None, 0, START - 3 * RETENTION, START - MINUTE]),
 )
 def test_inspect_and_the_audit_agree_about_what_agrees(
-    row: Row | None, state: State, deletes: bool, age: int, complete_since: int | None
+    row: Row | None, state: State, deletes: bool, age: int, all_rows_since: int | None
 ) -> None:
     """`inspect` reports a difference exactly if an audit without a settle time would resubmit the key."""
     created_at = None if state.created_at is None else state.created_at - age
     shown = replace(state, created_at=created_at)
     since = START - RETENTION
-    known_since = since if complete_since is None else min(since, complete_since)
+    known_since = since if all_rows_since is None else min(since, all_rows_since)
     window = Window(settled_before=START, known_since=known_since, removals_since=since)
     verdict = judge(row, shown, window, now=START, deletes=deletes)
     finding = verdict if isinstance(verdict, Finding) else None
-    agree, why = formatting.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START, complete_since)
+    agree, why = formatting.agreement(row, shown, replace(DEPLOYED, deletes=deletes), START, all_rows_since)
     assert agree is (finding is None), why
 
 

@@ -23,7 +23,7 @@ from intake_ledger.set_members import FormKind, SetForm
 from tests.inside.audits import Line
 from tests.unit.audit_support import AuditWorld, PagedS3
 from tests.unit.set_bench import SetBench
-from tests.unit.support import LEASE, Complete, created, marked
+from tests.unit.support import LEASE, AllRows, created, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,11 +153,11 @@ def test_the_removal_of_an_object_whose_row_may_have_expired_is_told(make_world:
     removal = marked(world.s3.mark_deleted(FOLDER), key=FOLDER)
     assert world.verdict(removal) is Verdict.ACCEPTED
     world.expire(removal)
-    world.completeness = Complete()
+    world.row_history = AllRows()
     assert world.verdict(removal) is Verdict.SKIPPED
     assert world.row(removal) is None
     every = make_world(EVERY_VERSION, deletes=True)
-    every.completeness = Complete()
+    every.row_history = AllRows()
     every.s3.put(FOLDER, "content")
     assert every.verdict(marked(every.s3.mark_deleted(FOLDER), key=FOLDER)) is Verdict.ACCEPTED
 

@@ -15,11 +15,11 @@ from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import (
     Fenced,
+    LateWriteFound,
     ObjectGone,
     Ordering,
     Origin,
     OutcomeKind,
-    Overwritten,
     Row,
     RowKey,
     Status,
@@ -118,7 +118,7 @@ class TestLedger:
         first = late(world)
         second = world.accept(created(world.s3.put(KEY, "2")))
         assert report(world, first)
-        with pytest.raises(Overwritten):
+        with pytest.raises(LateWriteFound):
             world.ledger.commit(second)
         world.ledger.fail(second, make_reason("written late"), counted=False)
         row = row_of(world)
@@ -138,7 +138,7 @@ class TestLedger:
         claim = world.accept(audited(second.state))
         assert claim.row.late_writes == frozenset()
         assert row_of(world).late_writes == {first.state.identity}
-        with pytest.raises(Overwritten):
+        with pytest.raises(LateWriteFound):
             world.ledger.commit(claim)
 
     @pytest.mark.failure_mode("F96")
@@ -217,7 +217,7 @@ class TestLedger:
         assert not report(world, first)
         third = world.accept(created(world.s3.put(KEY, "3")))
         assert report(world, first), "the next state may be written without a transaction"
-        with pytest.raises(Overwritten):
+        with pytest.raises(LateWriteFound):
             world.ledger.commit(third)
         world.ledger.fail(third, make_reason("written late"), counted=False)
         world.process(audited(third.state))

@@ -35,7 +35,7 @@ from tests.unit.support import (
     RETENTION,
     SECOND,
     START,
-    Complete,
+    AllRows,
     MakeWorld,
     World,
     audited,
@@ -593,7 +593,7 @@ class TestOrder:
 
     def test_a_key_that_never_was_is_stale(self, world: World) -> None:
         """A permanent deletion of something unknown leaves no row behind."""
-        world.completeness = Complete()
+        world.row_history = AllRows()
         one = world.s3.put(KEY, "1")
         world.s3.delete_version(KEY, one)
         change = deleted(one)
@@ -637,7 +637,7 @@ class TestRelease:
     @pytest.mark.failure_mode("F90")
     def test_a_key_that_was_never_processed_is_not_reported_as_removed(self, world: World) -> None:
         """Its row went with the release."""
-        world.completeness = Complete()
+        world.row_history = AllRows()
         one = world.s3.put(KEY, "1")
         claim = world.accept(created(one))
         world.s3.delete_version(KEY, one)

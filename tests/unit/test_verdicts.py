@@ -83,11 +83,11 @@ def judge(
     state: State,
     policy: Policy = POLICY,
     *,
-    complete_since: int | None = None,
+    all_rows_since: int | None = None,
 ) -> Verdict:
     """Both steps, as the ledger takes them."""
     ruling = judge_row(found, change, owner=ME, now=NOW) or judge_state(
-        found, change, state, now=NOW, policy=policy, complete_since=complete_since
+        found, change, state, now=NOW, policy=policy, all_rows_since=all_rows_since
     )
     return ruling.verdict
 
@@ -233,7 +233,7 @@ class TestLook:
         self, since: int, change: Change, state: State, verdict: Verdict
     ) -> None:
         """Without a row it never processed the object."""
-        assert judge(None, change, state, complete_since=since) is verdict
+        assert judge(None, change, state, all_rows_since=since) is verdict
 
     @pytest.mark.failure_mode("F89", "F94")
     @pytest.mark.parametrize(

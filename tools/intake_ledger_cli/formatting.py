@@ -152,7 +152,7 @@ def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None
+    row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
 ) -> tuple[bool, str]:
     """Compare the ledger with S3 for one state, and explain the result.
 
@@ -161,7 +161,7 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
         shown: the state that S3 shows.
         deployed: the pipeline.
         now: epoch milliseconds.
-        complete_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
+        all_rows_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
             missing.
 
     Returns:
@@ -170,7 +170,7 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
     """
     ignored = shown.removed and not deployed.deletes
     if row is None:
-        return _without_row(shown, deployed, now, complete_since, ignored=ignored)
+        return _without_row(shown, deployed, now, all_rows_since, ignored=ignored)
     if row.is_live(now):
         return True, "an attempt is processing it"
     if deployed.state_machine is not None and row.status is Status.PROCESSING:
@@ -195,15 +195,15 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
 
 
 def _without_row(
-    shown: State, deployed: "DeployedPipeline", now: int, complete_since: int | None, *, ignored: bool
+    shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None, *, ignored: bool
 ) -> tuple[bool, str]:
     if ignored or shown.kind is StateKind.ABSENT:
         return True, "neither S3 nor the ledger has an object"
     kept = deployed.retention_seconds * 1000
     # The row of a removal expires even if the ledger is complete.
-    known_since = now - kept if complete_since is None or shown.removed else min(now - kept, complete_since)
+    known_since = now - kept if all_rows_since is None or shown.removed else min(now - kept, all_rows_since)
     if shown.created_at is not None and shown.created_at < known_since:
-        if complete_since is not None and not shown.removed:
+        if all_rows_since is not None and not shown.removed:
             return True, "the object was uploaded before the ledger began, or before the current filters were deployed"
         return (
             True,

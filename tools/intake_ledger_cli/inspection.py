@@ -71,7 +71,7 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
         if (denied := denied_action(error)) is None:
             raise
         versions = None
-    found = compare(entries, versions, deployed, now, reading.read_complete_since(aws.dynamodb, deployed))
+    found = compare(entries, versions, deployed, now, reading.read_all_rows_since(aws.dynamodb, deployed))
     return [_without_skipped(deployed, key, one) for one in found], denied
 
 
@@ -87,7 +87,7 @@ def compare(
     versions: Sequence[ListedVersion] | None,
     deployed: "DeployedPipeline",
     now: int,
-    complete_since: int | None,
+    all_rows_since: int | None,
 ) -> list[Comparison]:
     """Compare the key's row with its current state. In EVERY_VERSION compare each version with its row, newest first.
 
@@ -96,7 +96,7 @@ def compare(
         versions: of the key in S3; None if S3 could not be read.
         deployed: the pipeline.
         now: epoch milliseconds.
-        complete_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
+        all_rows_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
             missing.
 
     """
@@ -106,21 +106,21 @@ def compare(
     if deployed.ordering is Ordering.LATEST:
         current = next((one.state for one in versions if one.current), ABSENT)
         row = rows[0] if rows else None
-        return [_compared(row, current, deployed, now, complete_since)]
+        return [_compared(row, current, deployed, now, all_rows_since)]
     by_identity = {row.identity: row for row in rows}
     found = []
     for one in versions:
         row = by_identity.pop(one.state.identity, None)
-        found.append(_compared(row, one.state, deployed, now, complete_since))
+        found.append(_compared(row, one.state, deployed, now, all_rows_since))
     return found + [_alone(row, deployed, now) for row in by_identity.values()]
 
 
 def _compared(
-    row: Row | None, state: State, deployed: "DeployedPipeline", now: int, complete_since: int | None
+    row: Row | None, state: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
 ) -> Comparison:
     if row is not None and row.status is Status.LATER_FORMAT:
         return Comparison(row, state, None, _LATER_FORMAT)
-    return Comparison(row, state, *agreement(row, state, deployed, now, complete_since))
+    return Comparison(row, state, *agreement(row, state, deployed, now, all_rows_since))
 
 
 def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Comparison:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import complete_since, record_key
+from intake_ledger.ledger import all_rows_since, record_key
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     Ordering,
@@ -179,11 +179,11 @@ def audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline", found: d
     return AuditState(last, found.get("lease_until"), found.get("next_run_at"), sending)
 
 
-def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") -> int | None:
+def read_all_rows_since(client: "DynamoDBClient", deployed: "DeployedPipeline") -> int | None:
     """Return the time since when each processed object has a row, in epoch milliseconds. Return None if rows may be
     missing.
 
-    See `intake_ledger.ledger.completeness`, which writes the item.
+    See `intake_ledger.ledger.row_history`, which writes the item.
     """
     settings = Settings(
         pipeline=deployed.name,
@@ -199,7 +199,7 @@ def read_complete_since(client: "DynamoDBClient", deployed: "DeployedPipeline") 
         keeps_rows=deployed.keeps_rows,
         skips_existing=deployed.skips_existing,
     )
-    return complete_since(read_item(client, deployed, record_key(settings)), settings)
+    return all_rows_since(read_item(client, deployed, record_key(settings)), settings)
 
 
 def _review_request(

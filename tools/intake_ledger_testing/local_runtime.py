@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
-from intake_ledger.ledger import CompletenessRecord, Ledger, LedgerOptions, LedgerTable, object_states
+from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord, object_states
 from intake_ledger.processor import Commit, ObjectChange, Processor, as_commit
 from intake_ledger.protocol import (
     ConsumerSettings,
@@ -80,7 +80,7 @@ class LocalRuntime:
         self._raise_errors = raise_errors
         self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
         # All workers are of one execution environment that has started.
-        self._completeness = CompletenessRecord(settings, self._table, self._clock)
+        self._row_history = RowHistoryRecord(settings, self._table, self._clock)
         self._batch_size = BATCH_SIZE
         self._processing_time: ProcessingTime | None = None
         self._faults: list[Fault | None] = []
@@ -145,7 +145,7 @@ class LocalRuntime:
                     options,
                     clock=self._clock,
                     new_owner=self._new_owner,
-                    completeness=self._completeness,
+                    row_history=self._row_history,
                     invalid=self._invalid,
                 ),
                 bucket,

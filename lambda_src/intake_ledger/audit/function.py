@@ -28,7 +28,7 @@ from intake_ledger.aws import LambdaContext
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.delivery_check.former_names import former_names, problems
-from intake_ledger.ledger import CompletenessRecord, LedgerTable
+from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.protocol import AuditSettings, audit_settings, lease_length
@@ -72,7 +72,7 @@ class AuditFunction:
         self._delivery = DeliveryCheck(
             settings, s3=s3, sqs=sqs, dynamodb=dynamodb, make_client=lambda name: _client(name, brief)
         )
-        self._completeness = CompletenessRecord(settings, LedgerTable(dynamodb, settings.table), _now)
+        self._row_history = RowHistoryRecord(settings, LedgerTable(dynamodb, settings.table), _now)
         self._runs = self._tools.runs(secrets.token_hex(8))
 
     def delivery(self) -> Looked:
@@ -160,9 +160,9 @@ class AuditFunction:
         backlog = backlogs.look(self._tools.sqs, self._cloudwatch, settings.queue_url, now=now)
         first = since if settings.skips_existing else 0
         looks_back = max(now - settings.look_back_seconds * 1000, first)
-        complete_since = self._completeness.look()
-        # A complete ledger has a row of each processed object of any age.
-        known_since = looks_back if complete_since is None else min(looks_back, max(complete_since, first))
+        all_rows_since = self._row_history.look()
+        # A ledger with all rows has a row of each processed object of any age.
+        known_since = looks_back if all_rows_since is None else min(looks_back, max(all_rows_since, first))
         window = Window(
             settled_before=now - settings.settle_seconds * 1000,
             known_since=0 if backfill else known_since,

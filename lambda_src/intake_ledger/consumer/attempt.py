@@ -17,10 +17,10 @@ from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
     Fenced,
     InvalidEffectError,
+    LateWriteFound,
     LibraryError,
     Origin,
     OutcomeKind,
-    Overwritten,
     Reason,
     ReasonCode,
     Ruling,
@@ -167,7 +167,7 @@ class Attempts:
     def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
         try:
             self._ledger.commit(claim, commit.identity, commit.transact)
-        except (Overwritten, InvalidEffectError, TransactionRefused) as refused:
+        except (LateWriteFound, InvalidEffectError, TransactionRefused) as refused:
             return self._settle(claim, message, refused, Stage.COMMITTING)
         return Outcome(OutcomeKind.COMMITTED, healthy=True)
 

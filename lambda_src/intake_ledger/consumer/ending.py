@@ -33,13 +33,13 @@ from intake_ledger.protocol import (
     MAX_RETRY_IN,
     ConsumerSettings,
     Fenced,
+    LateWriteFound,
     NotBegun,
     NotYet,
     ObjectGone,
     Ordering,
     OutcomeKind,
     OutputReserved,
-    Overwritten,
     Reason,
     ReasonCode,
     Status,
@@ -148,7 +148,7 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
         return _postponed(claim, error, facts)
     if isinstance(error, ObjectGone):
         return _gone(claim, facts)
-    if committing and isinstance(error, Overwritten):
+    if committing and isinstance(error, LateWriteFound):
         # The next claim reads the late write and repeats the effect. It comes at once, and counts no attempt.
         return Outcome(
             OutcomeKind.FAILED, Write.FAIL, _reason(error, facts), 0, at_once=True, counted=False, healthy=True

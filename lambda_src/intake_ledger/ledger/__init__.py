@@ -1,7 +1,6 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
-from intake_ledger.ledger.completeness import Completeness, CompletenessRecord, Incomplete, complete_since, record_key
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.ledger.dynamodb_table import (
     AWS_ERRORS,
@@ -12,6 +11,7 @@ from intake_ledger.ledger.dynamodb_table import (
 )
 from intake_ledger.ledger.ledger import Guard, Ledger
 from intake_ledger.ledger.repeats import is_conflict, read_batch, send_write, write_batch
+from intake_ledger.ledger.row_history import RowHistory, RowHistoryRecord, UnknownHistory, all_rows_since, record_key
 from intake_ledger.ledger.states import Look, StateReader, object_states, present_state
 
 __all__ = [
@@ -20,18 +20,18 @@ __all__ = [
     "BATCH_STATEMENTS",
     "NO_ROW",
     "Claim",
-    "Completeness",
-    "CompletenessRecord",
     "Condition",
     "ConditionFailed",
     "Guard",
-    "Incomplete",
     "Ledger",
     "LedgerOptions",
     "LedgerTable",
     "Look",
+    "RowHistory",
+    "RowHistoryRecord",
     "StateReader",
-    "complete_since",
+    "UnknownHistory",
+    "all_rows_since",
     "condition_failed",
     "is_conflict",
     "lease_owned",

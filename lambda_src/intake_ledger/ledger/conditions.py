@@ -53,7 +53,7 @@ def lease_owned(row: Row) -> Condition:
     )
 
 
-def not_overwritten(row: Row, own_state: str) -> Condition:
+def no_other_late_writes(row: Row, own_state: str) -> Condition:
     """The attempt still owns the claim, and no other state was written late. A commit requires this."""
     owned = lease_owned(row)
     return Condition(
@@ -71,7 +71,7 @@ def no_late_writes(row: Row) -> Condition:
     )
 
 
-def overtaken(row: Row) -> Condition:
+def late_write_may_harm(row: Row) -> Condition:
     """A later claim has replaced this one, and this claim's late write may have damaged its result.
 
     A transaction's writes cannot be repeated, and a late write of the same state does no harm. Rows of a later format

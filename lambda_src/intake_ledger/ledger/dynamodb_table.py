@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
-from intake_ledger.ledger.conditions import NO_ITEM, NO_ROW, Condition, ConditionFailed, no_late_writes, overtaken
+from intake_ledger.ledger.conditions import (
+    NO_ITEM,
+    NO_ROW,
+    Condition,
+    ConditionFailed,
+    late_write_may_harm,
+    no_late_writes,
+)
 from intake_ledger.ledger.repeats import BATCH_WAITS, CONFLICT_WAITS, execute_batch, pause, read_batch, send_write
 from intake_ledger.ledger.statements import insert_statement, update_statement
 from intake_ledger.ledger.transactions import refusal
@@ -191,7 +198,7 @@ class LedgerTable:
 
         """
         arguments = self._arguments(
-            overtaken(row),
+            late_write_may_harm(row),
             {":added": frozenset({row.identity})},
             ("late_writes", "expires_at"),
             Key=_key(key),

@@ -20,16 +20,16 @@ from itertools import batched
 from typing import Protocol, cast
 
 from intake_ledger.ledger.claim import Claim, LedgerOptions
-from intake_ledger.ledger.completeness import Completeness, Incomplete
 from intake_ledger.ledger.conditions import (
     PROCESSED,
     ConditionFailed,
     lease_owned,
     no_late_writes,
-    not_overwritten,
+    no_other_late_writes,
     row_unchanged,
 )
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
+from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
 from intake_ledger.ledger.states import Look
 from intake_ledger.protocol import (
     Change,
@@ -37,8 +37,8 @@ from intake_ledger.protocol import (
     Element,
     Fenced,
     InvalidTransactionError,
+    LateWriteFound,
     Ordering,
-    Overwritten,
     Reason,
     Row,
     RowKey,
@@ -118,7 +118,7 @@ class Ledger:
         *,
         clock: Callable[[], int],
         new_owner: Callable[[], str],
-        completeness: Completeness | None = None,
+        row_history: RowHistory | None = None,
         guards: Sequence[Guard] = (),
     ) -> None:
         """Make the ledger of one pipeline.
@@ -129,14 +129,14 @@ class Ledger:
             options: the settings of the pipeline.
             clock: gives epoch milliseconds.
             new_owner: gives a text that no other attempt has.
-            completeness: knows whether an object without a row was never processed. That is unknown when omitted.
+            row_history: knows whether an object without a row was never processed. That is unknown when omitted.
             guards: what an attempt must hold besides its row. Nothing when omitted.
 
         """
         self._table = table
         self._look = look
         self._new_owner = new_owner
-        self._completeness = completeness or Incomplete()
+        self._row_history = row_history or UnknownHistory()
         self._guards = guards
         self._options = options
         self._retention = options.retention
@@ -150,7 +150,7 @@ class Ledger:
 
         A claim excludes all other attempts for `lease_ms` milliseconds.
         """
-        self._completeness.begin()
+        self._row_history.begin()
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
         wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms)
@@ -245,7 +245,7 @@ class Ledger:
         """
         if any(guard.just_in_time for guard in self._guards):
             return [None] * len(changes)
-        self._completeness.begin()
+        self._row_history.begin()
         wishes = [_Wish(change, self.key_of(change), self._new_owner(), lease_ms) for change in changes]
         together: dict[RowKey, _Wish] = {}
         for wish in wishes:
@@ -303,12 +303,12 @@ class Ledger:
                 shown = self._state(change, row)
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
-                since = self._completeness.complete_since() if row is None else None
-                ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, complete_since=since)
+                since = self._row_history.all_rows_since() if row is None else None
+                ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, all_rows_since=since)
             if shown is None or ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):
                 return replace(ruling, row=row)
             answer = self._take(wish, shown, ruling.why)
-            if isinstance(answer, Claim) and row is None and self._is_overtaken(answer):
+            if isinstance(answer, Claim) and row is None and self._shows_another_state(answer):
                 self._withdraw(wish, answer)
                 continue
             if answer is not None:
@@ -321,7 +321,7 @@ class Ledger:
         """
         return not self._options.policy.directory_markers and may_be_directory_marker(key)
 
-    def _is_overtaken(self, claim: Claim) -> bool:
+    def _shows_another_state(self, claim: Claim) -> bool:
         """True if another state of the key may have been skipped between the look and the first claim of the key."""
         if self._options.ordering is Ordering.EVERY_VERSION or not self._may_be_skipped(claim.change.key):
             return False
@@ -405,8 +405,8 @@ class Ledger:
         Raises:
             InvalidTransactionError: `transact` is malformed. Nothing was written, and no attempt can succeed.
             Fenced: This attempt no longer owns the claim. The next attempt decides.
-            Overwritten: It does, but another state was written late, or another message of the key had its effect while
-                this work went on without the key. Fail the claim, so that it is processed again.
+            LateWriteFound: It does, but another state was written late, or another message of the key had its effect
+                while this work went on without the key. Fail the claim, so that it is processed again.
             TransactionRefused: DynamoDB refused `transact`. Nothing was written.
 
         """
@@ -418,12 +418,12 @@ class Ledger:
                 token, owned = str(claim.row.lease_owner), lease_owned(claim.row)
                 self._table.update_with(claim.key, claim.row, after, owned, others, token=token)
             else:
-                self._table.update(claim.key, claim.row, after, not_overwritten(claim.row, claim.state.identity))
+                self._table.update(claim.key, claim.row, after, no_other_late_writes(claim.row, claim.state.identity))
         except ConditionFailed as refused:
             if refused.row is not None and self._is_own_commit(refused.row, after):
                 return  # our own commit, repeated by the SDK after its answer was lost
             if _shows(refused.row, claim.row):
-                raise Overwritten("an overtaken worker may have written another state after this effect") from None
+                raise LateWriteFound("an overtaken worker may have written another state after this effect") from None
             raise _fenced(claim) from None
         except InvalidTransactionError:
             raise  # no attempt can succeed, with or without the guards
@@ -432,7 +432,7 @@ class Ledger:
                 raise
             if self.outlived:
                 # No attempt takes the row by its lease. A person has redriven the execution after its failure.
-                raise Overwritten("another message of the key may have had its effect meanwhile") from None
+                raise LateWriteFound("another message of the key may have had its effect meanwhile") from None
             raise _fenced(claim) from None
 
     def commit_together(self, commits: Sequence[tuple[Claim, str | None]]) -> list[Claim]:

@@ -6,7 +6,7 @@ Exception
 ├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
 ├── Fenced               the ledger refused a write, because another attempt has the row
 ├── LibraryError         its text quotes no content and is always kept as a reason
-│   ├── Overwritten          the ledger refused a commit: another state may have been written after its effect
+│   ├── LateWriteFound       the ledger refused a commit: another state may have been written after its effect
 │   ├── ObjectReadError      raised while an object is read: its content is incomplete or altered
 │   ├── NoSpaceError         `ObjectChange.download()` raises it: the disk is full
 │   ├── TransactionRefused   a commit was refused because of the processor's own writes in it
@@ -109,7 +109,7 @@ class ObjectReadError(LibraryError):
     """
 
 
-class Overwritten(LibraryError):  # noqa: N818 - named as the others
+class LateWriteFound(LibraryError):  # noqa: N818 - named as the others
     """The lease is still owned, but an overtaken worker may have written another state after this attempt's effect."""
 
 

@@ -134,7 +134,7 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
 
 
 def judge_state(  # noqa: PLR0911 - one return per line of the table
-    row: Row | None, change: Change, state: State, *, now: int, policy: Policy, complete_since: int | None = None
+    row: Row | None, change: Change, state: State, *, now: int, policy: Policy, all_rows_since: int | None = None
 ) -> Ruling:
     """The verdict on the present state in S3. The first line that fits decides.
 
@@ -144,12 +144,12 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         state: the present state in S3. In EVERY_VERSION, the state in the message.
         now: epoch milliseconds.
         policy: the settings of the pipeline.
-        complete_since: the time since which every processed object has a row, in epoch milliseconds. 0: always. None:
+        all_rows_since: the time since which every processed object has a row, in epoch milliseconds. 0: always. None:
             rows of objects may be missing.
 
     """
     if row is None:
-        return _judge_without_row(change, state, now, policy, complete_since)
+        return _judge_without_row(change, state, now, policy, all_rows_since)
     if row.has_committed(state.identity):
         unseen = row.settled_as == Settlement.REMOVED_UNSEEN and not policy.deletes
         if unseen and change.shows_unprocessed(now - policy.retention_ms):
@@ -176,24 +176,24 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 
-def _judge_without_row(change: Change, state: State, now: int, policy: Policy, complete_since: int | None) -> Ruling:
+def _judge_without_row(change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None) -> Ruling:
     """The lines for a key without a row: it never had one, or its row has expired."""
     if state.kind is StateKind.ABSENT:
-        if policy.deletes and complete_since != 0 and change.reports_removal and _is_young(change, now, policy):
+        if policy.deletes and all_rows_since != 0 and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
         # After a commit that is not older than its event, the object would still have its row.
         marker = not policy.directory_markers and _reports_marker(change)
         uploaded = not marker and change.reports_upload_since(now - policy.retention_ms)
         unprocessed = uploaded or (change.rejected_fence is not None and not policy.deletes)
         return Ruling(Verdict.STALE, "there is neither an object nor a row", unprocessed=unprocessed)
-    if not change.asked_for and _skips_marker(change, state, policy, complete_since):
+    if not change.asked_for and _skips_marker(change, state, policy, all_rows_since):
         return Ruling(Verdict.SKIPPED, "a directory marker without a row: the pipeline has directory_markers=False")
-    if not change.asked_for and _may_have_expired(change, state, now, policy, complete_since):
+    if not change.asked_for and _may_have_expired(change, state, now, policy, all_rows_since):
         return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired", expired=True)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 
-def _skips_marker(change: Change, state: State, policy: Policy, complete_since: int | None) -> bool:
+def _skips_marker(change: Change, state: State, policy: Policy, all_rows_since: int | None) -> bool:
     """True if the state of a key without a row is a directory marker, or the removal of one, which is skipped."""
     if policy.directory_markers or not is_skipped_marker(change.key, state, every_version=policy.every_version):
         return False
@@ -201,7 +201,7 @@ def _skips_marker(change: Change, state: State, policy: Policy, complete_since: 
         return True
     # An object with content may have had this key. Its row has expired, or its upload is reported now.
     uploaded = change.state is not None and not change.state.removed and not _reports_marker(change)
-    return not uploaded and (not policy.deletes or complete_since is not None)
+    return not uploaded and (not policy.deletes or all_rows_since is not None)
 
 
 def _reports_marker(change: Change) -> bool:
@@ -263,14 +263,14 @@ def _makes_readable(change: Change, row: Row) -> bool:
     return change.restored and row.s3_error == ARCHIVED and change.identity == row.identity
 
 
-def _may_have_expired(change: Change, state: State, now: int, policy: Policy, complete_since: int | None) -> bool:
+def _may_have_expired(change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None) -> bool:
     """True if a state without a row may have had a row, which has expired."""
     if change.restored and state.created_at is None:
         # In EVERY_VERSION its age is unknown. An archived object is old.
         return True
     if state.created_at is None or state.created_at >= now - policy.retention_ms:
         return False
-    if complete_since is not None and not state.removed and state.created_at >= complete_since:
+    if all_rows_since is not None and not state.removed and state.created_at >= all_rows_since:
         return False
     # A row of the reported state would have been committed after its event, and would stay for the retention.
     # The restore of an archived object is not the event of its creation.

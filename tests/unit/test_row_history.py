@@ -1,4 +1,4 @@
-"""The completeness record of a ledger, and its effect on keys without a row."""
+"""The row history of a ledger, and its effect on keys without a row."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import CompletenessRecord, LedgerTable, record_key
+from intake_ledger.ledger import LedgerTable, RowHistoryRecord, record_key
 from intake_ledger.protocol import KeyFilter, Ordering, Retention, Row, Settings, StateKind, Status, Verdict
 from tests.inside.command import DeployedPipeline, reading
 from tests.inside.rows import exhausted
@@ -18,8 +18,8 @@ from tests.unit.support import (
     PIPELINE,
     RETENTION,
     START,
+    AllRows,
     Clock,
-    Complete,
     MakeWorld,
     World,
     audited,
@@ -47,15 +47,15 @@ class Deployments:
         self.clock = Clock()
         self.store = MemoryDynamoDB()
 
-    def record(self, settings: Settings) -> CompletenessRecord:
-        return CompletenessRecord(settings, LedgerTable(cast("DynamoDBClient", self.store), settings.table), self.clock)
+    def record(self, settings: Settings) -> RowHistoryRecord:
+        return RowHistoryRecord(settings, LedgerTable(cast("DynamoDBClient", self.store), settings.table), self.clock)
 
     def start(self, settings: Settings = KEEPING) -> int | None:
         """Start a new environment of the consumer and return the record, as the audit and the command read it."""
         self.clock.advance(DAY)
-        known = self.record(settings).complete_since()
+        known = self.record(settings).all_rows_since()
         assert self.record(settings).look() == known
-        assert reading.read_complete_since(cast("DynamoDBClient", self.store), deployed(settings)) == known
+        assert reading.read_all_rows_since(cast("DynamoDBClient", self.store), deployed(settings)) == known
         return known
 
 
@@ -81,7 +81,7 @@ class TestRecord:
     """It is written by each environment before its first row, and read once."""
 
     @pytest.mark.failure_mode("F94")
-    def test_a_ledger_that_keeps_rows_from_its_first_day_is_complete(self, deployments: Deployments) -> None:
+    def test_a_ledger_that_keeps_rows_from_its_first_day_has_all_rows(self, deployments: Deployments) -> None:
         """The pipeline's bucket was empty then, so the ledger knows all objects."""
         assert [deployments.start() for _ in range(3)] == [0, 0, 0]
 
@@ -137,7 +137,7 @@ class TestRecord:
             deployments.store.requests.clear()
             for _ in range(3):
                 record.begin()
-                record.complete_since()
+                record.all_rows_since()
             assert len(deployments.store.requests) == 1
 
     def test_an_audit_alone_writes_nothing(self, deployments: Deployments) -> None:
@@ -204,10 +204,10 @@ class TestForged:
     """No processor is told of a removal that S3 does not show."""
 
     @pytest.mark.failure_mode("F104")
-    @pytest.mark.parametrize("complete", [None, Complete()])
-    def test_an_existing_object_is_claimed_after_a_false_removal(self, world: World, complete: Complete | None) -> None:
+    @pytest.mark.parametrize("complete", [None, AllRows()])
+    def test_an_existing_object_is_claimed_after_a_false_removal(self, world: World, complete: AllRows | None) -> None:
         """The object exists, although a message reports its removal and the ledger has no row."""
-        world.completeness = complete
+        world.row_history = complete
         one = world.s3.put(KEY, "1")
         marker = replace(one, kind=StateKind.MARKER, version_id="forged", etag=None, size=None)
         claim = world.accept(marked(marker))

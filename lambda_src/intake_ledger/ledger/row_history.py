@@ -1,8 +1,8 @@
-"""Record whether the ledger has a row for each object that it has processed. One item of the table has this record.
+"""The row history: whether the ledger has a row for each object that it has processed. One item of the table has it.
 
 A pipeline keeps the row of an object as long as the object (`keeps_rows`), or lets it expire. Each execution
 environment records its setting before it writes a row. Therefore a ledger that ever let rows of objects expire is
-never taken for complete. The item's partition key is the bucket's name, which is never the key of a row.
+never said to have all rows. The item's partition key is the bucket's name, which is never the key of a row.
 """
 
 import hashlib
@@ -16,40 +16,40 @@ from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol import RowKey, Settings
 
-KEPT, INCOMPLETE, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
+KEPT, NOT_KEPT, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
 """Start times in the item, in epoch milliseconds: rows of objects are kept, some rows may be missing, and the pipeline
 has its present filters."""
 _TABLE, _ORDERING, _FILTERS = "table_name", "ordering", "filters"
-_STILL_COMPLETE = Condition(f"attribute_not_exists(#{INCOMPLETE})", (INCOMPLETE,), {})
+_NOT_MARKED = Condition(f"attribute_not_exists(#{NOT_KEPT})", (NOT_KEPT,), {})
 _PRESENT = Condition("attribute_exists(#pk)", ("pk",), {})
 
 
-class Completeness(Protocol):
+class RowHistory(Protocol):
     """The knowledge of the ledger about objects without a row."""
 
     def begin(self) -> None:
         """Record the setting before the first row is written. Raises ClientError if that fails."""
 
-    def complete_since(self) -> int | None:
+    def all_rows_since(self) -> int | None:
         """The time since which each processed object has a row, in epoch milliseconds.
 
         0: always. None: rows may be missing.
         """
 
 
-class Incomplete:
+class UnknownHistory:
     """A ledger that knows nothing about objects without a row."""
 
     def begin(self) -> None:
         """Do nothing."""
 
-    def complete_since(self) -> None:
+    def all_rows_since(self) -> None:
         """None, because rows of objects may have expired."""
         return
 
 
 @dataclass(slots=True)
-class CompletenessRecord:
+class RowHistoryRecord:
     """The item of one pipeline. Each execution environment writes it once. `clock` gives epoch milliseconds."""
 
     settings: Settings
@@ -62,19 +62,19 @@ class CompletenessRecord:
         if not self._item:
             self._item = self._write()
 
-    def complete_since(self) -> int | None:
-        """The time since which each processed object has a row; see `Completeness`."""
+    def all_rows_since(self) -> int | None:
+        """The time since which each processed object has a row; see `RowHistory`."""
         self.begin()
-        return complete_since(self._item, self.settings)
+        return all_rows_since(self._item, self.settings)
 
     def look(self) -> int | None:
-        """`complete_since` without a write, for audits, which write no rows. Raises ClientError if that fails."""
+        """`all_rows_since` without a write, for audits, which write no rows. Raises ClientError if that fails."""
         key = record_key(self.settings)
-        return complete_since(self.table.get_items([key]).get(key, {}), self.settings)
+        return all_rows_since(self.table.get_items([key]).get(key, {}), self.settings)
 
     def _write(self) -> dict[str, Any]:
         settings, key, now = self.settings, record_key(self.settings), self.clock()
-        content = {KEPT if settings.keeps_rows else INCOMPLETE: now} | _conditions(settings)
+        content = {KEPT if settings.keeps_rows else NOT_KEPT: now} | _conditions(settings)
         item = self.table.put_new(key, content)
         if item == content:
             return item
@@ -82,10 +82,10 @@ class CompletenessRecord:
         if item.get(_FILTERS) != content[_FILTERS]:
             changes = {_FILTERS: content[_FILTERS], FILTERED: now}
             self.table.mark(key, changes, _PRESENT)
-        if INCOMPLETE not in item and not (settings.keeps_rows and _has_all_rows(item, settings)):
-            changes[INCOMPLETE] = now
+        if NOT_KEPT not in item and not (settings.keeps_rows and _has_all_rows(item, settings)):
+            changes[NOT_KEPT] = now
             with suppress(ConditionFailed):  # another environment was first
-                self.table.mark(key, {INCOMPLETE: now}, _STILL_COMPLETE)
+                self.table.mark(key, {NOT_KEPT: now}, _NOT_MARKED)
         return item | changes
 
 
@@ -94,12 +94,12 @@ def record_key(settings: Settings) -> RowKey:
     return RowKey(settings.bucket, f"{settings.pipeline}@ledger")
 
 
-def complete_since(item: Mapping[str, Any], settings: Settings) -> int | None:
-    """The time since which each processed object has a row; see `Completeness`.
+def all_rows_since(item: Mapping[str, Any], settings: Settings) -> int | None:
+    """The time since which each processed object has a row; see `RowHistory`.
 
     After a change of the filters, this is the time of the change: the earlier filters may have excluded older objects.
     """
-    if not settings.keeps_rows or KEPT not in item or INCOMPLETE in item or not _has_all_rows(item, settings):
+    if not settings.keeps_rows or KEPT not in item or NOT_KEPT in item or not _has_all_rows(item, settings):
         return None
     if item[_FILTERS] != _conditions(settings)[_FILTERS]:
         return None  # deployed a moment ago: the consumer has not recorded it yet
