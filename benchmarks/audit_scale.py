@@ -29,7 +29,7 @@ from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import LEAST_SAMPLES, MOST_SAMPLES, SAMPLES_FOR_A_SHARD
 from intake_ledger.audit.inventory import File, Inventory, Location, Manifest
 from intake_ledger.audit.join.duckdb import Slice, write
-from intake_ledger.audit.listing import Listing, Place
+from intake_ledger.audit.listing import BucketListing, Place
 from intake_ledger.audit.one_function import SAMPLES, SEGMENTS
 from intake_ledger.audit.relations import HELD, LISTED, held_entry, listed_entry
 from intake_ledger.audit.table import AuditTable
@@ -66,7 +66,7 @@ def listed_rate() -> float:
     """Objects of a listing."""
     source = Source(SAMPLE, latency=False)
     parse_versions_once(source.s3)
-    pages = Listing(source.s3, SETTINGS).pages(Place(""))
+    pages = BucketListing(source.s3, SETTINGS).pages(Place(""))
     before = source.cpu
     rate = written(LISTED, (listed_entry(key, state, SETTINGS) for page in pages for key, state in page.states))
     # The source's own time does not count.

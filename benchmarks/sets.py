@@ -18,11 +18,11 @@ from benchmarks.metered import Bill, MeteredDynamoDB, MeteredS3, MeteredSQS
 from tests.unit.set_bench import VISIBILITY_SECONDS, SetBench
 
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "file-sets.md"
 BEGIN, END = "<!-- begin: cost of sets -->\n", "\n<!-- end -->"
-FORM = SetForm(FormKind.MANIFEST, "loads/*/manifest.json")
+FORM = FormSettings(FormKind.MANIFEST, "loads/*/manifest.json")
 FOLDER = "loads/2026-11-23/"
 MANIFEST = f"{FOLDER}manifest.json"
 SIZES = (10, 100, 300)

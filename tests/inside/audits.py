@@ -14,7 +14,7 @@ from intake_ledger.audit.join.athena_parts import MOST_ATTEMPTS, AthenaJoin
 from intake_ledger.audit.join.duckdb import Join, Slice, connection, slice_name, write
 from intake_ledger.audit.join.parts import join_parts
 from intake_ledger.audit.join.sqlite import SqliteJoin
-from intake_ledger.audit.listing import KEYS_OF_A_SAMPLE, Listing, Page, Place
+from intake_ledger.audit.listing import KEYS_OF_A_SAMPLE, BucketListing, Page, Place
 from intake_ledger.audit.look import BACKFILL_ID, BATCH, Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.publish import publish

@@ -30,7 +30,7 @@ from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, MessageFilter
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, UsageError, describe_error
 from intake_ledger_cli.inspection import compare
-from intake_ledger_cli.kinds import Kind, kind_of
+from intake_ledger_cli.kinds import PipelineKind, kind_of
 from intake_ledger_cli.log_links import LogGroup, key_pattern
 from intake_ledger_cli.metrics import read_last_hour
 from intake_ledger_cli.options import Call

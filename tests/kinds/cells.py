@@ -17,10 +17,10 @@ from intake_ledger.events import own_message
 from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.messages import MessageSettings, MessageSource
+from intake_ledger.messages import MessageSettings, MessageSourceType
 from intake_ledger.protocol import Ordering, Origin, Policy, Row, WorkerSettings, row_key
 from intake_ledger.runners import Runner
-from intake_ledger.set_members import FormKind, Membership, SetForm, SetTarget, Wakes
+from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
 from intake_ledger.worker import Worker
 from tests.inside.executions import Later
@@ -102,7 +102,7 @@ class Cell:
     kind: str = "objects"
     runner: str = "inline"
     host: str = "lambda"
-    source: MessageSource = MessageSource.SQS
+    source: MessageSourceType = MessageSourceType.SQS
     lost_events: bool = False
     answers: list[dict[str, Any]] = field(default_factory=list)
     """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
@@ -297,7 +297,7 @@ class Cell:
             longest = EXECUTION_SECONDS * 1000 if self.runner == "machine" else None
             lock = KeyLock(table, "cell", retention, clock=self.clock, longest_work_ms=longest)
             return Messages(MessageSettings(self.settings, self.source, "order", "event"), lock)
-        form = SetForm(FormKind.MANIFEST, "**/manifest.json")
+        form = FormSettings(FormKind.MANIFEST, "**/manifest.json")
         membership = Membership(cast("Any", wire), "table", BUCKET)
         return Sets(
             SetSettings(self.settings, form, "parts"), table, self._bucket(), membership, self.clock, lists=self
@@ -383,7 +383,7 @@ class Cell:
         ledger = object_ledger(table, self._bucket(), options, clock=self.clock, new_owner=self._owner)
         queues = Queues(lambda: cast("Any", self.parts_queue), QUEUE_URL, DEAD_LETTER_URL)
         services = Services(settings, ledger, self._bucket(), queues, cast("Any", _Silent()), self.clock, lambda: 0.5)
-        target = SetTarget("cell", "sets", SetForm(FormKind.MANIFEST, "**/manifest.json"))
+        target = SetTarget("cell", "sets", FormSettings(FormKind.MANIFEST, "**/manifest.json"))
         wakes = Wakes(
             [target], Membership(client, "table", BUCKET), bucket=BUCKET, send=lambda _, body: self.sqs.send(body)
         )

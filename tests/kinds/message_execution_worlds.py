@@ -11,7 +11,7 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.messages import MessageSettings, MessageSource
+from intake_ledger.messages import MessageSettings, MessageSourceType
 from intake_ledger.protocol import Ordering, Policy, Retention, Row, RowKey, Status
 from tests.inside.executions import Later
 from tests.inside.kit import MACHINE
@@ -71,7 +71,7 @@ class MessageWorld(World):
         """The real consumer and ledger of one worker."""
         policy = Policy(9, CONSUMER.retention_seconds * 1000, deletes=False, executions=True)
         table, bucket = LedgerTable(outside.dynamodb, CONSUMER.table), Bucket(lambda: outside.s3, SETTINGS.bucket)
-        intake = MessageSettings(SETTINGS, MessageSource.SQS, "order", "event")
+        intake = MessageSettings(SETTINGS, MessageSourceType.SQS, "order", "event")
         lock = KeyLock(
             table, "orders", Retention(CONSUMER.retention_seconds), clock=outside.clock, longest_work_ms=6 * HOUR
         )

@@ -14,7 +14,7 @@ from intake_ledger.events import own_message
 from intake_ledger.executions import ExecutionSettings, StateMachine
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, Ordering, Origin, Policy, State, StateKind
-from intake_ledger.set_members import FormKind, Membership, SetForm
+from intake_ledger.set_members import FormKind, FormSettings, Membership
 from intake_ledger.sets import SetReader, SetSettings
 from tests.inside.executions import Later
 from tests.inside.kit import MACHINE, MemoryExecution, MemoryS3, object_ledger, sqs_event, sqs_record
@@ -34,7 +34,7 @@ from tests.unit.support import HOUR
 from tests.unit.test_consumer import FakeTelemetry
 
 PARTS = ("1", "2")
-SETTINGS = SetSettings(CONSUMER, SetForm(FormKind.MANIFEST, KEY), "parts")
+SETTINGS = SetSettings(CONSUMER, FormSettings(FormKind.MANIFEST, KEY), "parts")
 
 WORLDS = {
     "sets, deaths": ExecutionWorld(deaths=2, losses=1),

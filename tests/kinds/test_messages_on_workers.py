@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.messages import MessageSource
+from intake_ledger.messages import MessageSourceType
 from intake_ledger.protocol import RowKey, Status
 from tests.kinds.cells import HOLD_SECONDS, KEY, Cell, Process
 from tests.unit.support import SECOND
@@ -117,7 +117,7 @@ def test_a_heartbeat_forgets_a_claim_when_its_attempt_is_over() -> None:
 
 def test_the_messages_of_a_group_keep_their_order() -> None:
     """Messages behind a failed one return with it, and another group goes on."""
-    cell = cell_of(source=MessageSource.FIFO)
+    cell = cell_of(source=MessageSourceType.FIFO)
 
     def record(group: str, event: str) -> dict[str, Any]:
         return {

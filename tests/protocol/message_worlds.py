@@ -28,7 +28,7 @@ from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import (
     KeyedMessage,
     MessageSettings,
-    MessageSource,
+    MessageSourceType,
 )
 from intake_ledger.processor import Commit
 from intake_ledger.protocol import Ordering, Policy, Unprocessable
@@ -41,7 +41,7 @@ from tests.settings import CONSUMER
 from tests.unit.messages_support import INVOCATION_MS, SOURCE_NAME, kinesis, sqs
 from tests.unit.support import HOUR, START
 
-_STREAM = MessageSource.KINESIS
+_STREAM = MessageSourceType.KINESIS
 _FINISHED = ("PROCESSED", "REJECTED")
 _WRITES = ("put_item", "update_item", "delete_item")
 
@@ -51,7 +51,7 @@ class MessageWorld(NamedTuple):
 
     messages: str
     """A key and an identity for each message, such as `ka kb`. A message that occurs twice is a copy."""
-    source: MessageSource = MessageSource.SQS
+    source: MessageSourceType = MessageSourceType.SQS
     deliveries: int = 3
     """The number of batches that Lambda delivers in all."""
     failures: int = 0
@@ -85,7 +85,7 @@ class MessageWorld(NamedTuple):
 
     @property
     def is_ordered(self) -> bool:
-        return self.source is not MessageSource.SQS
+        return self.source is not MessageSourceType.SQS
 
 
 SHORT: dict[str, MessageWorld] = {
@@ -93,7 +93,7 @@ SHORT: dict[str, MessageWorld] = {
     "messages, a copy": MessageWorld("ka ka", losses=1, deliveries=2),
     "messages, a late worker": MessageWorld("ka kb", lapses=1, deliveries=2),
     "messages, a death": MessageWorld("ka", crashes=1, lapses=1, deliveries=2),
-    "messages, FIFO": MessageWorld("ka kb", MessageSource.FIFO, failures=1, crashes=1, deliveries=2),
+    "messages, FIFO": MessageWorld("ka kb", MessageSourceType.FIFO, failures=1, crashes=1, deliveries=2),
     "messages, a stream": MessageWorld("ka lb kc", _STREAM, failures=1, deliveries=2),
     "messages, malformed writes": MessageWorld("ka", crashes=1, lapses=1, malformed="a", deliveries=2),
     "messages, a redrive": MessageWorld("ka ka", rejects=1, redrives=1, deliveries=3),
@@ -105,10 +105,10 @@ FULL: dict[str, MessageWorld] = SHORT | {
     "messages, a copy and a late worker": MessageWorld("ka ka", lapses=1, deliveries=2),
     "messages, lost answers": MessageWorld("ka kb", losses=2, failures=1, deliveries=2),
     "messages, the last attempt": MessageWorld("ka", max_attempts=2, failures=2, deliveries=3),
-    "messages, FIFO, a late worker": MessageWorld("ka kb", MessageSource.FIFO, lapses=1, failures=1, deliveries=2),
+    "messages, FIFO, a late worker": MessageWorld("ka kb", MessageSourceType.FIFO, lapses=1, failures=1, deliveries=2),
     "messages, a stream, a late worker": MessageWorld("ka kc", _STREAM, lapses=1, deliveries=2),
     "messages, a bare copy, deaths": MessageWorld("ka", rejects=1, redrives=1, crashes=1, deliveries=4, bare=True),
-    "messages, a bare copy, FIFO": MessageWorld("ka kb", MessageSource.FIFO, rejects=1, bare=True, deliveries=2),
+    "messages, a bare copy, FIFO": MessageWorld("ka kb", MessageSourceType.FIFO, rejects=1, bare=True, deliveries=2),
     "messages, a refused copy, deaths": MessageWorld("ka", rejects=1, refusals=1, crashes=1, lapses=1, deliveries=3),
     "messages, a stream, deaths": MessageWorld("ka kb", _STREAM, crashes=1, lapses=1, deliveries=2),
 }
@@ -412,7 +412,7 @@ class MessageSearch:
 
     def _record(self, place: int) -> dict[str, Any]:
         key, identity = self._names[place]
-        if self._world.source is MessageSource.KINESIS:
+        if self._world.source is MessageSourceType.KINESIS:
             return kinesis(key, identity, place)
         record = sqs(key, identity, group="g") | {"messageId": str(place)}
         fences = {number: fence for (_, fence, _), number in self._moved.items()}
@@ -501,7 +501,7 @@ class MessageSearch:
             )
             if mine and works and row["fence"] == item["holder_fence"]:
                 raise _Violation(f"worker {worker.number} returns and holds the lock of {key[0]}")
-        if self._world.source is MessageSource.KINESIS:
+        if self._world.source is MessageSourceType.KINESIS:
             lowest = int(failed[0]) if failed else len(self._names)
             again = [place for place in worker.batch if place >= lowest]
         else:

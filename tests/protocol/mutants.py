@@ -2029,7 +2029,7 @@ MUTANTS = (
     ),
     Mutant(
         "sets: a manifest does not wake its own set",
-        "SetForm.set_of",
+        "FormSettings.set_of",
         "key if self.is_control(key) else None",
         "None",
         "sets: a part, then the manifest",

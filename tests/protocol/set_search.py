@@ -22,7 +22,7 @@ from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, StateKind, Status, row_from_attributes
 from intake_ledger.protocol import from_dynamodb as plain
-from intake_ledger.set_members import FormKind, Membership, SetForm, SetTarget, Wakes
+from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
 from tests.inside.kit import MemoryS3, object_consumer, object_ledger, s3_notification, sqs_record
 from tests.inside.objects import Inline
@@ -32,9 +32,9 @@ from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.unit.set_bench import PARTS, SETS, settings_of
 from tests.unit.support import BUCKET, HOUR, START
 
-MANIFEST = SetForm(FormKind.MANIFEST, "s/m")
-MARKER = SetForm(FormKind.MARKER, "s/m")
-QUIET = SetForm(FormKind.QUIET, "s/", quiet_seconds=600)
+MANIFEST = FormSettings(FormKind.MANIFEST, "s/m")
+MARKER = FormSettings(FormKind.MARKER, "s/m")
+QUIET = FormSettings(FormKind.QUIET, "s/", quiet_seconds=600)
 _FUNCTION_MS = 130_000
 _ROUNDS = 12
 """Hours that pass at the end. A set that is incomplete then waits forever."""
@@ -47,7 +47,7 @@ class Scenario(NamedTuple):
 
     script: str
     """`a`, `b`: upload a part. `m:ab`: upload a manifest or marker with these parts. `-a`: delete."""
-    form: SetForm = MANIFEST
+    form: FormSettings = MANIFEST
     deaths: int = 0
     duplicates: int = 0
     ticks: int = 0

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import Commit, FileSet, ObjectChange, Unprocessable
-from intake_ledger.messages import KeyedMessage, MessageSource
+from intake_ledger.messages import KeyedMessage, MessageSourceType
 from intake_ledger.protocol import Ordering, Row, from_dynamodb, row_from_attributes
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.kit import MemoryExecution, MemorySQS
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.messages_support import Intake, kinesis, sqs
@@ -21,7 +21,7 @@ from tests.unit.set_bench import SetBench
 from tests.unit.support import MINUTE
 from tests.unit.test_worker import Bench as WorkerBench
 
-MANIFEST = SetForm(FormKind.MANIFEST, "*.json")
+MANIFEST = FormSettings(FormKind.MANIFEST, "*.json")
 
 
 class Kind(Protocol):
@@ -87,7 +87,7 @@ class Objects(Judge):
 class Messages(Judge):
     """Keyed messages of a queue or a stream."""
 
-    def __init__(self, source: MessageSource) -> None:
+    def __init__(self, source: MessageSourceType) -> None:
         def process(message: KeyedMessage) -> None:
             self(message)
 
@@ -95,7 +95,7 @@ class Messages(Judge):
         self.sqs = self._intake.sqs
 
     def upload(self) -> None:
-        if self._intake.source is MessageSource.KINESIS:
+        if self._intake.source is MessageSourceType.KINESIS:
             while self._intake.handle([kinesis("o-1", "e-1", 1)]):
                 self._intake.clock.advance(MINUTE)
         else:
@@ -192,9 +192,9 @@ class Worker(Judge):
 KINDS: dict[str, Callable[[], Kind]] = {
     "objects": Objects,
     "every version": lambda: Objects(Ordering.EVERY_VERSION),
-    "messages": lambda: Messages(MessageSource.SQS),
-    "FIFO messages": lambda: Messages(MessageSource.FIFO),
-    "records of a stream": lambda: Messages(MessageSource.KINESIS),
+    "messages": lambda: Messages(MessageSourceType.SQS),
+    "FIFO messages": lambda: Messages(MessageSourceType.FIFO),
+    "records of a stream": lambda: Messages(MessageSourceType.KINESIS),
     "sets": Sets,
     "executions": Executions,
     "worker": Worker,

@@ -15,7 +15,7 @@ from intake_ledger.ledger import Guard, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import (
     KeyedMessage,
     MessageSettings,
-    MessageSource,
+    MessageSourceType,
 )
 from intake_ledger.protocol import ConsumerSettings, Ordering, Policy, Row, RowKey, row_from_attributes
 from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, OutcomeCounter
@@ -49,7 +49,7 @@ class Killed(KeyboardInterrupt):
 class Intake:
     """One intake. `process` is the processor; it notes each call before that."""
 
-    source: MessageSource = MessageSource.SQS
+    source: MessageSourceType = MessageSourceType.SQS
     process: Callable[[KeyedMessage], Any] = lambda message: message.identity
     key: str = "order"
     identity: str = "event"

@@ -13,7 +13,7 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy, Row, RowKey, row_key
-from intake_ledger.set_members import Membership, SetForm, SetTarget, Wakes
+from intake_ledger.set_members import FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
 from tests.inside.kit import (
     DEAD_LETTER_URL,
@@ -100,7 +100,7 @@ class SetBench:
 
     def __init__(
         self,
-        form: SetForm,
+        form: FormSettings,
         *,
         filters: Sequence[KeyFilter] = (),
         versioned: bool = True,

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Row, RowKey, Status
-from tests.inside.audits import Listing, Place, parse_scans_directly, parse_versions_once
+from tests.inside.audits import BucketListing, Place, parse_scans_directly, parse_versions_once
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import create_table
 
@@ -134,10 +134,10 @@ def test_an_answer_that_is_no_page_is_not_the_end_of_the_bucket(
     """A proxy's page, or nothing at all: everything behind it would go unnoticed."""
     del dynamodb
     settings = AuditWorld().settings
-    monkeypatch.setattr(Listing, "versioned", lambda _: operation == "list_object_versions")
+    monkeypatch.setattr(BucketListing, "versioned", lambda _: operation == "list_object_versions")
     for client in answered(b"<html/>"):
         with pytest.raises(RuntimeError, match="no page"):
-            list(Listing(client, settings).pages(Place("")))
+            list(BucketListing(client, settings).pages(Place("")))
 
 
 def test_a_listing_as_s3_writes_it(dynamodb: "DynamoDBClient") -> None:

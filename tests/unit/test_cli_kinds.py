@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from intake_ledger.protocol import Origin, Row, Status
-from tests.inside.command import Aws, Kind, commands, kind_of
+from tests.inside.command import Aws, PipelineKind, commands, kind_of
 from tests.unit.cli_support import (
     NAME,
     PARTS,
@@ -30,15 +30,15 @@ __all__ = ["sit"]
 pytestmark = pytest.mark.usefixtures("dynamodb")
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
 COLUMNS = {
-    "objects": Kind.OBJECTS,
-    "state machine": Kind.MACHINE,
-    "workers": Kind.WORKERS,
-    "messages": Kind.MESSAGES,
-    "sets": Kind.SETS,
+    "objects": PipelineKind.OBJECTS,
+    "state machine": PipelineKind.MACHINE,
+    "workers": PipelineKind.WORKERS,
+    "messages": PipelineKind.MESSAGES,
+    "sets": PipelineKind.SETS,
 }
 """The columns of the table on the operating page."""
 SOURCES = ("sqs", "fifo", "kinesis", "dynamodb", "eventbridge")
-KEYS = {Kind.MESSAGES: "o-7", Kind.SETS: "loads/7/manifest.json"}
+KEYS = {PipelineKind.MESSAGES: "o-7", PipelineKind.SETS: "loads/7/manifest.json"}
 FORMS = [
     ("manifest", SET_PATTERN, "loads/7/manifest.json"),
     ("marker", "exports/*/_SUCCESS", "exports/7/_SUCCESS"),
@@ -73,7 +73,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 WITHOUT_JSON = ("list --csv", "report --html")
 
 
-def cells() -> dict[tuple[str, Kind], str]:
+def cells() -> dict[tuple[str, PipelineKind], str]:
     """The table of the operating page: the text of each cell, by command and kind."""
     _, _, rest = PAGE.read_text().partition("## Which command knows which kind\n")
     section = rest.partition("\n## ")[0]
@@ -82,7 +82,7 @@ def cells() -> dict[tuple[str, Kind], str]:
     ]
     head, _, *rows = lines
     assert head == ["command", *COLUMNS]
-    found: dict[tuple[str, Kind], str] = {}
+    found: dict[tuple[str, PipelineKind], str] = {}
     for first, *texts in rows:
         for command in re.findall("`(.+?)`", first):
             found |= {(command, kind): text for kind, text in zip(COLUMNS.values(), texts, strict=True)}
@@ -97,14 +97,14 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def site_of(kind: Kind) -> Site:
-    if kind is Kind.MESSAGES:
+def site_of(kind: PipelineKind) -> Site:
+    if kind is PipelineKind.MESSAGES:
         return make_message_site()
-    if kind is Kind.SETS:
+    if kind is PipelineKind.SETS:
         return make_set_site()
     site = make_site()
-    machine = MACHINE if kind is Kind.MACHINE else None
-    return Site(replace(site.deployed, state_machine=machine, workers=kind is Kind.WORKERS))
+    machine = MACHINE if kind is PipelineKind.MACHINE else None
+    return Site(replace(site.deployed, state_machine=machine, workers=kind is PipelineKind.WORKERS))
 
 
 def fill(site: Site, key: str) -> None:
@@ -144,7 +144,7 @@ def test_each_command_knows_each_kind_as_the_page_says(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     command: str,
-    kind: Kind,
+    kind: PipelineKind,
 ) -> None:
     """A cell that begins with "no" is a refusal with exit code 2, in one line. All others end with 0."""
     site, key = site_of(kind), KEYS.get(kind, "in/a")
@@ -179,7 +179,7 @@ def test_the_page_has_each_command_that_is_for_a_pipeline() -> None:
 
 class TestWorkers:
     def test_status_does_not_call_their_pipeline_stopped(self, seat: Callable[[Site], Person]) -> None:
-        person = seat(site_of(Kind.WORKERS))
+        person = seat(site_of(PipelineKind.WORKERS))
         assert "workers outside of Lambda take messages" in " ".join(person.types("status", "--exit-code").split())
         document = person.reads("status")
         assert (document["kind"], document["consumer"]) == ("workers", "Disabled")
@@ -187,13 +187,13 @@ class TestWorkers:
         assert "and also the function, take messages" in " ".join(person.types("status").split())
 
 
-@pytest.mark.parametrize("kind", [Kind.OBJECTS, Kind.MESSAGES, Kind.SETS])
+@pytest.mark.parametrize("kind", [PipelineKind.OBJECTS, PipelineKind.MESSAGES, PipelineKind.SETS])
 class TestBesideTheKind:
     """Each kind may have workers and a state machine, also both."""
 
     @pytest.mark.parametrize("command", ["pause", "resume"])
     def test_a_function_beside_workers_is_not_started(
-        self, seat: Callable[[Site], Person], kind: Kind, command: str
+        self, seat: Callable[[Site], Person], kind: PipelineKind, command: str
     ) -> None:
         site = site_of(kind)
         person = seat(Site(replace(site.deployed, workers=True, state_machine=MACHINE)))
@@ -201,7 +201,7 @@ class TestBesideTheKind:
         assert "with the service that runs them" in person.complaint
         assert person.functions.updated == []
 
-    def test_running_executions_are_listed(self, seat: Callable[[Site], Person], kind: Kind) -> None:
+    def test_running_executions_are_listed(self, seat: Callable[[Site], Person], kind: PipelineKind) -> None:
         site = site_of(kind)
         person = seat(Site(replace(site.deployed, workers=True, state_machine=MACHINE)))
         assert person.reads("list", "--running")["executions"] == []
@@ -314,7 +314,7 @@ class TestSets:
 @pytest.mark.failure_mode("F164")
 def test_an_older_row_is_listed_with_its_age(seat: Callable[[Site], Person]) -> None:
     """The filters on prefix and age are those of objects for each kind."""
-    for kind in Kind:
+    for kind in PipelineKind:
         site, key = site_of(kind), KEYS.get(kind, "in/a")
         site.reject(key, "no amount", at=now() - MINUTE)
         person = seat(site)

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger.events import own_message
-from intake_ledger.messages import MessageSource
+from intake_ledger.messages import MessageSourceType
 from intake_ledger.protocol import Origin, Policy, Row, State, StateKind, Status, Verdict, judge_state
 from tests.inside.kit import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
 from tests.unit.kinds import KINDS, Kind, Messages
@@ -102,7 +102,7 @@ class TestBareCopies:
 @pytest.mark.parametrize(("room", "attributes"), [(400, 9), (40, 1), (33, 1), (32, 0), (0, 0)])
 def test_a_copy_keeps_its_fence_as_long_as_there_is_room(room: int, attributes: int) -> None:
     """The fence needs 33 bytes: its name, its type and its value. Each copy is whole, and its redrive is processed."""
-    messages = Messages(MessageSource.SQS)
+    messages = Messages(MessageSourceType.SQS)
     body = sqs("o-1", "e-1", pad="")["body"]
     body = sqs("o-1", "e-1", pad="x" * (MAX_MESSAGE_BYTES - room - len(body)))["body"]
     messages.sqs.send(body)
@@ -172,7 +172,7 @@ class TestRefusedCopies:
     @pytest.mark.failure_mode("F261")
     def test_a_lower_limit_than_that_of_the_queue_truncates_nothing(self) -> None:
         """Its text names the size and the fix. The copy is whole when the limit was raised."""
-        messages = Messages(MessageSource.SQS)
+        messages = Messages(MessageSourceType.SQS)
         messages.sqs.dead_letter_bytes = 256 * 1024
         body = sqs("o-1", "e-1", pad="x" * 300_000)["body"]
         messages.sqs.send(body)

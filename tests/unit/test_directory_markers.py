@@ -19,7 +19,7 @@ from intake_ledger.protocol import (
     is_directory_marker,
     is_skipped_marker,
 )
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.audits import Line
 from tests.unit.audit_support import AuditWorld, PagedS3
 from tests.unit.set_bench import SetBench
@@ -333,10 +333,10 @@ def test_what_the_audit_leaves_out_is_what_the_consumer_skips(key: str, size: in
 
 @pytest.mark.failure_mode("F279")
 @pytest.mark.parametrize(
-    "form", [SetForm(FormKind.QUIET, "s/*/", quiet_seconds=60), SetForm(FormKind.MARKER, "s/*/_SUCCESS")]
+    "form", [FormSettings(FormKind.QUIET, "s/*/", quiet_seconds=60), FormSettings(FormKind.MARKER, "s/*/_SUCCESS")]
 )
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_directory_marker_is_no_part_of_a_set(form: SetForm, asked: bool) -> None:
+def test_a_directory_marker_is_no_part_of_a_set(form: FormSettings, asked: bool) -> None:
     """Neither with a row, if the pipeline of the parts processes them."""
     bench = SetBench(form)
     bench.part_settings = replace(bench.part_settings, directory_markers=asked)

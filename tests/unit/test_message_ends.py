@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intake_ledger import NotYet
-from intake_ledger.messages import KeyedMessage, MessageSource
+from intake_ledger.messages import KeyedMessage, MessageSourceType
 from intake_ledger.protocol import FORMAT, HOLD_SHARE, ConsumerSettings, NotBegun
 from tests.inside.kit import DEAD_LETTER_URL
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, Intake, Killed, kinesis, sqs
 from tests.unit.support import DAY, HOUR, SECOND, START
 
-KEPT = {MessageSource.SQS: 4 * DAY, MessageSource.FIFO: 4 * DAY, MessageSource.KINESIS: DAY}
+KEPT = {MessageSourceType.SQS: 4 * DAY, MessageSourceType.FIFO: 4 * DAY, MessageSourceType.KINESIS: DAY}
 """The retention of each source, in milliseconds."""
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException"}}, "PutItem")
 
@@ -25,16 +25,16 @@ THROTTLED = ClientError({"Error": {"Code": "ThrottlingException"}}, "PutItem")
 class Source:
     """One message of a source that keeps it for a time. `ends` are the ends of its attempts; the last one repeats."""
 
-    def __init__(self, source: MessageSource, ends: Sequence[str], **options: Any) -> None:
+    def __init__(self, source: MessageSourceType, ends: Sequence[str], **options: Any) -> None:
         kept = KEPT[source]
         self.settings: ConsumerSettings = replace(
             SETTINGS, max_hold_seconds=int(kept * HOLD_SHARE) // SECOND, max_wait_seconds=kept // SECOND, **options
         )
-        dlq = "memory://dead-letters.fifo" if source is MessageSource.FIFO else DEAD_LETTER_URL
+        dlq = "memory://dead-letters.fifo" if source is MessageSourceType.FIFO else DEAD_LETTER_URL
         self.intake = Intake(source, self.process, settings=self.settings, dlq_url=dlq)
         self.ends = list(ends)
         self.expires_at = START + kept
-        self.record = kinesis("o", "e", 1) if source is MessageSource.KINESIS else sqs("o", "e", group="g")
+        self.record = kinesis("o", "e", 1) if source is MessageSourceType.KINESIS else sqs("o", "e", group="g")
         self.calls: list[int] = []
         """The time of each call of the processor."""
         self.attempts: list[int] = []
@@ -75,7 +75,7 @@ class Source:
         raise AssertionError(f"the source deletes the message: {self.intake.row('o', 'e')}")
 
     def _wait(self) -> None:
-        if self.intake.source is MessageSource.KINESIS:
+        if self.intake.source is MessageSourceType.KINESIS:
             # Lambda delivers it at once. Before its next attempt is due, nothing happens.
             row = self.intake.row("o", "e")
             due = row.retry_at if row and row.retry_at else 0
@@ -102,7 +102,7 @@ ends = st.lists(st.sampled_from(["fails", "waits", "throttled", "dies"]), min_si
     backoff=st.sampled_from([(1, 60), (15, 1_800), (600, 8 * 3_600), (12 * 3_600, 12 * 3_600)]),
 )
 def test_no_message_leaves_its_source_without_an_end(
-    source: MessageSource, ends: list[str], share: float, attempts: int, backoff: tuple[int, int]
+    source: MessageSourceType, ends: list[str], share: float, attempts: int, backoff: tuple[int, int]
 ) -> None:
     """Whenever it is first tried, and however its attempts end. Synthesis refuses most of these schedules."""
     one = Source(
@@ -116,7 +116,7 @@ def test_no_message_leaves_its_source_without_an_end(
 @pytest.mark.failure_mode("F253")
 @pytest.mark.parametrize("source", KEPT)
 @pytest.mark.parametrize("age", [0.0, 0.5, 0.74, 0.76, 0.9])
-def test_a_backlogged_message_gets_its_attempts_faster(source: MessageSource, age: float) -> None:
+def test_a_backlogged_message_gets_its_attempts_faster(source: MessageSourceType, age: float) -> None:
     """Also with waits that would not fit into the rest of the retention."""
     options = {"min_backoff_seconds": 4 * 3_600, "max_backoff_seconds": 8 * 3_600}
     one = Source(source, ["fails"], max_attempts=8, **options).run(int(KEPT[source] * age))
@@ -128,7 +128,7 @@ def test_a_backlogged_message_gets_its_attempts_faster(source: MessageSource, ag
 @pytest.mark.parametrize(("age", "attempt"), [(0.7, 1), (0.8, 3)])
 def test_in_an_outage_an_old_message_spends_its_attempts(age: float, attempt: int) -> None:
     """A younger one is held back, and its failure spends none."""
-    one = Source(MessageSource.SQS, ["fails"])
+    one = Source(MessageSourceType.SQS, ["fails"])
     one.intake.clock.advance(int(4 * DAY * age))
     worker = one.intake.worker()
     for key in "abcde":
@@ -143,7 +143,9 @@ def test_in_an_outage_an_old_message_spends_its_attempts(age: float, attempt: in
 @pytest.mark.failure_mode("F253")
 @pytest.mark.parametrize("source", KEPT)
 @pytest.mark.parametrize("age", [0.0, 0.3, 0.5, 0.9])
-def test_a_message_that_waits_is_tried_until_its_source_keeps_it_no_longer(source: MessageSource, age: float) -> None:
+def test_a_message_that_waits_is_tried_until_its_source_keeps_it_no_longer(
+    source: MessageSourceType, age: float
+) -> None:
     """`NotYet` at each attempt. The reason says so, and a metric counts it."""
     kept = KEPT[source]
     one = Source(source, ["waits"]).run(int(kept * age))
@@ -154,7 +156,7 @@ def test_a_message_that_waits_is_tried_until_its_source_keeps_it_no_longer(sourc
 
 @pytest.mark.failure_mode("F253")
 @pytest.mark.parametrize("source", KEPT)
-def test_an_attempt_that_no_other_can_follow_is_the_last_one(source: MessageSource) -> None:
+def test_an_attempt_that_no_other_can_follow_is_the_last_one(source: MessageSourceType) -> None:
     """Its copy says that there was no time for another one."""
     one = Source(source, ["fails"]).run(int(KEPT[source] * 0.97))
     assert len(one.calls) == 1
@@ -165,7 +167,7 @@ def test_an_attempt_that_no_other_can_follow_is_the_last_one(source: MessageSour
 @pytest.mark.failure_mode("F253")
 @pytest.mark.parametrize("source", KEPT)
 def test_a_message_that_dynamodb_never_takes_leaves_a_copy(
-    source: MessageSource, monkeypatch: pytest.MonkeyPatch
+    source: MessageSourceType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no row, so the copy is tried as a new message when it is redriven."""
     one = Source(source, ["fails"], min_backoff_seconds=12 * 3_600, max_backoff_seconds=12 * 3_600)
@@ -182,7 +184,7 @@ def test_a_message_that_dynamodb_never_takes_leaves_a_copy(
 @pytest.mark.failure_mode("F253")
 def test_a_message_whose_row_a_later_release_wrote_leaves_a_copy() -> None:
     """This release can neither judge nor reject it."""
-    one = Source(MessageSource.SQS, ["waits"])
+    one = Source(MessageSourceType.SQS, ["waits"])
     assert one.intake.handle([one.record]) != []
     [item] = [item for item in one.intake.table.items.values() if "status" in item]
     item["format"] = {"N": str(FORMAT + 1)}

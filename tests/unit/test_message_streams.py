@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import OWN_MESSAGE
-from intake_ledger.messages import KeyedMessage, MessageSource
+from intake_ledger.messages import KeyedMessage, MessageSourceType
 from tests.settings import examples
 from tests.unit.messages_support import (
     INVOCATION_MS,
@@ -57,7 +57,7 @@ def dying_function(intake: Intake) -> Callable[[Sequence[Record]], list[str]]:
 
 def test_a_record_of_kinesis_reaches_the_processor() -> None:
     """Its data is decoded."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     assert intake.handle([kinesis("o-1", "e-1", 1)]) == []
     [message] = intake.calls
     assert (message.key, message.identity, message.source) == ("o-1", "e-1", "kinesis")
@@ -67,7 +67,7 @@ def test_a_record_of_kinesis_reaches_the_processor() -> None:
 
 def test_a_record_of_dynamodb_has_plain_values() -> None:
     """The expressions see them too."""
-    intake = Intake(MessageSource.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
+    intake = Intake(MessageSourceType.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
     assert intake.handle([dynamodb("o-1", "e-1", 1)]) == []
     [message] = intake.calls
     assert (message.key, message.identity) == ("o-1", "e-1")
@@ -93,7 +93,7 @@ def test_a_record_of_dynamodb_tells_who_removed_the_item() -> None:
         if refuses:
             raise Unprocessable("no")
 
-    intake = Intake(MessageSource.DYNAMODB, process, key="dynamodb.Keys.order", identity="eventID")
+    intake = Intake(MessageSourceType.DYNAMODB, process, key="dynamodb.Keys.order", identity="eventID")
     assert intake.handle([record, dynamodb("o-2", "e-2", 2)]) == []
     letter, _ = intake.sqs.dead_letters
     refuses = False
@@ -115,7 +115,7 @@ def test_after_a_failure_the_later_records_of_its_key_wait_and_other_keys_go_on(
         if down and message.identity == "a-2":
             raise RuntimeError
 
-    intake = Intake(MessageSource.KINESIS, process)
+    intake = Intake(MessageSourceType.KINESIS, process)
     records = numbered(("a", "a-1"), ("a", "a-2"), ("b", "b-1"), ("a", "a-3"), ("b", "b-2"))
     assert intake.handle(records) == [number_of(records[1])]
     assert intake.called == ["a-1", "a-2", "b-1", "b-2"]
@@ -141,14 +141,14 @@ def test_the_wait_ends_before_the_function_does(left: int, slept: list[float]) -
         rest = left
         raise NotYet("the customer", retry_in=60)
 
-    intake = Short(MessageSource.KINESIS, process)
+    intake = Short(MessageSourceType.KINESIS, process)
     assert intake.handle(numbered(("a", "a-1"))) != []
     assert intake.slept == pytest.approx(slept)
 
 
 def test_a_record_that_waits_is_not_asked_for_all_the_time() -> None:
     """Lambda retries a stream at once, so the function waits a little before it answers."""
-    intake = Intake(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(NotYet("the customer", retry_in=60)))
+    intake = Intake(MessageSourceType.KINESIS, lambda _: (_ for _ in ()).throw(NotYet("the customer", retry_in=60)))
     assert intake.handle(numbered(("a", "a-1"))) != []
     assert intake.slept == [5.0]
 
@@ -156,7 +156,7 @@ def test_a_record_that_waits_is_not_asked_for_all_the_time() -> None:
 @pytest.mark.parametrize(("left", "pause"), [(65.0, 2.0), (63.5, 0.5)])
 def test_the_pause_of_a_stream_ends_before_its_invocation(left: float, pause: float) -> None:
     """Otherwise Lambda would end the function, and would deliver the whole batch again."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     ends = intake.clock() + round(left * 1000)
     intake.get_remaining_time_in_millis = lambda: ends - intake.clock()  # type: ignore[method-assign]
 
@@ -178,7 +178,7 @@ def test_a_poisonous_record_is_dead_lettered_and_the_shard_goes_on(*, bisect: bo
         if message.identity == "poison":
             raise RuntimeError
 
-    intake = Intake(MessageSource.KINESIS, process)
+    intake = Intake(MessageSourceType.KINESIS, process)
     records = numbered(*((f"o-{number % 3}", "poison" if number == 4 else f"e-{number}") for number in range(12)))
     mapping = StreamMapping(intake.handle, batch_size=6, bisect=bisect)
     mapping.run(records)
@@ -213,7 +213,7 @@ def test_bad_records_of_many_keys_leave_their_shard_after_their_attempts(
         if message.key.startswith("bad"):
             raise RuntimeError
 
-    intake = Intake(MessageSource.KINESIS, process)
+    intake = Intake(MessageSourceType.KINESIS, process)
     keys = [f"before-{n}" for n in range(before)] + [f"bad-{n}" for n in range(bad)] + [f"after-{n}" for n in range(10)]
     StreamMapping(lambda batch: intake.handle(list(batch)), batch_size).run(numbered(*((key, key) for key in keys)))
     calls = Counter(intake.called)
@@ -226,7 +226,7 @@ def test_bad_records_of_many_keys_leave_their_shard_after_their_attempts(
 @pytest.mark.failure_mode("F250")
 def test_an_outage_costs_a_stream_few_records() -> None:
     """The circuit breaker spreads the attempts: one probe for each pause."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     end = intake.clock() + HOUR
 
     def process(_: KeyedMessage) -> None:
@@ -243,7 +243,7 @@ def test_an_outage_costs_a_stream_few_records() -> None:
 @pytest.mark.failure_mode("F167")
 def test_the_copy_of_a_record_that_is_too_long_says_where_the_record_is() -> None:
     """Base64 makes a record of 1 MiB longer than SQS's limit. A cut copy could not be redriven."""
-    intake = ShortQueues(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
+    intake = ShortQueues(MessageSourceType.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
     data = json.dumps({"order": "o-1", "event": "e-1", "text": "x" * 900_000})
     assert intake.handle([kinesis("o-1", "e-1", 7, data)]) == []
     [letter] = intake.sqs.dead_letters
@@ -257,7 +257,7 @@ def test_the_copy_of_a_record_that_is_too_long_says_where_the_record_is() -> Non
 @pytest.mark.failure_mode("F167")
 def test_the_redriven_copy_of_a_record_that_is_too_long_is_dead_lettered_again() -> None:
     """Its reason says where the record is."""
-    intake = ShortQueues(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
+    intake = ShortQueues(MessageSourceType.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
     intake.handle([kinesis("o-1", "e-1", 7, json.dumps({"order": "o-1", "event": "e-1", "text": "x" * 900_000}))])
     [letter] = intake.sqs.dead_letters
     assert intake.handle([sqs("o-1", "e-1") | {"body": letter.body}]) == []
@@ -270,7 +270,7 @@ def test_the_redriven_copy_of_a_record_that_is_too_long_is_dead_lettered_again()
 @pytest.mark.failure_mode("F167")
 def test_the_copy_of_a_record_that_fits_is_whole() -> None:
     """Its redrive is processed."""
-    intake = ShortQueues(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
+    intake = ShortQueues(MessageSourceType.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no pieces")))
     record = kinesis("o-1", "e-1", 7, json.dumps({"order": "o-1", "event": "e-1", "text": "x" * 700_000}))
     intake.handle([record])
     [letter] = intake.sqs.dead_letters
@@ -281,7 +281,7 @@ def test_the_copy_of_a_record_that_fits_is_whole() -> None:
 @pytest.mark.parametrize("bisect", [True, False])
 def test_a_record_that_kills_the_process_is_dead_lettered_and_the_shard_goes_on(*, bisect: bool) -> None:
     """Out of memory: no code of the function runs any more, and the function's error has no sequence number."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
 
     def process(message: KeyedMessage) -> None:
         if message.identity == "poison":
@@ -306,7 +306,7 @@ def test_a_record_that_kills_the_process_is_dead_lettered_and_the_shard_goes_on(
 
 def test_a_stream_is_redriven_through_the_intakes_queue() -> None:
     """The copy has the record in an envelope."""
-    intake = Intake(MessageSource.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no")))
+    intake = Intake(MessageSourceType.KINESIS, lambda _: (_ for _ in ()).throw(Unprocessable("no")))
     assert intake.handle([kinesis("o-1", "e-1", 1)]) == []
     [letter] = intake.sqs.dead_letters
     assert json.loads(letter.body)["intakeLedger"]["kind"] == "record"
@@ -332,7 +332,7 @@ def test_a_stream_is_redriven_through_the_intakes_queue() -> None:
 )
 def test_an_unreadable_record_of_a_stream_is_dead_lettered(record: dict[str, Any], why: str) -> None:
     """The shard goes on at once. No attempt could read it."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     assert intake.handle([record, kinesis("o-2", "e-2", 2)]) == []
     [letter] = intake.sqs.dead_letters
     assert why in letter.reason
@@ -342,14 +342,14 @@ def test_an_unreadable_record_of_a_stream_is_dead_lettered(record: dict[str, Any
 @pytest.mark.parametrize("body", ["{}", '{"intakeLedger": {"kind": "audit"}}', '{"intakeLedger": 1}'])
 def test_another_message_in_the_queue_of_a_stream_is_dead_lettered(body: str) -> None:
     """Only copies of records belong there."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     assert intake.handle([sqs("o-1", "e-1") | {"body": body}]) == []
     assert "not a record of kinesis" in intake.sqs.dead_letters[0].reason
 
 
 def test_a_malformed_image_is_dead_lettered() -> None:
     """No code of this library may fail at it."""
-    intake = Intake(MessageSource.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
+    intake = Intake(MessageSourceType.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
     record = dynamodb("o-1", "e-1", 1)
     record["dynamodb"]["NewImage"] = {"order": {"X": 1}}
     other = dynamodb("o-1", "e-2", 2) | {"dynamodb": []}
@@ -360,7 +360,7 @@ def test_a_malformed_image_is_dead_lettered() -> None:
 
 def test_after_a_failure_the_later_messages_of_a_fifo_group_are_returned() -> None:
     """Other groups go on. The order within the batch stays."""
-    intake = Intake(MessageSource.FIFO, lambda message: 1 / 0 if message.identity == "e-2" else None)
+    intake = Intake(MessageSourceType.FIFO, lambda message: 1 / 0 if message.identity == "e-2" else None)
     batch = [
         sqs("a", "e-1", group="g"),
         sqs("a", "e-2", group="g", receives=4),
@@ -374,7 +374,7 @@ def test_after_a_failure_the_later_messages_of_a_fifo_group_are_returned() -> No
 def test_a_rejected_message_of_a_fifo_queue_does_not_hold_up_its_group() -> None:
     """Its copy goes to a FIFO dead-letter queue, in its group, and the copy of a second rejection too."""
     intake = Intake(
-        MessageSource.FIFO,
+        MessageSourceType.FIFO,
         lambda message: (_ for _ in ()).throw(Unprocessable("no")) if message.identity == "e-1" else None,
         dlq_url=FIFO_DLQ,
     )
@@ -388,7 +388,7 @@ def test_a_rejected_message_of_a_fifo_queue_does_not_hold_up_its_group() -> None
 
 def test_records_that_do_not_fit_into_the_invocation_are_returned() -> None:
     """Each takes two minutes of the five."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     began = intake.clock()
     intake.process = lambda _: intake.clock.advance(120_000)
     intake.get_remaining_time_in_millis = lambda: INVOCATION_MS - (intake.clock() - began)  # type: ignore[method-assign]
@@ -407,7 +407,7 @@ def test_records_that_do_not_fit_into_the_invocation_are_returned() -> None:
 )
 def test_the_order_of_each_key_is_the_streams(script: list[tuple[str, str]], batch_size: int, bisect: bool) -> None:
     """With failures, kills and bisection, nothing is lost, and no key is committed in another order."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     kinds = {f"e-{number}": kind for number, (_, kind) in enumerate(script)}
 
     def process(message: KeyedMessage) -> None:
@@ -436,6 +436,6 @@ def test_the_order_of_each_key_is_the_streams(script: list[tuple[str, str]], bat
 
 def test_the_rows_are_those_of_the_intake() -> None:
     """Operators look for them by this partition key."""
-    intake = Intake(MessageSource.KINESIS)
+    intake = Intake(MessageSourceType.KINESIS)
     intake.handle([kinesis("o/1", "e-1", 1)])
     assert sorted(intake.table.items) == [(f"{SOURCE_NAME}/o/1", "orders@lock"), (f"{SOURCE_NAME}/o/1", "orders@v#e-1")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.ledger import Claim, Ledger, LedgerTable
-from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSource, message_settings
+from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSourceType, message_settings
 from intake_ledger.protocol import Change, ObjectGone, SettingsError
 from tests.inside.messages import KeyLock, MessageReader, Messages
 from tests.settings import examples
@@ -327,7 +327,7 @@ def test_the_lock_of_long_work_stays_for_longer_than_its_row() -> None:
     intake = Intake()
     table, longest = LedgerTable(intake.table, "table"), 300 * DAY
     lock = KeyLock(table, "orders", intake.options.retention, clock=intake.clock, longest_work_ms=longest)
-    kind = Messages(MessageSettings(SETTINGS, MessageSource.SQS, "order", "event"), lock)
+    kind = Messages(MessageSettings(SETTINGS, MessageSourceType.SQS, "order", "event"), lock)
     ledger = intake.ledger_of(kind)
     change = intake.kind()._reader.from_queue(sqs("o-1", "e-1")).parsed[0]
     assert isinstance(change, Change)
@@ -407,7 +407,7 @@ NAMES = st.one_of(
 @given(NAMES, NAMES)
 def test_any_name_is_taken_or_refused_and_never_raises(key: object, identity: object) -> None:
     """A name that is taken is the text of the value, and a refused one has a reason."""
-    reader = MessageReader(MessageSettings(SETTINGS, MessageSource.SQS, "order", "event"))
+    reader = MessageReader(MessageSettings(SETTINGS, MessageSourceType.SQS, "order", "event"))
     [part] = reader.from_queue(sqs(key, identity)).parsed
     if isinstance(part, Change):
         assert (part.key, part.state and part.state.version_id) == (str(key), str(identity))
@@ -444,7 +444,7 @@ def test_whatever_comes_each_message_is_committed_once_and_fences_grow(script: l
 def test_the_settings_are_those_of_the_construct() -> None:
     """The contract with `MessageIntake`."""
     found = message_settings(ENVIRONMENT)
-    assert (found.source, found.key, found.identity) == (MessageSource.SQS, "order", "event")
+    assert (found.source, found.key, found.identity) == (MessageSourceType.SQS, "order", "event")
     assert found.consumer.bucket == SOURCE_NAME
 
 

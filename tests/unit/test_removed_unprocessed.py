@@ -20,7 +20,7 @@ from intake_ledger.protocol import (
     removed_partition,
     row_changes,
 )
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.kit import PIPELINE
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.set_bench import SetBench
@@ -344,7 +344,7 @@ class TestOtherKinds:
     @pytest.mark.failure_mode("F240")
     @pytest.mark.parametrize("end", ["waits", "rejected"])
     def test_a_set_whose_manifest_is_removed_keeps_its_reason(self, end: str) -> None:
-        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json"), max_wait=3_600)
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), max_wait=3_600)
         bench.put("in/manifest.json", json.dumps(["a.csv"]))
         bench.run(hours=0.5)
         if end == "rejected":

@@ -8,7 +8,7 @@ import pytest
 
 from intake_ledger import FileSet
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.messages import RowFindings
 from tests.inside.sets import SetFindings, SetTelemetry
 from tests.unit.set_bench import SetBench
@@ -56,7 +56,7 @@ def test_an_outage_of_the_downstream_of_sets_is_watched_within_hours(
     """`DownstreamOut` counts `BreakerOpen` in two of four hours. The first watched metric came after 72 hours."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "sets")
-    bench = Bench(SetForm(FormKind.MANIFEST, "**/manifest.json"), process=out, max_wait=72 * 3_600)
+    bench = Bench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), process=out, max_wait=72 * 3_600)
     bench.telemetry = SetTelemetry()
     for number in range(SETS):
         bench.put(f"in/{number}/a.csv")

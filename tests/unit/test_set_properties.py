@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intake_ledger.protocol import Unprocessable
-from intake_ledger.set_members import MAX_PARTS, FormKind, PartsFormat, SetForm
+from intake_ledger.set_members import MAX_PARTS, FormKind, FormSettings, PartsFormat
 from tests.inside.sets import parts_of
 
 NAMES = st.text('ab./:\\ué"\n,', max_size=8) | st.sampled_from(["s3://b/a", "/a", "../a", "m", "key"])
@@ -26,7 +26,7 @@ def test_any_manifest_gives_keys_that_can_be_parts_or_a_reason(
     content: bytes, parts: PartsFormat, absolute: bool
 ) -> None:
     """No other exception: it would return the message again and again."""
-    form = SetForm(FormKind.MANIFEST, "**", parts=parts, absolute=absolute)
+    form = FormSettings(FormKind.MANIFEST, "**", parts=parts, absolute=absolute)
     keys: dict[str, str | None] = {}
     with suppress(Unprocessable):
         keys = parts_of(content, "f/m", form, bucket="b", wants=lambda key: not key.endswith("b"))
@@ -62,7 +62,7 @@ def test_a_manifest_gives_exactly_the_keys_and_versions_that_were_written(parts:
 
 
 def _read(text: str, parts: PartsFormat) -> dict[str, str | None]:
-    form = SetForm(FormKind.MANIFEST, "m", parts=parts)
+    form = FormSettings(FormKind.MANIFEST, "m", parts=parts)
     return parts_of(text.encode(), "m", form, bucket="b", wants=lambda _: True)
 
 
@@ -70,7 +70,7 @@ def _read(text: str, parts: PartsFormat) -> dict[str, str | None]:
 def test_a_set_has_itself_as_its_set_and_its_folder_begins_its_keys(key: str, pattern: str) -> None:
     """So each message about a part, a marker or a set finds the same set."""
     quiet = pattern.endswith("/")
-    form = SetForm(FormKind.QUIET if quiet else FormKind.MARKER, pattern, quiet_seconds=60 if quiet else 0)
+    form = FormSettings(FormKind.QUIET if quiet else FormKind.MARKER, pattern, quiet_seconds=60 if quiet else 0)
     found = form.set_of(key)
     if found is not None:
         assert form.set_of(found) == found

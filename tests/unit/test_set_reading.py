@@ -12,10 +12,10 @@ import pytest
 from intake_ledger import FileSet, ObjectReadError, SetFile
 from intake_ledger.processor import ObjectStream, OpenedObject
 from intake_ledger.protocol import State, StateKind, Status
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.unit.set_bench import SetBench
 
-MARKER = SetForm(FormKind.MARKER, "exports/*/_SUCCESS")
+MARKER = FormSettings(FormKind.MARKER, "exports/*/_SUCCESS")
 CONTENT = b"key,value\n" + b"1,2\n" * 50_000
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, Status, ulid
-from intake_ledger.set_members import FormKind, SetForm, SetTarget, Wakes
+from intake_ledger.set_members import FormKind, FormSettings, SetTarget, Wakes
 from tests.inside.sets import SetTelemetry
 from tests.unit.set_bench import SetBench
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, one_change
 
-MARKER = SetForm(FormKind.MARKER, "s/*/_SUCCESS")
-QUIET = SetForm(FormKind.QUIET, "s/*/", quiet_seconds=600)
-MANIFEST = SetForm(FormKind.MANIFEST, "s/*/manifest.json")
+MARKER = FormSettings(FormKind.MARKER, "s/*/_SUCCESS")
+QUIET = FormSettings(FormKind.QUIET, "s/*/", quiet_seconds=600)
+MANIFEST = FormSettings(FormKind.MANIFEST, "s/*/manifest.json")
 CONTROL = {MARKER: "s/1/_SUCCESS", MANIFEST: "s/1/manifest.json"}
 KEYS = [f"s/1/{number}.csv" for number in range(4)]
 MANY = [f"s/1/{number:03}.csv" for number in range(150)]
@@ -24,7 +24,7 @@ MANY = [f"s/1/{number:03}.csv" for number in range(150)]
 FORMS = pytest.mark.parametrize("form", [MARKER, QUIET, MANIFEST], ids=["marker", "quiet", "manifest"])
 
 
-def finished(form: SetForm, keys: Sequence[str] = KEYS, **options: Any) -> SetBench:
+def finished(form: FormSettings, keys: Sequence[str] = KEYS, **options: Any) -> SetBench:
     """A bench with a set that was processed."""
     bench = SetBench(form, **options)
     for key in keys:
@@ -42,7 +42,7 @@ def expire_rows(bench: SetBench) -> None:
     bench.dynamodb.items = {key: item for key, item in bench.dynamodb.items.items() if "set_key" in item}
 
 
-def set_key(form: SetForm) -> str:
+def set_key(form: FormSettings) -> str:
     return CONTROL.get(form, "s/1/")
 
 
@@ -54,7 +54,7 @@ def runs(bench: SetBench) -> list[list[str]]:
 @pytest.mark.failure_mode("F274")
 @pytest.mark.parametrize("minutes", [0, 1, 9])
 @pytest.mark.parametrize("control", ["first", "last", "never"])
-def test_a_folder_that_is_deleted_file_by_file_runs_nothing(form: SetForm, minutes: int, control: str) -> None:
+def test_a_folder_that_is_deleted_file_by_file_runs_nothing(form: FormSettings, minutes: int, control: str) -> None:
     """A load that replaces the rows of the set would end without any."""
     bench = finished(form)
     keys = [*KEYS]
@@ -72,7 +72,7 @@ def test_a_folder_that_is_deleted_file_by_file_runs_nothing(form: SetForm, minut
 
 @pytest.mark.failure_mode("F274")
 @pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
-def test_a_part_that_is_removed_alone_makes_a_version_after_the_quiet_time(form: SetForm) -> None:
+def test_a_part_that_is_removed_alone_makes_a_version_after_the_quiet_time(form: FormSettings) -> None:
     bench = finished(form)
     bench.delete(KEYS[1])
     began = bench.now
@@ -86,7 +86,7 @@ def test_a_part_that_is_removed_alone_makes_a_version_after_the_quiet_time(form:
 
 @FORMS
 @pytest.mark.failure_mode("F274")
-def test_a_part_that_comes_back_or_is_replaced_runs_the_set_at_once(form: SetForm) -> None:
+def test_a_part_that_comes_back_or_is_replaced_runs_the_set_at_once(form: FormSettings) -> None:
     bench = finished(form)
     bench.delete(KEYS[1])
     bench.run(0.05)
@@ -155,7 +155,7 @@ def test_an_old_finished_set_is_never_rejected_by_a_removal_or_a_late_wake() -> 
 
 @FORMS
 @pytest.mark.failure_mode("F275")
-def test_lifecycle_expirations_are_no_change_of_a_finished_set(form: SetForm) -> None:
+def test_lifecycle_expirations_are_no_change_of_a_finished_set(form: FormSettings) -> None:
     """Not with their own wakes, and not when the audit or another wake looks later."""
     bench = finished(form)
     for key in KEYS[:3]:
@@ -173,7 +173,7 @@ def test_lifecycle_expirations_are_no_change_of_a_finished_set(form: SetForm) ->
 
 @pytest.mark.failure_mode("F275")
 @pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
-def test_an_expiration_before_the_set_was_finished_says_nothing_of_later_removals(form: SetForm) -> None:
+def test_an_expiration_before_the_set_was_finished_says_nothing_of_later_removals(form: FormSettings) -> None:
     bench = SetBench(form)
     bench.put(KEYS[0])
     bench.run()
@@ -248,7 +248,9 @@ def test_a_replicated_manifest_is_as_young_as_its_first_commit() -> None:
 @pytest.mark.failure_mode("F282")
 @pytest.mark.parametrize("form", [MARKER, QUIET, MANIFEST], ids=["marker", "quiet", "manifest"])
 @pytest.mark.parametrize("number", [0, 41, 144])
-def test_each_part_of_a_large_set_that_is_replaced_after_the_rows_expired_is_shown(form: SetForm, number: int) -> None:
+def test_each_part_of_a_large_set_that_is_replaced_after_the_rows_expired_is_shown(
+    form: FormSettings, number: int
+) -> None:
     """Of an incomplete set, a look reads the rows of a hundred parts. The wake names the replaced part."""
     bench = finished(form, MANY)
     expire_rows(bench)
@@ -306,7 +308,7 @@ def test_more_parts_than_a_look_reads_have_a_wake_for_each_hundred() -> None:
 @FORMS
 @pytest.mark.failure_mode("F282")
 @pytest.mark.parametrize("what", ["a late wake", "a removed part", "a part that a person processes again"])
-def test_nothing_but_a_new_version_of_a_part_opens_an_expired_set(form: SetForm, what: str) -> None:
+def test_nothing_but_a_new_version_of_a_part_opens_an_expired_set(form: FormSettings, what: str) -> None:
     bench = finished(form)
     expire_rows(bench)
     if what == "a late wake":

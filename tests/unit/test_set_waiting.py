@@ -7,15 +7,15 @@ import pytest
 
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import OutcomeKind, Row, RowKey, State, StateKind, Status
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.audits import publish_ages, shortly_audited
 from tests.inside.sets import SetFindings, SetTelemetry
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, HOUR, MINUTE, START, created, make_reason
 from tests.unit.test_telemetry import values
 
-MANIFEST = SetForm(FormKind.MANIFEST, "**/manifest.json")
-QUIET = SetForm(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
+MANIFEST = FormSettings(FormKind.MANIFEST, "**/manifest.json")
+QUIET = FormSettings(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
 KEY, A = "exports/1/manifest.json", "exports/1/a.csv"
 
 

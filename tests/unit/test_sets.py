@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from intake_ledger import FileSet, Unprocessable
 from intake_ledger.events import own_message
 from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
-from intake_ledger.set_members import FormKind, PartsFormat, SetForm, set_form, set_targets
+from intake_ledger.set_members import FormKind, FormSettings, PartsFormat, set_form, set_targets
 from intake_ledger.sets import set_settings
 from tests.inside.sets import audit
 from tests.inside.sets import manifest as manifest_module
@@ -19,9 +19,9 @@ from tests.unit.set_bench import PARTS, Killed, SetBench
 from tests.unit.support import BUCKET, HOUR, MINUTE, START
 from tests.unit.test_settings import CONSUMER
 
-MANIFEST = SetForm(FormKind.MANIFEST, "**/manifest.json")
-MARKER = SetForm(FormKind.MARKER, "exports/*/_SUCCESS")
-QUIET = SetForm(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
+MANIFEST = FormSettings(FormKind.MANIFEST, "**/manifest.json")
+MARKER = FormSettings(FormKind.MARKER, "exports/*/_SUCCESS")
+QUIET = FormSettings(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
 KEY = "exports/1/manifest.json"
 A, B, C = "exports/1/a.csv", "exports/1/b.csv", "exports/1/c.csv"
 
@@ -293,7 +293,7 @@ class TestManifests:
     @pytest.mark.parametrize("parts", [PartsFormat.JSON, PartsFormat.CSV])
     def test_a_manifest_that_names_a_version_waits_for_exactly_this_one(self, parts: PartsFormat) -> None:
         """The processor never gets another version of the part, whichever was committed before or after."""
-        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", parts=parts))
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json", parts=parts))
         bench.put(A, "the first")
         bench.run()
         # S3 names it before its event comes, as for a writer that uploads, and then writes the manifest.
@@ -452,7 +452,7 @@ class TestHostileManifests:
         ],
     )
     def test_a_csv_that_would_name_another_key_is_rejected(self, content: str, why: str) -> None:
-        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", parts=PartsFormat.CSV))
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json", parts=PartsFormat.CSV))
         bench.put(KEY, content)
         bench.run()
         assert bench.known(KEY).status is Status.REJECTED
@@ -494,7 +494,7 @@ class TestForms:
         ],
     )
     def test_manifests_have_three_formats(self, parts: PartsFormat, content: str) -> None:
-        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", parts=parts))
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json", parts=parts))
         for key in (A, B):
             bench.put(key)
         bench.put(KEY, content)
@@ -502,7 +502,7 @@ class TestForms:
         assert [[key for key, _ in run.parts] for run in bench.runs] == [[A, B]]
 
     def test_keys_may_begin_at_the_bucket(self) -> None:
-        bench = SetBench(SetForm(FormKind.MANIFEST, "**/manifest.json", absolute=True))
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json", absolute=True))
         bench.put(A)
         bench.put(KEY, json.dumps([A]))
         bench.run()
@@ -524,10 +524,10 @@ class TestForms:
         assert dict(bench.runs[1].parts)[keys[1]] == late
         assert "exports/1/_SUCCESS" not in bench.part_calls
 
-    @pytest.mark.parametrize("form", [MARKER, SetForm(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
+    @pytest.mark.parametrize("form", [MARKER, FormSettings(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
     @pytest.mark.parametrize("placeholder", [b"", b"made by a tool"])
     def test_a_folder_has_neither_its_placeholder_nor_keys_outside_of_the_filters(
-        self, form: SetForm, placeholder: bytes
+        self, form: FormSettings, placeholder: bytes
     ) -> None:
         """Both are never committed, so the set would wait for them until its deadline."""
         bench = SetBench(form, filters=[KeyFilter("exports/", end) for end in (".csv", "_SUCCESS", "/")])
@@ -610,16 +610,16 @@ class TestForms:
             (MARKER, "exports/1", None),
             (MARKER, "other/1/x", None),
             (MARKER, "exports/" + "1" * 1_010 + "/x", None),
-            (SetForm(FormKind.MARKER, "_SUCCESS"), "a/b", "_SUCCESS"),
+            (FormSettings(FormKind.MARKER, "_SUCCESS"), "a/b", "_SUCCESS"),
             (QUIET, "incoming/1/x", "incoming/1/"),
             (QUIET, "incoming/1/", "incoming/1/"),
             (QUIET, "incoming/1", None),
             (MANIFEST, "a/b/manifest.json", "a/b/manifest.json"),
-            (SetForm(FormKind.MANIFEST, "*/m"), "a/b/m", None),
+            (FormSettings(FormKind.MANIFEST, "*/m"), "a/b/m", None),
             (MANIFEST, A, None),
         ],
     )
-    def test_the_key_names_the_set(self, form: SetForm, key: str, expected: str | None) -> None:
+    def test_the_key_names_the_set(self, form: FormSettings, key: str, expected: str | None) -> None:
         assert form.set_of(key) == expected
 
     @pytest.mark.failure_mode("F156")
@@ -641,7 +641,7 @@ class TestSettings:
 
     def test_the_settings_of_sets(self) -> None:
         settings = set_settings(self.ENVIRONMENT)
-        assert settings.form == SetForm(FormKind.MANIFEST, "**/manifest.csv", parts=PartsFormat.CSV, absolute=True)
+        assert settings.form == FormSettings(FormKind.MANIFEST, "**/manifest.csv", parts=PartsFormat.CSV, absolute=True)
         assert settings.parts_pipeline == "Stack-Parts"
         assert settings.consumer.filters == ()
         assert settings.wants("in/a.csv")
@@ -755,7 +755,9 @@ class TestTheAudit:
             (QUIET, ("incoming/1/a", "incoming/1/b/c", "other/a"), ["incoming/1/"]),
         ],
     )
-    def test_the_other_forms_are_found_too(self, form: SetForm, keys: tuple[str, ...], expected: list[str]) -> None:
+    def test_the_other_forms_are_found_too(
+        self, form: FormSettings, keys: tuple[str, ...], expected: list[str]
+    ) -> None:
         bench = SetBench(form)
         for key in keys:
             bench.put(key)
@@ -772,7 +774,7 @@ class TestTheAudit:
     @pytest.mark.failure_mode("F277")
     @pytest.mark.parametrize("form", [MARKER, QUIET])
     def test_an_audit_that_cannot_list_all_goes_on_in_its_next_run(
-        self, form: SetForm, monkeypatch: pytest.MonkeyPatch
+        self, form: FormSettings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """And it says so. Each lost set is found within some runs."""
         bench = SetBench(form)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-class Kind(StrEnum):
+class PipelineKind(StrEnum):
     """The kind of a pipeline."""
 
     OBJECTS = "a pipeline of objects"
@@ -22,34 +22,35 @@ class Kind(StrEnum):
 RUNNING = "list --running"
 _NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
 _SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
-REFUSED: dict[str, dict[Kind, str]] = {
-    RUNNING: {kind: _NOT_RUNNING for kind in Kind if kind is not Kind.MACHINE},
+REFUSED: dict[str, dict[PipelineKind, str]] = {
+    RUNNING: {kind: _NOT_RUNNING for kind in PipelineKind if kind is not PipelineKind.MACHINE},
     "reprocess": {
-        Kind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected messages",
+        PipelineKind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected "
+        "messages",
     },
     "dismiss": {
-        Kind.MESSAGES: "delete its dead-letter message in SQS, or use `redrive`",
-        Kind.SETS: "dismiss its parts, with --pipeline and the name of the pipeline of the parts",
+        PipelineKind.MESSAGES: "delete its dead-letter message in SQS, or use `redrive`",
+        PipelineKind.SETS: "dismiss its parts, with --pipeline and the name of the pipeline of the parts",
     },
     "adopt": {
-        Kind.MESSAGES: "deploy it with its former name: `MessageIntake(intake_name=...)`",
-        Kind.SETS: "deploy them with their former name: `FileSets(set_name=...)`",
+        PipelineKind.MESSAGES: "deploy it with its former name: `MessageIntake(intake_name=...)`",
+        PipelineKind.SETS: "deploy them with their former name: `FileSets(set_name=...)`",
     },
-    "pause": {Kind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
-    "resume": {Kind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},
+    "pause": {PipelineKind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
+    "resume": {PipelineKind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},
 }
 """For each command and kind: why it is refused, and the way out."""
 
 
-def kind_of(deployed: "DeployedPipeline") -> Kind:
+def kind_of(deployed: "DeployedPipeline") -> PipelineKind:
     """The kind of a deployed pipeline."""
     if deployed.message_source is not None:
-        return Kind.MESSAGES
+        return PipelineKind.MESSAGES
     if deployed.set_variables is not None:
-        return Kind.SETS
+        return PipelineKind.SETS
     if deployed.state_machine is not None:
-        return Kind.MACHINE
-    return Kind.WORKERS if deployed.workers else Kind.OBJECTS
+        return PipelineKind.MACHINE
+    return PipelineKind.WORKERS if deployed.workers else PipelineKind.OBJECTS
 
 
 def check_kind(deployed: "DeployedPipeline", command: str) -> None:
@@ -67,7 +68,7 @@ def check_kind(deployed: "DeployedPipeline", command: str) -> None:
     """
     if command == RUNNING and deployed.state_machine is not None:
         return
-    for kind in (kind_of(deployed), *([Kind.WORKERS] if deployed.workers else [])):
+    for kind in (kind_of(deployed), *([PipelineKind.WORKERS] if deployed.workers else [])):
         way_out = REFUSED.get(command, {}).get(kind)
         if way_out is not None:
             raise UsageError(f"`{command}` is not for {deployed.name}, which is {kind}: {way_out}")

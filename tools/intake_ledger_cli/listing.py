@@ -38,7 +38,7 @@ _CSV_COLUMNS = ("since", "status", "attempts", "reason_code", "reason", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ListedRows:
     """The rows that a list has. Times are in epoch milliseconds."""
 
     status: Status | None = None
@@ -69,7 +69,7 @@ def parse_age(text: str) -> int:
 def select_rows(
     client: "DynamoDBClient",
     deployed: "DeployedPipeline",
-    selection: Selection,
+    selection: ListedRows,
     *,
     now: int,
     after: str | None = None,
@@ -105,7 +105,7 @@ def select_rows(
             yield entry
 
 
-def _partitions(deployed: "DeployedPipeline", selection: Selection) -> list[str]:
+def _partitions(deployed: "DeployedPipeline", selection: ListedRows) -> list[str]:
     """Return the partitions of the index that have the rows."""
     if selection.dismissed:
         return [dismissed_partition(deployed.name)]

@@ -130,7 +130,7 @@ def list_command(
     ):
         raise UsageError("--running lists executions: use it with --limit and --json only")
     now = now_ms()
-    selection = listing.Selection(
+    selection = listing.ListedRows(
         status=review_status(only),
         waiting=waiting,
         dismissed=dismissed,

@@ -79,7 +79,7 @@ def reprocess_command(
     result = ReprocessResult(given or ulid(now_ms(), secrets.randbits(RANDOM_BITS)))
     if resume is not None:
         selection, result.position = positions.resume(aws, deployed, resume)
-    run = Run(aws, deployed, selection, result)
+    run = ReprocessCall(aws, deployed, selection, result)
     try:
         run.count() if dry_run else run.send(rate_limit(rate), yes=yes)
     finally:
@@ -94,7 +94,7 @@ def reprocess_command(
         check_reason(reason)
 
 
-class Run:
+class ReprocessCall:
     """One call of the command."""
 
     def __init__(self, aws: Aws, deployed: DeployedPipeline, selection: Selection, result: ReprocessResult) -> None:

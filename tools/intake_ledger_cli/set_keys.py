@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from intake_ledger.set_members import FormKind, SetForm
+from intake_ledger.set_members import FormKind, FormSettings
 from intake_ledger.sets import set_settings
 from intake_ledger_cli import s3_listing
 from intake_ledger_cli.errors import CliError, UsageError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-def form_of(deployed: "DeployedPipeline") -> SetForm:
+def form_of(deployed: "DeployedPipeline") -> FormSettings:
     """The form of the deployed sets."""
     return set_settings(deployed.set_variables or {}).form
 

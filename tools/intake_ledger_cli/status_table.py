@@ -9,7 +9,7 @@ from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
-from intake_ledger_cli.kinds import Kind, kind_of
+from intake_ledger_cli.kinds import PipelineKind, kind_of
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
@@ -49,13 +49,13 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
         if counts.later_format.number or counts.later_format.why:
             what = "rows that this release does not process"
             add_line(lines, "Later release", count_text(counts.later_format, WARNING, what, now))
-    if kind not in (Kind.MESSAGES, Kind.SETS):
+    if kind not in (PipelineKind.MESSAGES, PipelineKind.SETS):
         add_line(lines, "Rows", _rows(found.audit, found.table))
         add_line(lines, "Claims", _claims(found.audit, now))
     add_line(lines, "Last hour", _last_hour(found.last_hour))
     # That of messages compares rows with the time only, because no listing has messages.
     add_line(lines, "Last audit", _audit(found.audit, now))
-    if kind not in (Kind.MESSAGES, Kind.SETS):
+    if kind not in (PipelineKind.MESSAGES, PipelineKind.SETS):
         add_line(lines, "Last tick", _tick(found.last_hour, now))
     add_line(lines, "Alarms", _alarms(deployed, found.alarms))
     return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)

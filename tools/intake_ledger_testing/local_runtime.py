@@ -33,7 +33,7 @@ from intake_ledger_testing.local_settings import START, refuse_conditions
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, Message
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, QueuedMessage
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction
 
@@ -122,7 +122,7 @@ class LocalRuntime:
                 self._invoke(batch)
             self._now += 1_000
 
-    def _order(self, visible: Sequence[Message]) -> Sequence[Message]:
+    def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         return visible if self._random is None else self._random.sample(visible, len(visible))
 
     def _make_telemetry(self) -> "Telemetry":

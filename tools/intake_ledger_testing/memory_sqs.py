@@ -34,7 +34,7 @@ class DeadLetter:
 
 
 @dataclass(slots=True)
-class Message:
+class QueuedMessage:
     """A message of the queue."""
 
     id: str
@@ -63,19 +63,21 @@ class MemorySQS:
         self._sent = 0
         self.dead_letter_bytes = MAX_MESSAGE_BYTES
         """The `MaximumMessageSize` of the dead-letter queue."""
-        self.messages: list[Message] = []
+        self.messages: list[QueuedMessage] = []
         self.dead_letters: list[DeadLetter] = []
 
     def send(self, body: str, attributes: Mapping[str, str | int] | None = None) -> None:
         """Send a visible message to the queue."""
         self._sent += 1
-        self.messages.append(Message(f"message-{self._sent}", body, dict(attributes or {}), self._clock()))
+        self.messages.append(QueuedMessage(f"message-{self._sent}", body, dict(attributes or {}), self._clock()))
 
     def next_visible_at(self) -> int | None:
         """Return the time of the next visible message in epoch milliseconds, or None."""
         return min((one.visible_at for one in self.messages), default=None)
 
-    def receive(self, most: int, order: Callable[[Sequence[Message]], Sequence[Message]]) -> list[dict[str, Any]]:
+    def receive(
+        self, most: int, order: Callable[[Sequence[QueuedMessage]], Sequence[QueuedMessage]]
+    ) -> list[dict[str, Any]]:
         """Receive a batch in the form that Lambda passes. `order` sorts the visible messages."""
         visible = [one for one in self.messages if one.visible_at <= self._clock()]
         records = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cdk_intake_ledger.bundling.requirements import MACHINES, Line, Requirements
+from cdk_intake_ledger.bundling.requirements import MACHINES, RequirementLine, Requirements
 
 NEWEST_GLIBC = 34
 """The minor version of the C library of Amazon Linux 2023, on which Lambda's Python 3.12 and later run:
@@ -40,7 +40,7 @@ class Pip:
         return f"Python {self.python} on Linux {self.architecture}"
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[RequirementLine, ...]:
         """The lines that Lambda needs."""
         return self.requirements.for_lambda(self.python, self.architecture)
 

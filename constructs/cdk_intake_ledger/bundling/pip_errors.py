@@ -12,7 +12,7 @@ from packaging.utils import parse_wheel_filename as parse_wheel
 from packaging.version import Version
 
 from cdk_intake_ledger.bundling.pip import Pip, listed
-from cdk_intake_ledger.bundling.requirements import Line
+from cdk_intake_ledger.bundling.requirements import RequirementLine
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.requirement_rules import (
     DEPENDENCIES_HASH,
@@ -71,7 +71,7 @@ class PipErrors:
                     problems.append(self._no_wheel(match[1], retried, None))
         return problems or [self._other(failed.stderr)]
 
-    def _no_wheel(self, text: str, retried: CompletedProcess[str], line: Line | None) -> Problem:
+    def _no_wheel(self, text: str, retried: CompletedProcess[str], line: RequirementLine | None) -> Problem:
         requirement = Requirement(text)
         where = line.where if line else f"{self._origin}: a dependency"
         output = retried.stdout + retried.stderr
@@ -121,7 +121,7 @@ class PipErrors:
         return self._pip.lines[index].text() if index < len(self._pip.lines) else "a dependency"
 
 
-def _line_of(text: str, lines: Iterable[Line]) -> Line | None:
+def _line_of(text: str, lines: Iterable[RequirementLine]) -> RequirementLine | None:
     name = canonicalize_name(Requirement(text).name)
     return next((line for line in lines if line.name == name), None)
 

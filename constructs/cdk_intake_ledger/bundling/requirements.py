@@ -30,7 +30,7 @@ _URL_HASH = re.compile(r"[#&](sha256|sha384|sha512)=[0-9a-f]{64,}")
 
 
 @dataclass(frozen=True)
-class Line:
+class RequirementLine:
     """One requirement of a file."""
 
     requirement: Requirement
@@ -73,7 +73,7 @@ class Line:
 class Requirements:
     """The content of a requirements file and of the files that it includes."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[RequirementLine, ...]
     options: tuple[str, ...] = ()
     """pip's options for the package index, one line each."""
     problems: tuple[Problem, ...] = ()
@@ -81,7 +81,7 @@ class Requirements:
     origin: str = "requirements"
     """The file's name, for messages."""
 
-    def for_lambda(self, python: str, architecture: str) -> tuple[Line, ...]:
+    def for_lambda(self, python: str, architecture: str) -> tuple[RequirementLine, ...]:
         """Lines for one Python version and one architecture, without lines that Lambda's own modules satisfy."""
         environment = lambda_environment(python, architecture)
         return tuple(line for line in self.lines if not line.is_left_to_lambda and line.applies(environment))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cdk_intake_ledger.bundling.requirements import Line, Requirements, without_marker
+from cdk_intake_ledger.bundling.requirements import RequirementLine, Requirements, without_marker
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.requirement_rules import (
     REQUIREMENT_EDITABLE,
@@ -66,7 +66,7 @@ def parse_requirements(lines: Sequence[str], origin: str = "requirements") -> Re
 
 class _Reader:
     def __init__(self) -> None:
-        self._lines: list[Line] = []
+        self._lines: list[RequirementLine] = []
         self._options: list[str] = []
         self._problems: list[Problem] = []
         self._files: set[Path] = set()
@@ -107,7 +107,7 @@ class _Reader:
             return
         requirement = " ".join(words[:options])
         try:
-            line = Line(Requirement(requirement), hashes, where)
+            line = RequirementLine(Requirement(requirement), hashes, where)
         except InvalidRequirement as error:
             self._problems.append(_unreadable(requirement, where, str(error).splitlines()[0]))
             return
@@ -166,7 +166,7 @@ def _hashes(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return tuple(hashes), ""
 
 
-def _unpinned(line: Line, text: str) -> Problem:
+def _unpinned(line: RequirementLine, text: str) -> Problem:
     if line.requirement.url:
         return REQUIREMENT_URL_HASH.problem(where=line.where, text=text)
     return REQUIREMENT_PINNED.problem(
@@ -183,7 +183,7 @@ def _unreadable(text: str, where: str, why: str) -> Problem:
     return REQUIREMENT_FORMAT.problem(where=where, text=text, error=why)
 
 
-def _without_hash(lines: Sequence[Line]) -> Iterator[Problem]:
+def _without_hash(lines: Sequence[RequirementLine]) -> Iterator[Problem]:
     """Lines without a hash, if other lines have one. pip then requires a hash for each line."""
     if not any(line.hashes for line in lines):
         return
@@ -192,9 +192,9 @@ def _without_hash(lines: Sequence[Line]) -> Iterator[Problem]:
             yield REQUIREMENT_HASH.problem(where=line.where, text=without_marker(line.requirement))
 
 
-def _repeated(lines: Sequence[Line]) -> Iterator[Problem]:
+def _repeated(lines: Sequence[RequirementLine]) -> Iterator[Problem]:
     """Two lines for one name that could both apply. pip's error would not name the lines."""
-    seen: dict[str, Line] = {}
+    seen: dict[str, RequirementLine] = {}
     for line in lines:
         first = seen.setdefault(line.name, line)
         if first is line or line.requirement.marker or first.requirement.marker:

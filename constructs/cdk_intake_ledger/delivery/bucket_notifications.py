@@ -68,7 +68,7 @@ def cdk_configuration(bucket: s3.IBucket) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-class Notification(NamedTuple):
+class BucketNotification(NamedTuple):
     """A notification of a bucket."""
 
     destination: str
@@ -78,7 +78,7 @@ class Notification(NamedTuple):
     """None if they are known only at deployment."""
 
 
-def resource_notifications(resource: s3.CfnBucket | None) -> Iterator[Notification]:
+def resource_notifications(resource: s3.CfnBucket | None) -> Iterator[BucketNotification]:
     """Find the notifications in a bucket's own resource."""
     if resource is None:
         return
@@ -88,10 +88,10 @@ def resource_notifications(resource: s3.CfnBucket | None) -> Iterator[Notificati
         for entry in (configuration or {}).get(f"{kind}Configurations", ()):
             rules = entry.get("filter", {}).get("s3Key", {}).get("rules", ())
             ends = {rule["name"]: rule["value"] for rule in rules}
-            yield Notification(readable(entry[destination]), entry["event"], _filter_of(ends))
+            yield BucketNotification(readable(entry[destination]), entry["event"], _filter_of(ends))
 
 
-def cdk_notifications(bucket: s3.IBucket) -> Iterator[Notification]:
+def cdk_notifications(bucket: s3.IBucket) -> Iterator[BucketNotification]:
     """Find the notifications in CDK's custom resource. Call it at synthesis only, as `cdk_configuration`."""
     configuration = cdk_configuration(bucket)
     for kind, destination in (("Queue", "QueueArn"), ("LambdaFunction", "LambdaFunctionArn"), ("Topic", "TopicArn")):
@@ -99,10 +99,10 @@ def cdk_notifications(bucket: s3.IBucket) -> Iterator[Notification]:
             rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
             taken = _filter_of({rule["Name"]: rule["Value"] for rule in rules})
             for event in entry["Events"]:
-                yield Notification(readable(entry[destination]), event, taken)
+                yield BucketNotification(readable(entry[destination]), event, taken)
 
 
-def overlap_problems(notifications: Iterable[Notification], filters: Sequence[KeyPattern]) -> Iterator[Problem]:
+def overlap_problems(notifications: Iterable[BucketNotification], filters: Sequence[KeyPattern]) -> Iterator[Problem]:
     """Find notifications about the same keys (F127).
 
     Args:

@@ -17,7 +17,7 @@ from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.bucket_notifications import (
     NOTIFIED,
-    Notification,
+    BucketNotification,
     cdk_configuration,
     cdk_notifications,
     has_cdk_notifications,
@@ -132,7 +132,7 @@ class BucketValidation:
         if self._consumed.is_existing:
             yield from other_consumer_problems(self._consumed.queue, self._consumed.source)
 
-    def _other_notifications(self) -> Iterator[Notification]:
+    def _other_notifications(self) -> Iterator[BucketNotification]:
         """CDK's notifications of the bucket, without those of this pipeline and of later ones, which find this one."""
         stack = Stack.of(self._bucket)
         arns = [entry.data for entry in self._bucket.node.metadata if entry.type == NOTIFIED]

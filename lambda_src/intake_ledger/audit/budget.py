@@ -90,7 +90,7 @@ class SharedBudget:
 Budget = OwnBudget | SharedBudget
 
 
-class RateLimit:
+class LookRate:
     """Keeps one look to its share of the run's rate. `clock` gives epoch milliseconds."""
 
     def __init__(self, per_second: float, clock: Callable[[], int], sleep: Callable[[float], None]) -> None:

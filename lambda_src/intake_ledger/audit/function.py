@@ -24,7 +24,7 @@ from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import RunNotDue
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.aws import LambdaContext
+from intake_ledger.aws import InvocationContext
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.delivery_check.former_names import former_names, problems
@@ -182,7 +182,7 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, Any]:
     """Lambda's entry point."""
     function = AuditFunction(audit_settings(os.environ))
     return respond(event, context.get_remaining_time_in_millis, function, PowertoolsAuditTelemetry())

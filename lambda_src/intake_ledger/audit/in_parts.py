@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from intake_ledger.audit.budget import Budget, RateLimit, SharedBudget
+from intake_ledger.audit.budget import Budget, LookRate, SharedBudget
 from intake_ledger.audit.diff import Line
 from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, Manifest, overdue
 from intake_ledger.audit.join.duckdb import MOST_CANDIDATES, Slice, slice_name, write
 from intake_ledger.audit.join.parts import CHUNK
-from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.listing import BucketListing
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
 from intake_ledger.audit.relations import LISTED, Entries, candidate, held, listed, place_of
 from intake_ledger.audit.report import Pass, Report, Stopped, age, few_passes, report_of, summed
@@ -70,7 +70,7 @@ class AuditInParts:
         self._tools = tools
         self._settings = settings
         self._run = run
-        self._listing = Listing(tools.s3, settings)
+        self._listing = BucketListing(tools.s3, settings)
         self._scratch = Scratch(tools.s3, tools.scratch, run)
         self._runs = tools.runs(run)
 
@@ -192,7 +192,7 @@ class AuditInParts:
         done["report"] = report.as_json(now)
         sends = judged.resubmit and not report.dry_run
         look = self._tools.look(self._budget(plan) if sends else None, backfill=plan["backfill"])
-        limit = RateLimit(rate / plan["looks"], self._tools.clock, self._tools.sleep)
+        limit = LookRate(rate / plan["looks"], self._tools.clock, self._tools.sleep)
         while done["at"] < len(candidates) and not report.stopped and remaining_ms() >= STOP_BEFORE_MS:
             batch, sent = candidates[done["at"] : done["at"] + min(BATCH, limit.most())], report.resubmitted
             look.at(batch, judged.window, report)

@@ -34,7 +34,7 @@ class Page:
     after: Place | None
 
 
-class Listing:
+class BucketListing:
     """Lists the keys of one bucket that the pipeline's filters may take."""
 
     def __init__(self, client: "S3Client", settings: AuditSettings) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.join.sqlite import SqliteJoin
-from intake_ledger.audit.listing import Listing
+from intake_ledger.audit.listing import BucketListing
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
 from intake_ledger.audit.relations import HELD, LISTED, Entries, held, listed
 from intake_ledger.audit.report import Pass, Report, Stopped
@@ -75,11 +75,11 @@ class AuditInOneFunction:
         scans = min(self.readers, SEGMENTS)
         now = self.clock()
         segments = [held(self.dynamodb, self.settings, (number, scans), now=now) for number in range(scans)]
-        listing = Listing(self.s3, self.settings)
+        listing = BucketListing(self.s3, self.settings)
         lists = [listed(listing.shard(shard), self.settings) for shard in self._shards(listing)]
         return [_named(HELD, pages) for pages in segments] + [_named(LISTED, pages) for pages in lists]
 
-    def _shards(self, listing: Listing) -> Sequence[Shard]:
+    def _shards(self, listing: BucketListing) -> Sequence[Shard]:
         if self.readers == 1:
             return [Shard(prefix) for prefix in listing.prefixes()]
         return listing.shards(self.readers, samples=SAMPLES)

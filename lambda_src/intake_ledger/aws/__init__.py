@@ -5,13 +5,13 @@ The audit also imports `page_parsing`. It is not below, because each cold start 
 
 from intake_ledger.aws.bucket import Bucket, s3_refusal
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
-from intake_ledger.aws.lambda_context import LambdaContext
+from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.aws.queues import NotDone, Queues, body_digest
 
 __all__ = [
     "POOL",
     "Bucket",
-    "LambdaContext",
+    "InvocationContext",
     "NotDone",
     "Queues",
     "body_digest",

@@ -6,11 +6,11 @@ from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from intake_ledger.aws import LambdaContext, Queues
+from intake_ledger.aws import InvocationContext, Queues
 from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
-from intake_ledger.kinds import Delivery
+from intake_ledger.kinds import ReceivedMessages
 from intake_ledger.ledger import Claim
 from intake_ledger.processor import Commit
 
@@ -140,9 +140,9 @@ class HeldCommit(NamedTuple):
 class Batch:
     """The messages of one invocation, in the order in which they are handled."""
 
-    def __init__(self, delivery: Delivery, context: LambdaContext, services: Services) -> None:
-        self.messages = delivery.messages
-        self.order = delivery.order
+    def __init__(self, received: ReceivedMessages, context: InvocationContext, services: Services) -> None:
+        self.messages = received.messages
+        self.order = received.order
         self._host = services.host
         self.time_left_ms = context.get_remaining_time_in_millis
         self.returns = Returns(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from intake_ledger.aws import POOL, Bucket, LambdaContext, Queues, bucket_client, ledger_client, make_client
+from intake_ledger.aws import POOL, Bucket, InvocationContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.host import IN_LAMBDA, Host
 from intake_ledger.consumer.services import Services
@@ -36,7 +36,7 @@ _KINDS = {
 """Variables that only a consumer of this kind of work has."""
 
 
-class Tools(NamedTuple):
+class KindTools(NamedTuple):
     """The services that a kind is made with, besides its settings."""
 
     environment: Mapping[str, str]
@@ -55,7 +55,7 @@ class Parts(NamedTuple):
     services: Services
 
 
-def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, Any]:
     """Lambda's entry point for each kind of work: a batch of messages, or the schedule's request for a check."""
     if "auditSets" in event:
         from intake_ledger.sets.audit import audit_sets  # noqa: PLC0415 - most invocations have messages
@@ -100,7 +100,7 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
         processor_version=settings.processor_version,
     )
     telemetry = telemetry_class(settings.reasons)
-    kind = make_kind(Tools(environment, options, table, bucket, telemetry, clock, s3))
+    kind = make_kind(KindTools(environment, options, table, bucket, telemetry, clock, s3))
     ledger = Ledger(
         table,
         kind.look,
@@ -151,7 +151,7 @@ def make_runner(
 
 class _Kind(NamedTuple):
     settings: ConsumerSettings
-    make: "Callable[[Tools], Kind]"
+    make: "Callable[[KindTools], Kind]"
     telemetry: type[PowertoolsTelemetry] = PowertoolsTelemetry
 
 
@@ -175,19 +175,19 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
     from intake_ledger.executions import execution_settings  # noqa: PLC0415
     from intake_ledger.keyed import KeyLock  # noqa: PLC0415
     from intake_ledger.kinds.messages import Messages  # noqa: PLC0415
-    from intake_ledger.messages import MessageSource, message_settings  # noqa: PLC0415
+    from intake_ledger.messages import MessageSourceType, message_settings  # noqa: PLC0415
 
     settings = message_settings(environment)
     longest_ms = None
     if STATE_MACHINE in environment:
-        if settings.source is MessageSource.FIFO or settings.source.is_stream:
+        if settings.source is MessageSourceType.FIFO or settings.source.is_stream:
             raise SettingsError(
                 f"{STATE_MACHINE} is set and INTAKE_MESSAGE_SOURCE is {settings.source}: a message group or a shard "
                 "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
             )
         longest_ms = execution_settings(environment).execution_seconds * 1000
 
-    def make(tools: Tools) -> "Kind":
+    def make(tools: KindTools) -> "Kind":
         options = tools.options
         lock = KeyLock(tools.table, options.pipeline, options.retention, clock=tools.clock, longest_work_ms=longest_ms)
         return Messages(settings, lock)
@@ -203,7 +203,7 @@ def _sets(environment: Mapping[str, str]) -> _Kind:
 
     settings = set_settings(environment)
 
-    def make(tools: Tools) -> "Kind":
+    def make(tools: KindTools) -> "Kind":
         consumer, lists = settings.consumer, None
         if settings.part_lists is not None:
             lists = S3PartLists(tools.s3, settings.part_lists)
@@ -213,7 +213,7 @@ def _sets(environment: Mapping[str, str]) -> _Kind:
     return _Kind(settings.consumer, make, SetTelemetry)
 
 
-def _set_wakes(settings: ConsumerSettings, tools: Tools) -> "SetWakes | None":
+def _set_wakes(settings: ConsumerSettings, tools: KindTools) -> "SetWakes | None":
     """The sets of files that have the pipeline's objects as parts. None: there are none."""
     described = tools.environment.get("INTAKE_SETS")
     if not described:

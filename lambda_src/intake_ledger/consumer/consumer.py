@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import LambdaContext, body_digest
+from intake_ledger.aws import InvocationContext, body_digest
 from intake_ledger.consumer.attempt import Attempts
 from intake_ledger.consumer.batch import (
     CLAIMED_RESERVE_SECONDS,
@@ -102,7 +102,7 @@ class Consumer:
                 end_process=end_process or threads.exit_now,
             )
 
-    def handle(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+    def handle(self, event: Mapping[str, Any], context: InvocationContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch. The response names the messages that the event source must not delete.
 
         Raises:

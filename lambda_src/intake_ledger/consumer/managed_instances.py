@@ -8,14 +8,14 @@ import faulthandler
 from collections.abc import Mapping
 from typing import Any
 
-from intake_ledger.aws import LambdaContext
+from intake_ledger.aws import InvocationContext
 from intake_ledger.consumer import composition
 
 STDERR = 2
 """The file descriptor of the function's log."""
 
 
-def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, Any]:
     """Handle a batch or a check, and end the process if it takes longer than the invocation may."""
     # This timer is a thread without Python code. It works while a call into C holds the interpreter's lock.
     faulthandler.dump_traceback_later(context.get_remaining_time_in_millis() / 1000, exit=True, file=STDERR)

@@ -24,7 +24,7 @@ from intake_ledger.delivery_check.deployed import (
 )
 from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
 from intake_ledger.delivery_check.pauses import describe_pause
-from intake_ledger.delivery_check.policies import Caller, Decision, decide
+from intake_ledger.delivery_check.policies import Caller, PolicyDecision, decide
 from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
 from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter, Ordering
 
@@ -391,7 +391,7 @@ def _rewritten(targets: Sequence[Mapping[str, Any]], queue_arn: str) -> str:
     return ", ".join(name for target in targets if target["Arn"] == queue_arn for name in _REWRITES if target.get(name))
 
 
-def _decide(policy: str, caller: Caller, action: str, resource: str) -> Decision:
+def _decide(policy: str, caller: Caller, action: str, resource: str) -> PolicyDecision:
     """Decide. A bucket whose account is not known is taken for one of the resource's account, if that answers it."""
     decision = decide(policy, caller, action, resource)
     if decision.allowed is None and caller.account is None:

@@ -44,30 +44,30 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """A decision with its reason. `allowed` is None if it depends on an unknown condition."""
 
     allowed: bool | None
     reason: str = ""
 
 
-def decide(policy: str, caller: Caller, action: str, resource: str) -> Decision:
+def decide(policy: str, caller: Caller, action: str, resource: str) -> PolicyDecision:
     """Evaluate a policy. A Deny that applies wins over an Allow, and without an Allow nothing is allowed."""
     statements = _listed(json.loads(policy or "{}").get("Statement"))
     applying = [(statement, _applies(statement, caller, action, resource)) for statement in statements]
     for statement, applies in applying:
         if statement["Effect"] == "Deny" and applies:
-            return Decision(allowed=False, reason=f"{_named(statement)} denies it")
+            return PolicyDecision(allowed=False, reason=f"{_named(statement)} denies it")
     for statement, applies in applying:
         if statement["Effect"] == "Deny" and applies is None:
-            return Decision(None, f"{_named(statement)} denies it under {_conditions(statement)}")
+            return PolicyDecision(None, f"{_named(statement)} denies it under {_conditions(statement)}")
     allowing = [(statement, applies) for statement, applies in applying if statement["Effect"] == "Allow"]
     if any(applies for _, applies in allowing):
-        return Decision(allowed=True)
+        return PolicyDecision(allowed=True)
     for statement, applies in allowing:
         if applies is None:
-            return Decision(None, f"{_named(statement)} allows it under {_conditions(statement)}")
-    return Decision(allowed=False, reason="no statement allows it")
+            return PolicyDecision(None, f"{_named(statement)} allows it under {_conditions(statement)}")
+    return PolicyDecision(allowed=False, reason="no statement allows it")
 
 
 def _applies(statement: Mapping[str, Any], caller: Caller, action: str, resource: str) -> bool | None:

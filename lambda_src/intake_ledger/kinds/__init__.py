@@ -62,7 +62,7 @@ class Order(Protocol):
         """The answer to the event source. It names what must not be deleted."""
 
 
-class Delivery(NamedTuple):
+class ReceivedMessages(NamedTuple):
     """The messages of one event, in the order in which they are handled."""
 
     messages: "Sequence[Message]"
@@ -75,7 +75,7 @@ class Kind(Protocol):
     guards: "Sequence[Guard]"
     """Each claim must hold them besides its row."""
 
-    def read(self, event: Mapping[str, Any]) -> Delivery:
+    def read(self, event: Mapping[str, Any]) -> ReceivedMessages:
         """Read an event. Raises ValueError if it has no records."""
 
     def look(self, change: "Change", row: "Row | None") -> "State | None":

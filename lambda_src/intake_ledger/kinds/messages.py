@@ -7,11 +7,11 @@ from typing import Any, Self, cast
 from intake_ledger.consumer.batch import ANY_ORDER, RESERVE_SECONDS, Batch, Response, response_of
 from intake_ledger.events import Message, in_order
 from intake_ledger.keyed import KeyLock, idempotency_key
-from intake_ledger.kinds import Delivery
+from intake_ledger.kinds import ReceivedMessages
 from intake_ledger.ledger import Claim, Guard
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
 from intake_ledger.messages.reader import MessageReader, is_stream_record, pointer_of
-from intake_ledger.messages.settings import MessageSettings, MessageSource
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
 from intake_ledger.protocol import Change, LibraryError, ObjectGone, Row, State
 
 MAX_PAUSE_SECONDS = 5.0
@@ -35,17 +35,17 @@ class Messages:
         self._reader = MessageReader(settings)
         self._sleep = sleep
 
-    def read(self, event: Mapping[str, Any]) -> Delivery:
+    def read(self, event: Mapping[str, Any]) -> ReceivedMessages:
         """See `Kind`. Records of a queue or of one shard."""
         records = event.get("Records")
         if not isinstance(records, Sequence) or not all(isinstance(record, Mapping) for record in records):
             raise ValueError("the event has no records: send messages to the intake's source instead")
         if records and is_stream_record(records[0]):
-            return Delivery([self._reader.from_stream(record) for record in records], InShard(self._sleep))
+            return ReceivedMessages([self._reader.from_stream(record) for record in records], InShard(self._sleep))
         messages = [self._reader.from_queue(record) for record in records]
-        if self._source is MessageSource.FIFO:
-            return Delivery(messages, InGroups())
-        return Delivery(in_order(messages), ANY_ORDER)
+        if self._source is MessageSourceType.FIFO:
+            return ReceivedMessages(messages, InGroups())
+        return ReceivedMessages(in_order(messages), ANY_ORDER)
 
     def look(self, change: Change, row: Row | None) -> State | None:  # noqa: ARG002 - a message does not change
         """See `Kind`."""
@@ -66,7 +66,7 @@ class Messages:
 class MessageWork:
     """A message; see `Work`."""
 
-    def __init__(self, claim: Claim, source: MessageSource, fence_of: Callable[[Claim], int]) -> None:
+    def __init__(self, claim: Claim, source: MessageSourceType, fence_of: Callable[[Claim], int]) -> None:
         self._claim = claim
         self._fence_of = fence_of
         self._source = source

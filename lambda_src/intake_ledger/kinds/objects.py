@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
-from intake_ledger.kinds import Delivery
+from intake_ledger.kinds import ReceivedMessages
 from intake_ledger.ledger import Claim, Guard, object_states
 from intake_ledger.processor import ObjectChange, OpenedObject, make_object_change
 from intake_ledger.protocol import Change, ConsumerSettings, ObjectGone, Ordering, Origin
@@ -51,9 +51,9 @@ class Objects:
         self._output_client = output_client
         self._sets = sets
 
-    def read(self, event: Mapping[str, Any]) -> Delivery:
+    def read(self, event: Mapping[str, Any]) -> ReceivedMessages:
         """See `Kind`."""
-        return Delivery(read_batch(event), ANY_ORDER)
+        return ReceivedMessages(read_batch(event), ANY_ORDER)
 
     def work(self, claim: Claim) -> "ObjectWork | None":
         """See `Kind`. Manifests and markers of sets are not processed."""

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
-from intake_ledger.kinds import Delivery
+from intake_ledger.kinds import ReceivedMessages
 from intake_ledger.kinds.objects import ClaimOutputs
 from intake_ledger.ledger import AWS_ERRORS, Claim, Guard, LedgerTable, present_state
 from intake_ledger.processor import OpenedObject
@@ -99,9 +99,9 @@ class Sets:
         self.output_client = output_client
         self.lists = lists
 
-    def read(self, event: Mapping[str, Any]) -> Delivery:
+    def read(self, event: Mapping[str, Any]) -> ReceivedMessages:
         """See `Kind`."""
-        return Delivery(read_batch(event), ANY_ORDER)
+        return ReceivedMessages(read_batch(event), ANY_ORDER)
 
     def look(self, change: Change, row: Row | None) -> State | None:
         """See `Kind`."""

@@ -5,6 +5,6 @@ a row of the ledger, and each key a lock.
 """
 
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageProcessor
-from intake_ledger.messages.settings import MessageSettings, MessageSource, message_settings
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType, message_settings
 
-__all__ = ["KeyedMessage", "MessageProcessor", "MessageSettings", "MessageSource", "message_settings"]
+__all__ = ["KeyedMessage", "MessageProcessor", "MessageSettings", "MessageSourceType", "message_settings"]

@@ -13,7 +13,7 @@ from typing import Any
 from intake_ledger.events import OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
 from intake_ledger.keyed import InvalidName, name_of
 from intake_ledger.messages.keyed_message import MessageChange
-from intake_ledger.messages.settings import MessageSettings, MessageSource, compiled
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType, compiled
 from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
 from intake_ledger.protocol import Change, Origin, State, StateKind, last_try_seconds
 
@@ -21,7 +21,7 @@ RECORD = "record"
 """The kind of our own message that has a record of a stream."""
 POINTER = "record too long"
 """The kind of our own message that says where a record of a stream is that the dead-letter queue did not take."""
-_SOURCES = {"aws:kinesis": MessageSource.KINESIS, "aws:dynamodb": MessageSource.DYNAMODB}
+_SOURCES = {"aws:kinesis": MessageSourceType.KINESIS, "aws:dynamodb": MessageSourceType.DYNAMODB}
 
 
 class MessageReader:
@@ -101,7 +101,7 @@ class MessageReader:
         record = own.get("record") if isinstance(own, Mapping) and own.get("kind") == RECORD else None
         if not isinstance(record, Mapping) or _SOURCES.get(str(record.get("eventSource"))) is not self._source:
             raise MalformedError(f"not a record of {self._source} in the envelope of the dead-letter queue's copies")
-        if self._source is MessageSource.KINESIS:
+        if self._source is MessageSourceType.KINESIS:
             data = kinesis_data(record)
             return _json(data), data
         return dynamodb_record(record), json.dumps(record)

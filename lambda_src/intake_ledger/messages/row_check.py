@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import LambdaContext, ledger_client
+from intake_ledger.aws import InvocationContext, ledger_client
 from intake_ledger.observability.audit_powertools import publish_report
 from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import RANDOM_BITS, ConsumerSettings, RowKey, Status, from_dynamodb, ulid
@@ -150,7 +150,7 @@ class RowCheck:
         self._client.put_item(TableName=self._table, Item=content)
 
 
-def check_rows(settings: ConsumerSettings, context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
+def check_rows(settings: ConsumerSettings, context: InvocationContext, *, dry_run: bool) -> dict[str, Any]:
     """Check the rows of the intake with these settings, and write the report. Returns it."""
     client = ledger_client()
     check = RowCheck(

@@ -11,7 +11,7 @@ from jmespath.exceptions import JMESPathError  # type: ignore[import-untyped]
 from intake_ledger.protocol import ConsumerSettings, Ordering, SettingsError, consumer_settings
 
 
-class MessageSource(StrEnum):
+class MessageSourceType(StrEnum):
     """The source of an intake's messages."""
 
     SQS = "sqs"
@@ -28,7 +28,7 @@ class MessageSource(StrEnum):
     @property
     def is_stream(self) -> bool:
         """True if Lambda polls shards, in which the order of records counts."""
-        return self in (MessageSource.KINESIS, MessageSource.DYNAMODB)
+        return self in (MessageSourceType.KINESIS, MessageSourceType.DYNAMODB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class MessageSettings:
     """The settings of an intake."""
 
     consumer: ConsumerSettings
-    source: MessageSource
+    source: MessageSourceType
     key: str
     """The JMESPath expression of a message's key."""
     identity: str
@@ -58,15 +58,15 @@ def message_settings(environment: Mapping[str, str]) -> MessageSettings:
     if consumer.threads != 1:
         raise SettingsError(f"INTAKE_CONCURRENCY is {consumer.threads}, expected 1: messages are processed in turn")
     source = environment.get("INTAKE_MESSAGE_SOURCE", "")
-    if source not in MessageSource:
-        raise SettingsError(f"INTAKE_MESSAGE_SOURCE is {source!r}, expected one of {', '.join(MessageSource)}")
+    if source not in MessageSourceType:
+        raise SettingsError(f"INTAKE_MESSAGE_SOURCE is {source!r}, expected one of {', '.join(MessageSourceType)}")
     key, identity = (_expression(environment, name) for name in ("INTAKE_MESSAGE_KEY", "INTAKE_MESSAGE_IDENTITY"))
     unwrap = environment.get("INTAKE_MESSAGE_UNWRAP_SNS", "false")
     if unwrap not in ("true", "false"):
         raise SettingsError(f"INTAKE_MESSAGE_UNWRAP_SNS is {unwrap!r}, expected true or false")
     # Messages are claimed alone, just before their processor starts.
     alone = replace(consumer, commit_together=False)
-    return MessageSettings(alone, MessageSource(source), key, identity, unwrap_sns=unwrap == "true")
+    return MessageSettings(alone, MessageSourceType(source), key, identity, unwrap_sns=unwrap == "true")
 
 
 def compiled(expression: str) -> Any:

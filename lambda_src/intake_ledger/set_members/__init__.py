@@ -3,8 +3,8 @@
 from intake_ledger.set_members.forms import (
     MAX_PARTS,
     FormKind,
+    FormSettings,
     PartsFormat,
-    SetForm,
     SetTarget,
     set_form,
     set_targets,
@@ -15,9 +15,9 @@ from intake_ledger.set_members.wakes import Wake, Wakes
 __all__ = [
     "MAX_PARTS",
     "FormKind",
+    "FormSettings",
     "Membership",
     "PartsFormat",
-    "SetForm",
     "SetTarget",
     "Wake",
     "Wakes",

@@ -37,7 +37,7 @@ class PartsFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetForm:
+class FormSettings:
     """The form of the sets of one name. The key of a set is the key of its manifest or marker, or its folder."""
 
     kind: FormKind
@@ -77,7 +77,7 @@ class SetTarget:
     name: str
     """Of the pipeline of the sets."""
     queue_url: str
-    form: SetForm
+    form: FormSettings
 
 
 @cache
@@ -86,7 +86,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(words.get(text, re.escape(text)) for text in re.split(r"(\*\*|\*)", pattern)), re.DOTALL)
 
 
-def set_form(content: object, variable: str) -> SetForm:
+def set_form(content: object, variable: str) -> FormSettings:
     """Read a form from the JSON of a variable.
 
     Raises:
@@ -108,7 +108,7 @@ def set_form(content: object, variable: str) -> SetForm:
         raise SettingsError(f"{variable}: the name of a marker has no *")
     if parts not in tuple(PartsFormat) or keys not in ("relative", "absolute"):
         raise SettingsError(f"{variable}: parts is json, csv or lines, and keys is relative or absolute")
-    return SetForm(FormKind(kind), pattern, int(quiet), PartsFormat(parts), keys == "absolute")
+    return FormSettings(FormKind(kind), pattern, int(quiet), PartsFormat(parts), keys == "absolute")
 
 
 def set_targets(described: str) -> tuple[SetTarget, ...]:

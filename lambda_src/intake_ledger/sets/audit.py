@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from intake_ledger.aws import LambdaContext, ledger_client
+from intake_ledger.aws import InvocationContext, ledger_client
 from intake_ledger.consumer import Services
 from intake_ledger.events import own_message
 from intake_ledger.kinds.sets import Sets
@@ -188,7 +188,7 @@ def _continues(row: Row | None, state: State, now: int) -> bool:
     return now - max(row.retry_at or 0, row.updated_at) < SETTLE_MS
 
 
-def audit_sets(kind: Sets, services: Services, context: LambdaContext, *, dry_run: bool) -> dict[str, Any]:
+def audit_sets(kind: Sets, services: Services, context: InvocationContext, *, dry_run: bool) -> dict[str, Any]:
     """Audit the sets of this kind, and write the report. Returns it."""
     consumer, client = services.settings, ledger_client()
     audit = SetAudit(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from intake_ledger.protocol import Unprocessable
-from intake_ledger.set_members import MAX_PARTS, PartsFormat, SetForm
+from intake_ledger.set_members import MAX_PARTS, FormSettings, PartsFormat
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest manifest. The keys of 10,000 parts have at most 10 MB."""
@@ -25,7 +25,7 @@ _Part = tuple[object, object]
 
 
 def parts_of(
-    content: bytes, set_key: str, form: SetForm, *, bucket: str, wants: Callable[[str], bool]
+    content: bytes, set_key: str, form: FormSettings, *, bucket: str, wants: Callable[[str], bool]
 ) -> dict[str, str | None]:
     """The keys of the parts, in the order of the manifest, each with the version that the manifest names, if any.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, SettingsError, consumer_settings
-from intake_ledger.set_members import SetForm, set_form
+from intake_ledger.set_members import FormSettings, set_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class SetSettings:
 
     consumer: ConsumerSettings
     """Without filters: a set's key need not pass those of its parts."""
-    form: SetForm
+    form: FormSettings
     parts_pipeline: str
     """The name of the pipeline whose objects are the parts."""
     part_filters: tuple[KeyFilter, ...] = ()

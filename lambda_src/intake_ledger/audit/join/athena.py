@@ -54,7 +54,7 @@ def _relation(database: str, run: str, relation: str, has_files: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class QueryExecution:
     """One execution of a statement, as Athena reports it."""
 
     working: bool
@@ -86,21 +86,21 @@ class Athena:
         )
         return str(started["QueryExecutionId"])
 
-    def look(self, id: str) -> Execution:
+    def look(self, id: str) -> QueryExecution:
         """Get the state of an execution."""
         execution = self._client.get_query_execution(QueryExecutionId=id)["QueryExecution"]
         status = execution["Status"]
         state = status["State"]
         # The lines after the first one quote the statement.
         reason = (status.get("StateChangeReason") or "Athena gives no reason").partition("\n")[0]
-        return Execution(
+        return QueryExecution(
             working=state in _WORKING,
             failure="" if state in (*_WORKING, "SUCCEEDED") else f"{state}: {reason[:_MOST_REASON]}",
             retryable=bool(status.get("AthenaError", {}).get("Retryable")),
             result=execution.get("ResultConfiguration", {}).get("OutputLocation", ""),
         )
 
-    def result(self, executions: Mapping[str, Execution]) -> "AthenaResult":
+    def result(self, executions: Mapping[str, QueryExecution]) -> "AthenaResult":
         """The results of a run's statements, by the names of the statements."""
         return AthenaResult(self._s3, {name: execution.result for name, execution in executions.items()})
 

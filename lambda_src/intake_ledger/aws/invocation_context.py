@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class LambdaContext(Protocol):
+class InvocationContext(Protocol):
     """The context of an invocation, as Lambda passes it to a handler."""
 
     def get_remaining_time_in_millis(self) -> int:
