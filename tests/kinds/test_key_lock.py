@@ -199,3 +199,46 @@ def test_a_lock_that_is_found_is_written_again() -> None:
     assert verdict(other, workers.message("2")) is Verdict.BUSY
     assert [one.row.fence for one in taken] == [claim.row.fence]
     second.commit(taken[0])
+
+
+@pytest.mark.failure_mode("F320")
+@pytest.mark.parametrize("longest", [None, 3 * DAY])
+def test_a_worker_that_lost_its_row_does_not_take_the_key_from_its_successor(longest: int | None) -> None:
+    """It pauses before the lock. The next attempt on the message works, and no message of the key comes between."""
+    workers = Workers(longest_work_ms=longest)
+    second, table = workers.ledger(), workers.table()
+    paused, mark, taken = workers.ledger(table), table.mark, list[Claim]()
+
+    def late(key: RowKey, *marks: Any) -> None:
+        table.mark = mark  # type: ignore[method-assign]
+        workers.clock.advance(LEASE)
+        if longest is None:
+            taken.append(claimed(second, workers.message("1")))
+        else:
+            # Its execution has failed, and the next one runs.
+            row = workers.table().get(RowKey("m/k", "p@v#1"))
+            assert row is not None
+            claim = Claim.of_row(RowKey("m/k", "p@v#1"), workers.message("1"), row, row, "")
+            second.fail(claim, Reason(ReasonCode.PROCESSOR_ERROR, "x"))
+            answer = second.claim_ended(workers.message("1"), lease_ms=LEASE, ended=row.fence)
+            assert isinstance(answer, Claim)
+            taken.append(answer)
+        mark(key, *marks)
+
+    table.mark = late  # type: ignore[method-assign, assignment]
+    assert verdict(paused, workers.message("1")) is Verdict.BUSY
+    [claim] = taken
+    assert workers.lock()["holder_fence"] == claim.row.fence
+    assert verdict(workers.ledger(), workers.message("2")) is Verdict.BUSY
+    second.commit(claim)
+
+
+def test_a_released_row_that_comes_back_with_a_lower_fence_takes_the_key() -> None:
+    """The clock of its worker is behind."""
+    workers = Workers()
+    first, second = workers.ledger(), workers.ledger()
+    first.release(claimed(first, workers.message("1")))
+    workers.clock.advance(-MINUTE)
+    claim = claimed(second, workers.message("1"))
+    assert verdict(workers.ledger(), workers.message("2")) is Verdict.BUSY
+    second.commit(claim)

@@ -6,10 +6,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LambdaContext
-from intake_ledger.protocol import Status
+from intake_ledger.protocol import HOLD_SHARE, Status
 from tests.inside.kit import MemoryExecution
 from tests.kinds.cells import HOSTS, Cell
-from tests.unit.support import HOUR, MINUTE
+from tests.settings import CONSUMER
+from tests.unit.support import HOUR, MINUTE, SECOND
 
 on_each_host = pytest.mark.parametrize("host", HOSTS)
 
@@ -199,3 +200,82 @@ def test_a_redriven_execution_without_its_key_has_an_end(host: str) -> None:
     assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
     assert not cell.sqs.messages
     assert cell.calls[-1].fence == max(call.fence for call in cell.calls)
+
+
+@on_each_host
+class TestTheQueueDeletesAMessage:
+    """No audit finds it again. The longest hold of a message tells the retention."""
+
+    KEPT = round(CONSUMER.max_hold_seconds / HOLD_SHARE) * SECOND
+
+    def send(self, cell: Cell, *events: str) -> None:
+        """Send these messages to a queue that tells the time of each."""
+        now, receive = cell.clock(), cell.sqs.receive
+
+        def received(*arguments: Any) -> Any:
+            records = receive(*arguments)
+            for one in records:
+                one["attributes"]["SentTimestamp"] = str(now)
+            return records
+
+        cell.sqs.receive = received  # type: ignore[method-assign, assignment]
+        for event in events:
+            cell.submit(event)
+
+    def run(self, cell: Cell, *, minutes: int, since: int) -> None:
+        """Handle messages until the queue deletes them. An execution takes these minutes."""
+        due: dict[str, int] = {}
+        while cell.sqs.messages and cell.clock() < since + self.KEPT:
+            while cell.turn():
+                pass
+            times = [due.setdefault(one.name, cell.clock() + minutes * MINUTE) for one in cell.running()]
+            times.append(cell.sqs.next_visible_at() or 0)
+            cell.clock.now = max(cell.clock.now, min(times))
+            for one in cell.running():
+                if due[one.name] <= cell.clock():
+                    cell.end(one)
+        assert not cell.sqs.messages, "deleted without an end"
+
+    def redrive(self, cell: Cell, body: str) -> None:
+        del cell.sqs.receive
+        cell.sqs.send(body)
+        cell.run()
+
+    @pytest.mark.failure_mode("F321")
+    def test_a_message_that_waits_for_its_key_is_copied_before(self, cell: Cell) -> None:
+        """Executions of other messages of the key take longer than the queue keeps it."""
+        events, start = [str(number) for number in range(10)], cell.clock()
+        self.send(cell, *events)
+        self.run(cell, minutes=700, since=start)
+        rows = [cell.row(event) for event in events]
+        done = sum(row is not None and row.status is Status.PROCESSED for row in rows)
+        assert done < len(events)
+        assert done + len(cell.sqs.dead_letters) == len(events)
+        assert all(one.reason for one in cell.sqs.dead_letters)
+        assert cell.most_running == 1
+
+    @pytest.mark.failure_mode("F321")
+    def test_a_message_whose_execution_runs_is_copied_before(self, cell: Cell) -> None:
+        """Its copy records the end."""
+        start = cell.clock()
+        self.send(cell, "1")
+        cell.clock.advance(round(self.KEPT * 0.94))
+        self.run(cell, minutes=600, since=start)
+        assert cell.known("1").status is Status.PROCESSING
+        [copy] = cell.sqs.dead_letters
+        self.redrive(cell, copy.body)
+        assert cell.known("1").status is Status.PROCESSED
+        assert len(executions(cell)) == 1
+
+    @pytest.mark.failure_mode("F321")
+    def test_a_message_whose_start_is_refused_is_copied_before(self, cell: Cell) -> None:
+        def refuse() -> None:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "StartExecution")
+
+        cell.on_start, start = refuse, cell.clock()
+        self.send(cell, "1")
+        self.run(cell, minutes=1, since=start)
+        [copy] = cell.sqs.dead_letters
+        cell.on_start = lambda: None
+        self.redrive(cell, copy.body)
+        assert cell.known("1").status is Status.PROCESSED

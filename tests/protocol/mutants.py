@@ -3878,4 +3878,25 @@ MUTANTS = (
         "pass",
         "tests/kinds/test_key_lock.py -k written_again",
     ),
+    Mutant(
+        "a worker that lost its row takes the key from the next attempt on it",
+        "KeyLock._has_lost_its_row",
+        "row is None or row.fence != claim.row.fence",
+        "False",
+        "tests/kinds/test_key_lock.py -k lost_its_row",
+    ),
+    Mutant(
+        "a row that comes back with a lower fence waits for the clock",
+        "KeyLock._has_lost_its_row",
+        "row is None or row.fence != claim.row.fence",
+        "True",
+        "tests/kinds/test_key_lock.py -k lower_fence",
+    ),
+    Mutant(
+        "a message that waits until its queue deletes it leaves no copy",
+        "Failures.may_not_return",
+        "not self.is_last_delivery(message) or message.deleted_at is None",
+        "True",
+        "tests/kinds/test_messages_elsewhere.py -k is_copied_before",
+    ),
 )

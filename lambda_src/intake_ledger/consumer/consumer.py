@@ -216,14 +216,17 @@ class MessageHandler:
         except Exception as error:  # noqa: BLE001 - no error may lose the message
             self._telemetry.log_error("the message could not be handled", message.id, error)
             if self._failures.is_last_delivery(message):
-                return self._copied(message, error)
+                text = describe(error, self._settings.reasons)
+                return self._copied(message, f"it could not be handled for as long as its source keeps it: {text}")
             return self._failures.in_time(message, self._failures.backoff(message.receives))
-        return self._failures.in_time(message, min(delays)) if delays else None
+        if not delays:
+            return None
+        if self._failures.may_not_return(message, min(delays)):
+            return self._copied(message, "it is not finished, and its source keeps it no longer")
+        return self._failures.in_time(message, min(delays))
 
-    def _copied(self, message: Message, error: Exception) -> float | None:
+    def _copied(self, message: Message, why: str) -> float | None:
         """Copy a message to the dead-letter queue that its source deletes soon. Returns as `handle`."""
-        text = describe(error, self._settings.reasons)
-        why = f"it could not be handled for as long as its source keeps it: {text}"
         try:
             reason = self._failures.refuse(Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR), message)
         except Exception as again:  # noqa: BLE001 - no error may lose the message

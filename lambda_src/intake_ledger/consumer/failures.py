@@ -113,6 +113,16 @@ class Failures:
         """True if the source of the message may delete it before another attempt, and no audit would find it again."""
         return message.last_try_at is not None and message.last_try_at <= self._clock()
 
+    def may_not_return(self, message: Message, seconds: float) -> bool:
+        """True if the source of the message may delete it before it comes again after this wait, or after the next one.
+
+        Its key may be held for hours, or its execution may run or be refused. No audit would find it again.
+        """
+        if not self.is_last_delivery(message) or message.deleted_at is None:
+            return False
+        left = (message.deleted_at - self._clock()) / 1000
+        return left <= 2 * max(seconds, _LAST_SECONDS)
+
     def in_time(self, message: Message, seconds: float) -> float:
         """The wait, shortened so that the message comes back for its last attempt while its source has it."""
         if message.last_try_at is None:

@@ -443,6 +443,8 @@ class Message:
         self.last_try_at: int | None = None
         """The time at which its last attempt begins at the latest, in epoch milliseconds. Soon afterwards its source
         deletes the message, and nothing finds it again. None: an audit would find its change."""
+        self.deleted_at: int | None = None
+        """The time at which its source deletes it, if `last_try_at` is known."""
 
     @property
     def receipt(self) -> str:

@@ -109,6 +109,8 @@ class KeyLock:
                 if self._takes_again(claim, item):
                     return replace(claim, lock_fence=int(item["fence"]))
                 continue
+            if self._has_lost_its_row(claim, item):
+                return self._busy(_SHORTEST_WAIT_MS)
             if (wait_ms := self._held_ms(claim, item)) is not None:
                 return self._busy(wait_ms)
             fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
@@ -193,6 +195,16 @@ class KeyLock:
         if not holder.is_live(now):
             return None
         return min(max(age_ms, _SHORTEST_WAIT_MS), (holder.lease_until or now) - now)
+
+    def _has_lost_its_row(self, claim: Claim, item: dict[str, Any]) -> bool:
+        """True if the worker has lost its row before it took the lock. The next attempt on the row has both.
+
+        The row is read, because a released row may come back with a lower fence: clocks differ.
+        """
+        if item.get("holder") != claim.key.sk or item["holder_fence"] <= claim.row.fence:
+            return False
+        row = self._table.get(claim.key)
+        return row is None or row.fence != claim.row.fence
 
     def _takes_again(self, claim: Claim, item: dict[str, Any]) -> bool:
         """True if the lock is still as it was read, and expires later now."""

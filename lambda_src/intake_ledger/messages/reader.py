@@ -15,7 +15,7 @@ from intake_ledger.keyed import InvalidName, name_of
 from intake_ledger.messages.keyed_message import MessageChange
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType, compiled
 from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
-from intake_ledger.protocol import Change, Origin, State, StateKind, last_try_seconds
+from intake_ledger.protocol import LAST_TRY_SHARE, Change, Origin, State, StateKind, last_try_seconds
 
 RECORD = "record"
 """The kind of our own message that has a record of a stream."""
@@ -32,6 +32,7 @@ class MessageReader:
         self._unwrap_sns = settings.unwrap_sns
         self._bucket = settings.consumer.bucket
         self._last_try_ms = round(last_try_seconds(settings.consumer.max_hold_seconds) * 1000)
+        self._kept_ms = round(self._last_try_ms / LAST_TRY_SHARE)
         self._key, self._identity = compiled(settings.key), compiled(settings.identity)
 
     def from_queue(self, record: Mapping[str, Any]) -> Message:
@@ -53,6 +54,7 @@ class MessageReader:
         message = Message(record, partial(self._parse))
         if message.sent_at is not None:
             message.last_try_at = message.sent_at + self._last_try_ms
+            message.deleted_at = message.sent_at + self._kept_ms
         message.parsed = [
             replace(part, event_time=message.sent_at) if isinstance(part, Change) else part for part in message.parsed
         ]
