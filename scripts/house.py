@@ -1,6 +1,6 @@
 """Measure how readable the code and the documents are: `make house`. It fails if a text has too many unusual phrases.
 
-The route of one record is reported without a limit: a reader judges whether the code is clear.
+The routes of records and the structure are reported without a limit: a reader judges whether the code is clear.
 """
 
 import ast
@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from scripts import prose
-from scripts.trace_record import Route, route, trace
+from scripts import prose, structure
+from scripts.trace_record import WORK, route, trace
 
 ROOT = Path(__file__).parents[1]
 PRODUCTION = ("lambda_src", "constructs", "tools")
 CODE = (*PRODUCTION, "tests", "examples", "benchmarks", "scripts")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs")
+CONSUMER = "lambda_src/intake_ledger/consumer/"
 MAX_PHRASES = 1.5
 """Unusual phrases in 1,000 words."""
 
@@ -50,13 +51,28 @@ def above(rates: Mapping[str, float]) -> list[str]:
 
 
 def details(root: Path = ROOT) -> list[str]:
-    """Describe the size of the production code and the route of one record through it."""
-    sources = [file.read_text(encoding="utf-8") for file in python_files(root / folder for folder in PRODUCTION)]
-    total, code = sum(len(source.splitlines()) for source in sources), sum(map(code_lines, sources))
-    one: Route = route(trace())
+    """Describe the size and the structure of the production code, and the routes of records through it."""
+    files = python_files(root / folder for folder in PRODUCTION)
+    sources = {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in files}
+    total, code = (sum(map(count, sources.values())) for count in (lambda source: len(source.splitlines()), code_lines))
+    lines = [f"production code: {total:,} lines, {code:,} without blank lines, comments and docstrings"]
+    for work in WORK:
+        one = route(trace(work))
+        lines.append(
+            f"route of the second record, {work}: {one.calls} calls, {one.files} files, {one.changes} changes of file"
+        )
+    doubled = structure.doubled_names(sources)
+    lines.append(f"public classes with the name of another one: {len(doubled)}")
+    lines += [f"  {name}: {', '.join(places)}" for name, places in doubled.items()]
+    terms = structure.glossary_terms((root / "docs" / "glossary.md").read_text(encoding="utf-8"))
+    consumer = {file: source for file, source in sources.items() if file.startswith(CONSUMER)}
+    connecting = structure.overhead(consumer, sum(map(code_lines, consumer.values())))
+    arrows = structure.arrows(root / "lambda_src" / "intake_ledger")
     return [
-        f"production code: {total:,} lines, {code:,} without blank lines, comments and docstrings",
-        f"route of one record: {one.calls} calls, {one.files} files, {one.changes} changes of file",
+        *lines,
+        f"terms of the glossary: {terms}",
+        f"imports, doors and constructors in the consumer: {connecting.share:.0%} of {connecting.code:,} lines of code",
+        f"arrows between the modules of the runtime: {arrows.total}, median fan-out {arrows.median_fan_out}",
     ]
 
 
