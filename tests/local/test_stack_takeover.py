@@ -42,7 +42,16 @@ class Old:
         dead = {"MessageRetentionPeriod": str(14 * 86_400)}
         self.sqs.create_queue(QueueName="billing-dead-letters", Attributes=dead)
         redrive = {"deadLetterTargetArn": arn(aws, "billing-dead-letters"), "maxReceiveCount": 300}
-        attributes = {"VisibilityTimeout": "1200", "RedrivePolicy": json.dumps(redrive)}
+        # S3 on AWS sets no notification to a queue that it may not send to.
+        permission = {
+            "Effect": "Allow",
+            "Principal": {"Service": "s3.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn(aws, "billing"),
+            "Condition": {"ArnEquals": {"aws:SourceArn": "arn:aws:s3:::billing-inbox"}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [permission]})
+        attributes = {"VisibilityTimeout": "1200", "RedrivePolicy": json.dumps(redrive), "Policy": policy}
         self.url = self.sqs.create_queue(QueueName="billing", Attributes=attributes)["QueueUrl"]
         wanted: Any = {"QueueConfigurations": [{"QueueArn": arn(aws, "billing"), "Events": EVENTS}]}
         self.s3.put_bucket_notification_configuration(Bucket="billing-inbox", NotificationConfiguration=wanted)
