@@ -21,14 +21,14 @@ from intake_ledger import ObjectChange
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, Services
 from intake_ledger.events import own_message
-from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.executions import StateMachine
 from intake_ledger.keyed import KeyLock
 from intake_ledger.kinds.messages import Messages
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.kinds.sets import Sets
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import Ordering, Origin, Policy, Reasons
+from intake_ledger.protocol import ExecutionSettings, Ordering, Origin, Policy, Reasons
 from intake_ledger.runners import Runner
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.later import Later

@@ -14,11 +14,11 @@ from intake_ledger import NotYet, Unprocessable
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import own_message
-from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.executions import StateMachine
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import Ordering, Origin, Policy, Row, WorkerSettings, row_key
+from intake_ledger.protocol import ExecutionSettings, Ordering, Origin, Policy, Row, WorkerSettings, row_key
 from intake_ledger.runners import Runner
 from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.executions import StateMachine
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import Ordering, Policy, Retention, Row, RowKey, Status
+from intake_ledger.protocol import ExecutionSettings, Ordering, Policy, Retention, Row, RowKey, Status
 from tests.inside.executions import Later
 from tests.inside.kit import MACHINE
 from tests.inside.messages import KeyLock, Messages

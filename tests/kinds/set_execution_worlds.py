@@ -11,9 +11,9 @@ from typing import Any, cast
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import own_message
-from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.executions import StateMachine
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, Ordering, Origin, Policy, State, StateKind
+from intake_ledger.protocol import Change, ExecutionSettings, Ordering, Origin, Policy, State, StateKind
 from intake_ledger.set_members import FormKind, FormSettings, Membership
 from intake_ledger.sets import SetReader, SetSettings
 from tests.inside.executions import Later

@@ -17,9 +17,9 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import parse_message
-from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.executions import StateMachine
 from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, Policy, Row, Status, row_key
+from intake_ledger.protocol import Change, ExecutionSettings, Policy, Row, Status, row_key
 from tests.inside.executions import Later
 from tests.inside.kit import (
     MACHINE,

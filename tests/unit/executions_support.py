@@ -8,9 +8,9 @@ from typing import Any, cast
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.executions import ExecutionSettings, StateMachine
+from intake_ledger.executions import StateMachine
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Policy, Row, row_key
+from intake_ledger.protocol import ExecutionSettings, Policy, Row, row_key
 from tests.inside.executions import Later
 from tests.inside.kit import (
     DEAD_LETTER_URL,

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger.events import Ignored, own_message, parse_message
-from intake_ledger.executions import Action, Execution, decide, execution_name, execution_settings, poll_ms
+from intake_ledger.executions import Action, Execution, decide, execution_name, poll_ms
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import (
     Change,
@@ -23,6 +23,7 @@ from intake_ledger.protocol import (
     State,
     StateKind,
     Status,
+    execution_settings,
     ulid,
 )
 from tests.inside.kit import MACHINE, MemoryExecution

@@ -453,7 +453,7 @@ def test_the_settings_are_those_of_the_construct() -> None:
     [
         ({"INTAKE_MESSAGE_SOURCE": "rabbit"}, "INTAKE_MESSAGE_SOURCE is 'rabbit', expected one of sqs, fifo"),
         ({"INTAKE_MESSAGE_KEY": "detail["}, "INTAKE_MESSAGE_KEY: 'detail[' is not JMESPath"),
-        ({"INTAKE_MESSAGE_IDENTITY": ""}, "INTAKE_MESSAGE_IDENTITY: '' is not JMESPath"),
+        ({"INTAKE_MESSAGE_IDENTITY": ""}, "INTAKE_MESSAGE_IDENTITY is not set"),
         ({"INTAKE_ORDERING": "LATEST"}, "INTAKE_ORDERING is LATEST, expected EVERY_VERSION"),
         ({"INTAKE_CONCURRENCY": "4"}, "INTAKE_CONCURRENCY is 4, expected 1"),
     ],

@@ -1,6 +1,7 @@
 """Read the functions' settings, or name a wrong variable, its value and the allowed values."""
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from intake_ledger.protocol import (
     SettingsError,
     audit_settings,
     consumer_settings,
+    environment_of,
 )
 
 COMMON = {
@@ -31,6 +33,7 @@ COMMON = {
     "INTAKE_SKIP_EXISTING": "true",
     "INTAKE_DIRECTORY_MARKERS": "true",
 }
+FILTERS = {name: text for name, text in COMMON.items() if name == "INTAKE_KEY_FILTERS"}
 READ: dict[str, Any] = {
     "pipeline": "Stack-Invoices",
     "bucket": "uploads",
@@ -216,6 +219,22 @@ def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> No
 def test_filters_are_of_raw_keys(key: str, wanted: bool) -> None:
     """Prefix and suffix both, any of several filters, and no encoding."""
     assert audit_settings(AUDIT).wants(key) is wanted
+
+
+def test_each_setting_is_read_from_the_variable_that_it_is_written_to() -> None:
+    """Constructs write by the names of fields. Values may be tokens, which are texts. None is left out."""
+    values = {"pipeline": "p", "deletes": True, "ordering": Ordering.LATEST, "retention_seconds": "${Token[7]}"}
+    assert environment_of(ConsumerSettings, **values, bucket_owner=None) == {
+        "INTAKE_PIPELINE_NAME": "p",
+        "INTAKE_DELETES": "true",
+        "INTAKE_ORDERING": "LATEST",
+        "INTAKE_RETENTION_SECONDS": "${Token[7]}",
+    }
+    read = consumer_settings(CONSUMER)
+    written = {field.name: getattr(read, field.name) for field in fields(read)}
+    assert consumer_settings(environment_of(ConsumerSettings, **written) | FILTERS) == read
+    with pytest.raises(KeyError, match="no_field"):
+        environment_of(ConsumerSettings, no_field=1)
 
 
 @pytest.mark.parametrize(

@@ -479,10 +479,16 @@ class TestSettings:
         ("more", "said"),
         [
             ({"INTAKE_MESSAGE_SOURCE": "sqs"}, "INTAKE_ORDERING is LATEST, expected EVERY_VERSION"),
-            ({"INTAKE_MESSAGE_KEY": "id", "INTAKE_ORDERING": "EVERY_VERSION"}, "INTAKE_MESSAGE_SOURCE is ''"),
+            (
+                {"INTAKE_MESSAGE_KEY": "id", "INTAKE_ORDERING": "EVERY_VERSION"},
+                "the environment variable INTAKE_MESSAGE_SOURCE",
+            ),
             ({"INTAKE_MESSAGE_SOURCE": "kinesis"}, "INTAKE_MESSAGE_SOURCE is kinesis: a worker receives from SQS only"),
-            ({"INTAKE_SET_FORM": "{}"}, "INTAKE_SET_PARTS_PIPELINE is ''"),
-            ({"INTAKE_SET_PARTS_PIPELINE": "p"}, "INTAKE_SET_FORM is ''"),
+            (
+                {"INTAKE_SET_FORM": '{"form": "marker", "pattern": "_SUCCESS"}'},
+                "the environment variable INTAKE_SET_PARTS_PIPELINE is not set",
+            ),
+            ({"INTAKE_SET_PARTS_PIPELINE": "p"}, "the environment variable INTAKE_SET_FORM is not set"),
             (
                 {"INTAKE_MESSAGE_SOURCE": "sqs", "INTAKE_SET_FORM": "{}"},
                 "INTAKE_MESSAGE_SOURCE of messages and INTAKE_SET_FORM of sets of files are set: ",

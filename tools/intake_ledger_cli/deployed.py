@@ -1,14 +1,28 @@
 """Finds a deployed pipeline by its stack, from the environment variables of its functions."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import KeyFilter, Ordering, State, is_skipped_marker
+from intake_ledger.protocol import (
+    MESSAGE_SOURCE,
+    SET_FORM,
+    SET_PARTS_PIPELINE,
+    STATE_MACHINE,
+    AuditSettings,
+    ConsumerSettings,
+    KeyFilter,
+    Ordering,
+    Reports,
+    State,
+    is_skipped_marker,
+    setting_from,
+    variable_of,
+)
 from intake_ledger_cli.errors import CliError, denied_action
 
 if TYPE_CHECKING:
@@ -18,6 +32,8 @@ if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
+_NAME, _DLQ = variable_of(ConsumerSettings, "pipeline"), variable_of(ConsumerSettings, "dlq_url")
+_SETTLE = variable_of(AuditSettings, "settle_seconds")
 _MACHINE = "AWS::StepFunctions::StateMachine"
 _STREAMS = ("kinesis", "dynamodb")
 _OF_PIPELINES = re.compile("Consumer|Audit")
@@ -75,7 +91,7 @@ class DeployedPipeline:
         if self.message_source:
             return f"messages of {self.message_source}"
         variables = self.set_variables
-        parts = f", sets of parts of {variables['INTAKE_SET_PARTS_PIPELINE']}" if variables else ""
+        parts = f", sets of parts of {variables[SET_PARTS_PIPELINE]}" if variables else ""
         return f"bucket {self.bucket}{parts}"
 
     @property
@@ -121,54 +137,58 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: check --stack")
     name = _choose(stack, sorted(consumers), pipeline)
     audits = {
-        variables["INTAKE_PIPELINE_NAME"]: (function, variables)
+        variables[_NAME]: (function, variables)
         for function, variables in environments.items()
-        if "INTAKE_PIPELINE_NAME" in variables and "INTAKE_SETTLE_SECONDS" in variables
+        if _NAME in variables and _SETTLE in variables
     }
     function, variables = consumers[name]
+    read = partial(setting_from, ConsumerSettings, environment=variables)
     audit_function, audit_variables = audits.get(name, (None, {}))
     return DeployedPipeline(
         name=name,
-        bucket=variables["INTAKE_BUCKET_NAME"],
-        bucket_owner=variables.get("INTAKE_BUCKET_OWNER"),
-        table=variables["INTAKE_TABLE_NAME"],
-        queue_url=variables["INTAKE_QUEUE_URL"],
-        dead_letter_url=variables["INTAKE_DLQ_URL"],
-        ordering=Ordering(variables["INTAKE_ORDERING"]),
-        deletes=variables["INTAKE_DELETES"] == "true",
-        retention_seconds=int(variables["INTAKE_RETENTION_SECONDS"]),
-        clock_skew_seconds=int(variables.get("INTAKE_CLOCK_SKEW_SECONDS", "0")),
-        keeps_rows=variables.get("INTAKE_KEEP_ROWS") == "true",
-        skips_existing=variables.get("INTAKE_SKIP_EXISTING") == "true",
+        bucket=read("bucket"),
+        bucket_owner=read("bucket_owner"),
+        table=read("table"),
+        queue_url=read("queue_url"),
+        dead_letter_url=read("dlq_url"),
+        ordering=read("ordering"),
+        deletes=read("deletes"),
+        retention_seconds=read("retention_seconds"),
+        clock_skew_seconds=read("clock_skew_seconds"),
+        keeps_rows=read("keeps_rows"),
+        skips_existing=read("skips_existing"),
         # The key of a set may end as that of a directory marker.
-        directory_markers=variables.get("INTAKE_DIRECTORY_MARKERS") == "true" or "INTAKE_SET_FORM" in variables,
+        directory_markers=read("directory_markers") or SET_FORM in variables,
         consumer_function=function,
         audit_function=audit_function,
-        filters=tuple(KeyFilter(**one) for one in json.loads(variables.get("INTAKE_KEY_FILTERS", "[]"))),
+        filters=read("filters"),
         alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
         machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
-        state_machine=variables.get("INTAKE_STATE_MACHINE"),
+        state_machine=variables.get(STATE_MACHINE),
         reports=_report_prefix(audit_variables, name),
-        message_source=variables.get("INTAKE_MESSAGE_SOURCE"),
+        message_source=variables.get(MESSAGE_SOURCE),
         others=tuple(sorted(consumers.keys() - {name})),
-        workers="INTAKE_WORKERS" in variables,
-        set_variables=variables if "INTAKE_SET_FORM" in variables else None,
-        max_wait_seconds=int(variables["INTAKE_MAX_WAIT_SECONDS"]) if "INTAKE_MAX_WAIT_SECONDS" in variables else None,
+        workers=read("has_workers"),
+        set_variables=variables if SET_FORM in variables else None,
+        max_wait_seconds=read("max_wait_seconds")
+        if variable_of(ConsumerSettings, "max_wait_seconds") in variables
+        else None,
     )
 
 
 def _consumers(environments: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return the consumers by the pipeline's name, each with its environment variables."""
     return {
-        variables["INTAKE_PIPELINE_NAME"]: (function, variables)
+        variables[_NAME]: (function, variables)
         for function, variables in environments.items()
-        if "INTAKE_PIPELINE_NAME" in variables and "INTAKE_DLQ_URL" in variables
+        if _NAME in variables and _DLQ in variables
     }
 
 
 def _report_prefix(variables: Mapping[str, str], name: str) -> str | None:
-    bucket = variables.get("INTAKE_REPORT_BUCKET")
-    return f"s3://{bucket}/{variables.get('INTAKE_REPORT_PREFIX', '')}{name}/" if bucket else None
+    if not variables.get(variable_of(Reports, "bucket")):
+        return None
+    return f"s3://{setting_from(Reports, 'bucket', variables)}/{setting_from(Reports, 'prefix', variables)}{name}/"
 
 
 def _choose(stack: str, names: list[str], wanted: str | None) -> str:

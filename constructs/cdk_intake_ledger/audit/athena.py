@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.validation.nag_suppressions import FILES, Wildcards
+from intake_ledger.protocol import JoinSettings, environment_of
 
 RESULTS = "results/"
 """The prefix of the results of queries."""
@@ -85,7 +86,7 @@ class AuditAthena(Construct):
     @property
     def environment(self) -> dict[str, str]:
         """The variables of the function that asks Athena."""
-        return {"INTAKE_AUDIT_DATABASE": self.name, "INTAKE_AUDIT_WORK_GROUP": self.name}
+        return environment_of(JoinSettings, database=self.name, work_group=self.name)
 
     def allow(self, role: iam.Role, wildcards: Wildcards) -> None:
         """Let a role run queries in the work group and over the tables. It may use the files already."""

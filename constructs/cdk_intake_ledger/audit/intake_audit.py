@@ -33,6 +33,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Wildcards,
     suppress,
 )
+from intake_ledger.protocol import AuditSettings, environment_of
 
 BACKFILL_RATE, RESUBMIT_RATE = 3, 100
 """Messages per second when the options are omitted."""
@@ -85,13 +86,14 @@ class IntakeAudit(Construct):
             suppressions=(AUDIT_DEAD_LETTERS, CONCURRENCY),
             environment=resources.environment
             | (consumer.executions.settings if consumer.executions else {})
-            | {
-                "INTAKE_SETTLE_SECONDS": in_seconds(options.settle_time),
-                "INTAKE_LOOK_BACK_SECONDS": in_seconds(options.look_back),
-                "INTAKE_AUDIT_MAX_RESUBMISSIONS": in_text(options.budget),
-                "INTAKE_DELIVERY_MODE": resources.delivery.value,
-                "INTAKE_DEPLOYED": deployed_settings(resources, consumer),
-            },
+            | environment_of(
+                AuditSettings,
+                settle_seconds=in_seconds(options.settle_time),
+                look_back_seconds=in_seconds(options.look_back),
+                budget=in_text(options.budget),
+                delivery=resources.delivery,
+                deployed=deployed_settings(resources, consumer),
+            ),
         )
         resources.allow(
             self.role,
@@ -115,16 +117,17 @@ class IntakeAudit(Construct):
             ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
         )
-        for name, value in allow_reports(self.role, resources, options).items():
-            self.function.add_environment(name, value)
         backfills = options.existing is Existing.BACKFILL
         resubmit_rate = RESUBMIT_RATE if options.resubmit_rate is None else options.resubmit_rate
         backfill_rate = BACKFILL_RATE if options.backfill_rate is None else options.backfill_rate
-        if scale.in_parts:
-            self.function.add_environment("INTAKE_RESUBMIT_RATE", in_text(resubmit_rate))
-        if backfills:
-            self.function.add_environment("INTAKE_BACKFILL", "true")
-            self.function.add_environment("INTAKE_BACKFILL_RATE", in_text(backfill_rate))
+        rates = environment_of(
+            AuditSettings,
+            resubmit_rate=in_text(resubmit_rate) if scale.in_parts else None,
+            backfills=backfills or None,
+            backfill_rate=in_text(backfill_rate) if backfills else None,
+        )
+        for name, value in (allow_reports(self.role, resources, options) | rates).items():
+            self.function.add_environment(name, value)
         # The age of messages, and the mappings of the queue: neither service knows a resource for it.
         unnamed = iam.PolicyStatement(
             sid="MetricsAndMappingsHaveNoResources",

@@ -23,6 +23,7 @@ from cdk_intake_ledger.options import AuditScale, Engine
 from cdk_intake_ledger.resources import private_bucket
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY, FILE_COPIES
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
+from intake_ledger.protocol import JoinSettings, environment_of
 
 DUCKDB = "duckdb==2.0.0"
 """The engine of the join, with which the tests run."""
@@ -61,7 +62,7 @@ class AuditJoin(Construct):
         key = resources.ledger.encryption_key
         self._resources = resources
         self.files = self._bucket(key, networking.removal_policy)
-        self.environment = {"INTAKE_AUDIT_FILES": self.files.bucket_name} | (
+        self.environment = environment_of(JoinSettings, files=self.files.bucket_name) | (
             {"TZDIR": TIME_ZONES} if scale.reports else {}
         )
         """The variables of the function that writes the files."""
@@ -85,7 +86,7 @@ class AuditJoin(Construct):
             networking=networking,
             description=f"{description}: joins what its parts have read",
             timeout=Duration.minutes(15),
-            environment={"INTAKE_AUDIT_FILES": self.files.bucket_name}
+            environment=environment_of(JoinSettings, files=self.files.bucket_name)
             | (self.athena.environment if self.athena else {}),
             suppressions=(AUDIT_DEAD_LETTERS, CONCURRENCY),
         )

@@ -13,6 +13,7 @@ from cdk_intake_ledger.options import AuditOptions
 from cdk_intake_ledger.validation.audit_rules import REPORTS_ARE_PROCESSED
 from cdk_intake_ledger.validation.nag_suppressions import REPORTS
 from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.protocol import Reports, environment_of
 
 DEFAULT_PREFIX = "audit/"
 _SUFFIX = ".json"
@@ -50,9 +51,7 @@ def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOp
     if bucket.encryption_key is not None:
         grant_key(bucket.encryption_key, role, "kms:GenerateDataKey", wildcards=resources.wildcards)
     owner = owner_of(bucket, owned_resource(bucket), role)
-    return {"INTAKE_REPORT_BUCKET": bucket.bucket_name, "INTAKE_REPORT_PREFIX": _prefix(options)} | (
-        {"INTAKE_REPORT_BUCKET_OWNER": owner} if owner else {}
-    )
+    return environment_of(Reports, bucket=bucket.bucket_name, prefix=_prefix(options), owner=owner)
 
 
 def _inventory(options: AuditOptions) -> str:

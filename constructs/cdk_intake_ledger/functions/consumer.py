@@ -11,7 +11,7 @@ from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeQueue
 from cdk_intake_ledger.validation.plan import QUEUE_RETENTION_DAYS, function_timeout
-from intake_ledger.protocol import HOLD_SHARE
+from intake_ledger.protocol import HOLD_SHARE, ConsumerSettings, environment_of
 
 LATE_AFTER = 6 * 3_600
 """Seconds after which an event is late, so that the ledger looks at the object before it claims. The longest known gap
@@ -44,12 +44,18 @@ class IntakeConsumer(ConsumerFunction):
             description=f"Intake ledger, consumer of {resources.name}",
             timeout=function_timeout(to_seconds(processing_timeout), managed=managed),
             environment=resources.environment
-            | {
-                "INTAKE_PROCESSING_TIMEOUT_SECONDS": in_seconds(processing_timeout),
-                "INTAKE_REASONS": reasons.value,
-            }
-            | _of_queue(resources, held)
-            | _of_options(retry, concurrency, held),
+            | environment_of(
+                ConsumerSettings,
+                processing_timeout_seconds=in_seconds(processing_timeout),
+                reasons=reasons,
+                dlq_url=resources.dead_letter_url,
+                max_receives=in_text(resources.queue.max_receives),
+                max_hold_seconds=held,
+                max_event_age_seconds=in_text(LATE_AFTER),
+                threads=in_text(concurrency.threads),
+                commit_together=concurrency.commit_together,
+            )
+            | retry_environment(retry, held),
             reserved_concurrency=concurrency.reserved_concurrency,
         )
         self.resources = resources
@@ -89,24 +95,15 @@ class IntakeConsumer(ConsumerFunction):
         )
 
 
-def _of_queue(resources: PipelineResources, held: str) -> dict[str, str]:
-    return {
-        "INTAKE_DLQ_URL": resources.dead_letter_url,
-        "INTAKE_MAX_RECEIVES": in_text(resources.queue.max_receives),
-        "INTAKE_MAX_HOLD_SECONDS": held,
-        "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
-    }
-
-
-def _of_options(retry: RetryOptions, concurrency: ConcurrencyOptions, held: str) -> dict[str, str]:
-    return {
-        "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
-        "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
-        "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
-        "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else held,
-        "INTAKE_CONCURRENCY": in_text(concurrency.threads),
-        "INTAKE_COMMIT_TOGETHER": "true" if concurrency.commit_together else "false",
-    }
+def retry_environment(retry: RetryOptions, held: str) -> dict[str, str]:
+    """Environment variables of the options of retries, for messages that wait for `held` seconds in an outage."""
+    return environment_of(
+        ConsumerSettings,
+        max_attempts=in_text(retry.max_attempts),
+        min_backoff_seconds=in_seconds(retry.min_backoff),
+        max_backoff_seconds=in_seconds(retry.max_backoff),
+        max_wait_seconds=in_seconds(retry.max_wait) if retry.max_wait else held,
+    )
 
 
 def hold_seconds(queue: IntakeQueue) -> str:

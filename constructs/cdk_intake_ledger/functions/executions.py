@@ -11,6 +11,7 @@ from constructs import Construct
 from cdk_intake_ledger.functions.pipeline_resources import in_seconds
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
+from intake_ledger.protocol import ExecutionSettings, environment_of
 
 ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """The states in which an execution has ended."""
@@ -29,11 +30,12 @@ class Executions:
     @property
     def settings(self) -> dict[str, str]:
         """Environment variables that tell the consumer which state machine to start."""
-        return {
-            "INTAKE_STATE_MACHINE": self.machine.state_machine_arn,
-            "INTAKE_EXECUTION_SECONDS": in_seconds(self.timeout),
-            "INTAKE_LONGEST_TASK_SECONDS": in_seconds(self.longest_task),
-        }
+        return environment_of(
+            ExecutionSettings,
+            machine=self.machine.state_machine_arn,
+            execution_seconds=in_seconds(self.timeout),
+            longest_task_seconds=in_seconds(self.longest_task),
+        )
 
     def allow_starting(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
         """Let a consumer start the machine, and describe its executions.

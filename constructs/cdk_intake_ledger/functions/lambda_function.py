@@ -26,7 +26,9 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Suppression,
     suppress,
 )
+from intake_ledger.protocol import ConsumerSettings, variable_of
 
+_VERSION = variable_of(ConsumerSettings, "processor_version")
 # A function in a VPC needs these for its network interfaces. EC2 has no resources for the Describe actions.
 INTERFACE_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
@@ -192,20 +194,20 @@ def record_version(function: lambda_.Function, processor_version: str | None, *,
 
     """
     if processor_version is not None:
-        function.add_environment("INTAKE_PROCESSOR_VERSION", processor_version)
+        function.add_environment(_VERSION, processor_version)
     if processor_version is not None or not own_code:
         return
     node = function.node
     for name in ("Code", "AssetImage"):
         asset = node.try_find_child(name)
         if isinstance(asset, s3_assets.Asset | ecr_assets.DockerImageAsset):
-            function.add_environment("INTAKE_PROCESSOR_VERSION", asset.asset_hash)
+            function.add_environment(_VERSION, asset.asset_hash)
             return
     resource = node.default_child
     assert isinstance(resource, lambda_.CfnFunction), node.path
     inline = Stack.of(function).resolve(resource.code).get("zipFile")
     if isinstance(inline, str):
-        function.add_environment("INTAKE_PROCESSOR_VERSION", hashlib.sha256(inline.encode()).hexdigest())
+        function.add_environment(_VERSION, hashlib.sha256(inline.encode()).hexdigest())
 
 
 def _trace(function: lambda_.Function, role: iam.Role, networking: FunctionNetworking) -> tuple[Suppression, ...]:

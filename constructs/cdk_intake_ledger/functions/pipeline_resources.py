@@ -17,6 +17,7 @@ from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
+from intake_ledger.protocol import Settings, environment_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +53,28 @@ class PipelineResources:
     @cached_property
     def environment(self) -> dict[str, str]:
         """Environment variables of all functions."""
-        optional = {"INTAKE_BUCKET_OWNER": self.bucket_owner} if self.bucket_owner else {}
-        optional |= {"INTAKE_DIRECTORY_MARKERS": "true"} if self.directory_markers else {}
         filters = [dict(item.parts()) for item in self.filters]
         # The processor needs the row of a removed object, so rows live as long as their objects.
         keeps_rows = self.deletes or self.ledger.retention is None
-        return optional | {
-            "INTAKE_PIPELINE_NAME": self.name,
-            "INTAKE_BUCKET_NAME": self.bucket.bucket_name,
-            "INTAKE_TABLE_NAME": self.table.table_name,
-            "INTAKE_QUEUE_URL": self.queue.queue.queue_url,
-            "INTAKE_ORDERING": self.ordering.value,
-            "INTAKE_DELETES": "true" if self.deletes else "false",
-            "INTAKE_RETENTION_SECONDS": in_seconds(self.retention),
-            "INTAKE_KEEP_ROWS": "true" if keeps_rows else "false",
+        variables = environment_of(
+            Settings,
+            pipeline=self.name,
+            bucket=self.bucket.bucket_name,
+            bucket_owner=self.bucket_owner,
+            table=self.table.table_name,
+            queue_url=self.queue.queue.queue_url,
+            ordering=self.ordering,
+            deletes=self.deletes,
+            retention_seconds=in_seconds(self.retention),
+            keeps_rows=keeps_rows,
             # Objects that were in the bucket before the pipeline are not lost events. The pipeline's bucket was empty.
-            "INTAKE_SKIP_EXISTING": "false" if self.bucket_is_own else "true",
+            skips_existing=not self.bucket_is_own,
             # An empty filter matches each key, so there is nothing to filter.
-            "INTAKE_KEY_FILTERS": self.stack.to_json_string(filters if all(filters) else []),
-            "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
+            filters=self.stack.to_json_string(filters if all(filters) else []),
+            clock_skew_seconds=in_seconds(self.clock_skew),
+            directory_markers=self.directory_markers or None,
+        )
+        return variables | {
             "POWERTOOLS_SERVICE_NAME": self.name,
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": "INFO",

@@ -19,6 +19,7 @@ from cdk_intake_ledger.functions.processor_problems import (
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.processor_rules import FUNCTION_ARGUMENT_TYPE
 from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.protocol import ConsumerSettings, environment_of
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.bundling import ProcessorFolder
@@ -125,8 +126,8 @@ class ProcessorBase:
         if self.executions is not None:
             return self.executions.settings
         if self.function is not None:
-            return {"INTAKE_PROCESSOR_FUNCTION": self.function.function_arn}
-        return {"INTAKE_PROCESSOR": self.entrypoint} | self.environment
+            return environment_of(ConsumerSettings, processor_function=self.function.function_arn)
+        return environment_of(ConsumerSettings, processor=self.entrypoint) | self.environment
 
     @property
     def function_timeout(self) -> Duration | None:

@@ -17,6 +17,7 @@ from cdk_intake_ledger.functions import (
     hold_seconds,
     in_seconds,
     in_text,
+    retry_environment,
     warn_without_endpoints,
 )
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
@@ -27,6 +28,8 @@ from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import STREAM_DESTINATION, STREAMS, Wildcards, suppress
 from cdk_intake_ledger.validation.plan import Plan
+from intake_ledger.messages import MessageSettings
+from intake_ledger.protocol import ConsumerSettings, environment_of
 
 TABLE_ACTIONS = (
     "dynamodb:BatchGetItem",
@@ -76,35 +79,42 @@ class MessageResources:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables of the function, without the processor's."""
-        retry, hold = self.retry, in_text(longest_hold(self.source, int(hold_seconds(self.queue))))
-        return {
-            "INTAKE_PIPELINE_NAME": self.name,
-            "INTAKE_BUCKET_NAME": source_name(self.name),
-            "INTAKE_TABLE_NAME": self.ledger.table.table_name,
-            "INTAKE_QUEUE_URL": self.queue.queue.queue_url,
-            "INTAKE_DLQ_URL": self.queue.dead_letter_queue.queue_url,
+        hold = in_text(longest_hold(self.source, int(hold_seconds(self.queue))))
+        consumer = environment_of(
+            ConsumerSettings,
+            pipeline=self.name,
+            bucket=source_name(self.name),
+            table=self.ledger.table.table_name,
+            queue_url=self.queue.queue.queue_url,
+            dlq_url=self.queue.dead_letter_queue.queue_url,
             # Each identity has its own row. A lock item excludes others of the same key.
-            "INTAKE_ORDERING": Ordering.EVERY_VERSION.value,
-            "INTAKE_DELETES": "false",
-            "INTAKE_RETENTION_SECONDS": in_seconds(self.retention),
-            "INTAKE_CLOCK_SKEW_SECONDS": in_seconds(self.clock_skew),
-            "INTAKE_PROCESSING_TIMEOUT_SECONDS": str(int(self.plan.processing_timeout)),
-            "INTAKE_MAX_EVENT_AGE_SECONDS": in_text(LATE_AFTER),
-            "INTAKE_MAX_RECEIVES": in_text(self.queue.max_receives),
-            "INTAKE_MAX_HOLD_SECONDS": hold,
-            "INTAKE_MAX_ATTEMPTS": in_text(retry.max_attempts),
-            "INTAKE_MIN_BACKOFF_SECONDS": in_seconds(retry.min_backoff),
-            "INTAKE_MAX_BACKOFF_SECONDS": in_seconds(retry.max_backoff),
-            "INTAKE_MAX_WAIT_SECONDS": in_seconds(retry.max_wait) if retry.max_wait else hold,
-            "INTAKE_REASONS": self.reasons.value,
-            "INTAKE_MESSAGE_SOURCE": self.source.kind.value,
-            "INTAKE_MESSAGE_KEY": self.key,
-            "INTAKE_MESSAGE_IDENTITY": self.identity,
-            **({"INTAKE_MESSAGE_UNWRAP_SNS": "true"} if self.source.unwrap_sns else {}),
-            "POWERTOOLS_SERVICE_NAME": self.name,
-            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
-            "POWERTOOLS_LOG_LEVEL": "INFO",
-        }
+            ordering=Ordering.EVERY_VERSION,
+            deletes=False,
+            retention_seconds=in_seconds(self.retention),
+            clock_skew_seconds=in_seconds(self.clock_skew),
+            processing_timeout_seconds=int(self.plan.processing_timeout),
+            max_event_age_seconds=in_text(LATE_AFTER),
+            max_receives=in_text(self.queue.max_receives),
+            max_hold_seconds=hold,
+            reasons=self.reasons,
+        )
+        message = environment_of(
+            MessageSettings,
+            source=self.source.kind,
+            key=self.key,
+            identity=self.identity,
+            unwrap_sns=self.source.unwrap_sns or None,
+        )
+        return (
+            consumer
+            | retry_environment(self.retry, hold)
+            | message
+            | {
+                "POWERTOOLS_SERVICE_NAME": self.name,
+                "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+                "POWERTOOLS_LOG_LEVEL": "INFO",
+            }
+        )
 
 
 class MessageConsumer(ConsumerFunction):

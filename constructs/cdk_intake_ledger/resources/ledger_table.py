@@ -25,7 +25,7 @@ from cdk_intake_ledger.validation.ledger_rules import (
 from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.protocol import REVIEW_INDEX
+from intake_ledger.protocol import REVIEW_INDEX, AuditSettings, variable_of
 
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
@@ -156,7 +156,7 @@ class IntakeLedger(Construct):
         for own, function in together if len(together) > 1 else ():
             others = sorted(other for other, _ in together if other != own)
             if function is not None:
-                function.add_environment("INTAKE_OTHER_PIPELINES", ",".join(others))
+                function.add_environment(variable_of(AuditSettings, "other_pipelines"), ",".join(others))
 
     def problems(self) -> Iterator[Problem]:
         """Find reasons why a pipeline cannot use this ledger. The pipeline reports them with all others."""

@@ -40,7 +40,7 @@ from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_re
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.reporting import refuse
-from intake_ledger.protocol import REVIEW_INDEX
+from intake_ledger.protocol import REVIEW_INDEX, ConsumerSettings, variable_of
 
 AUDIT_MINUTES = 60
 """Minutes between two audits of sets."""
@@ -286,8 +286,9 @@ class FileSets(Construct, OperatorGrants):
             grant_key(queue.encryption_key, consumer.role, *QUEUE_KEY_ACTIONS, wildcards=consumer.resources.wildcards)
         consumer.sets.append({"name": self._pipeline_name, **form.settings, "queueUrl": queue.queue.queue_url})
         described = Stack.of(self).to_json_string(consumer.sets)
-        consumer.environment["INTAKE_SETS"] = described
-        consumer.function.add_environment("INTAKE_SETS", described)
+        name = variable_of(ConsumerSettings, "sets")
+        consumer.environment[name] = described
+        consumer.function.add_environment(name, described)
 
     def _audit(self) -> None:
         """Look at the sets each hour, so that a lost message loses no set."""

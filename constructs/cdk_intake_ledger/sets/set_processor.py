@@ -4,6 +4,7 @@ import json
 
 from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.sets.set_form import SetForm
+from intake_ledger.protocol import PART_LISTS, SET_FORM, SET_PARTS_PIPELINE
 
 
 class SetProcessor(Processor):
@@ -21,9 +22,9 @@ class SetProcessor(Processor):
         """
         self.__dict__.update(vars(processor))
         self._variables = {
-            "INTAKE_SET_FORM": json.dumps(form.settings),
-            "INTAKE_SET_PARTS_PIPELINE": parts_pipeline,
-            **({"INTAKE_PART_LISTS": part_lists} if part_lists else {}),
+            SET_FORM: json.dumps(form.settings),
+            SET_PARTS_PIPELINE: parts_pipeline,
+            **({PART_LISTS: part_lists} if part_lists else {}),
         }
 
     @property

@@ -21,6 +21,7 @@ from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
 from cdk_intake_ledger.validation.worker_rules import worker_problems
+from intake_ledger.protocol import ConsumerSettings, environment_of, variable_of
 
 STOP_TIMEOUT = Duration.seconds(120)
 """The longest time that Fargate gives a container after SIGTERM (Amazon ECS, `stopTimeout`)."""
@@ -94,10 +95,10 @@ class IntakeWorkers(Construct):
         _resource(consumer.source, lambda_.CfnEventSourceMapping).enabled = False
         consumer.has_workers = True
         # The command tells workers from a function that takes no messages.
-        consumer.function.add_environment("INTAKE_WORKERS", "true")
+        consumer.function.add_environment(variable_of(ConsumerSettings, "has_workers"), "true")
         environment = dict(consumer.environment)
         if seconds is not None:
-            environment["INTAKE_PROCESSING_TIMEOUT_SECONDS"] = str(int(seconds))
+            environment |= environment_of(ConsumerSettings, processing_timeout_seconds=int(seconds))
         assert consumer.role.assume_role_policy is not None  # the construct made the role
         consumer.role.assume_role_policy.add_statements(
             iam.PolicyStatement(

@@ -6,8 +6,8 @@ The lease of such a row may have ended: it is extended at each poll, and a poll 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intake_ledger.executions import StateMachine, execution_name, execution_settings
-from intake_ledger.protocol import Row, RowKey
+from intake_ledger.executions import StateMachine, execution_name
+from intake_ledger.protocol import STATE_MACHINE, Row, RowKey, execution_settings
 
 IsExecuting = Callable[[RowKey, Row], bool]
 """True if an execution processes the row now. Raises ClientError if Step Functions refuses the request."""
@@ -24,7 +24,7 @@ def executing(environment: Mapping[str, str], make_client: Callable[[], Any]) ->
         SettingsError: A variable of the state machine is malformed.
 
     """
-    if "INTAKE_STATE_MACHINE" not in environment:
+    if STATE_MACHINE not in environment:
         return None
     machine = StateMachine(make_client, execution_settings(environment))
 

@@ -31,7 +31,7 @@ from intake_ledger.delivery_check.former_names import former_names, problems
 from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
-from intake_ledger.protocol import AuditSettings, audit_settings, lease_length
+from intake_ledger.protocol import STATE_MACHINE, AuditSettings, audit_settings, lease_length
 
 if TYPE_CHECKING:
     from intake_ledger.audit.executing import IsExecuting
@@ -248,7 +248,7 @@ def _counts(report: Report) -> dict[str, int]:
 
 
 def _is_executing(make_client: Callable[[], Any]) -> "IsExecuting | None":
-    if "INTAKE_STATE_MACHINE" not in os.environ:
+    if STATE_MACHINE not in os.environ:
         return None
     from intake_ledger.audit.executing import executing  # noqa: PLC0415 - few pipelines need it
 

@@ -16,7 +16,16 @@ from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import load_processor
-from intake_ledger.protocol import ConsumerSettings, Policy, SettingsError, consumer_settings
+from intake_ledger.protocol import (
+    MESSAGE_SOURCE,
+    MESSAGE_VARIABLES,
+    SET_VARIABLES,
+    STATE_MACHINE,
+    ConsumerSettings,
+    Policy,
+    SettingsError,
+    consumer_settings,
+)
 from intake_ledger.runners.inline import Inline
 
 if TYPE_CHECKING:
@@ -28,11 +37,7 @@ if TYPE_CHECKING:
     from intake_ledger.observability import Telemetry
     from intake_ledger.runners import Runner
 
-STATE_MACHINE = "INTAKE_STATE_MACHINE"
-_KINDS = {
-    "messages": ("INTAKE_MESSAGE_SOURCE", "INTAKE_MESSAGE_KEY", "INTAKE_MESSAGE_IDENTITY"),
-    "sets of files": ("INTAKE_SET_FORM", "INTAKE_SET_PARTS_PIPELINE"),
-}
+_KINDS = {"messages": MESSAGE_VARIABLES, "sets of files": SET_VARIABLES}
 """Variables that only a consumer of this kind of work has."""
 
 
@@ -127,7 +132,8 @@ def make_runner(
     """
     settings = services.settings
     if STATE_MACHINE in environment:
-        from intake_ledger.executions import StateMachine, execution_settings  # noqa: PLC0415 - few have a state machine
+        from intake_ledger.executions import StateMachine  # noqa: PLC0415 - few have a state machine
+        from intake_ledger.protocol import execution_settings  # noqa: PLC0415 - as above
         from intake_ledger.runners.later import Later  # noqa: PLC0415 - as above
 
         make = partial(make_client, "stepfunctions")
@@ -172,7 +178,6 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
 
 
 def _messages(environment: Mapping[str, str]) -> _Kind:
-    from intake_ledger.executions import execution_settings  # noqa: PLC0415
     from intake_ledger.keyed import KeyLock  # noqa: PLC0415
     from intake_ledger.kinds.messages import Messages  # noqa: PLC0415
     from intake_ledger.messages import MessageSourceType, message_settings  # noqa: PLC0415
@@ -180,9 +185,11 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
     settings = message_settings(environment)
     longest_ms = None
     if STATE_MACHINE in environment:
+        from intake_ledger.protocol import execution_settings  # noqa: PLC0415
+
         if settings.source is MessageSourceType.FIFO or settings.source.is_stream:
             raise SettingsError(
-                f"{STATE_MACHINE} is set and INTAKE_MESSAGE_SOURCE is {settings.source}: a message group or a shard "
+                f"{STATE_MACHINE} is set and {MESSAGE_SOURCE} is {settings.source}: a message group or a shard "
                 "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
             )
         longest_ms = execution_settings(environment).execution_seconds * 1000
@@ -215,13 +222,12 @@ def _sets(environment: Mapping[str, str]) -> _Kind:
 
 def _set_wakes(settings: ConsumerSettings, tools: KindTools) -> "SetWakes | None":
     """The sets of files that have the pipeline's objects as parts. None: there are none."""
-    described = tools.environment.get("INTAKE_SETS")
-    if not described:
+    if not settings.sets:
         return None
     from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
 
     make_sqs = _maker(settings, partial(make_client, "sqs"))
-    return make_set_wakes(described, settings, tools.telemetry, make_sqs, clock=tools.clock)
+    return make_set_wakes(settings.sets, settings, tools.telemetry, make_sqs, clock=tools.clock)
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:

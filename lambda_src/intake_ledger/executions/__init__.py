@@ -3,19 +3,16 @@
 from intake_ledger.executions.answer import commit_of
 from intake_ledger.executions.decide import Action, Decision, Execution, decide, poll_ms
 from intake_ledger.executions.names import execution_name
-from intake_ledger.executions.settings import ExecutionSettings, execution_settings
 from intake_ledger.executions.state_machine import StateMachine, is_refused, is_throttled
 
 __all__ = [
     "Action",
     "Decision",
     "Execution",
-    "ExecutionSettings",
     "StateMachine",
     "commit_of",
     "decide",
     "execution_name",
-    "execution_settings",
     "is_refused",
     "is_throttled",
     "poll_ms",

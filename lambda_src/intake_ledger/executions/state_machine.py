@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from intake_ledger.executions.decide import Execution
-from intake_ledger.executions.settings import ExecutionSettings
+from intake_ledger.protocol import ExecutionSettings
 
 
 class StepFunctions(Protocol):

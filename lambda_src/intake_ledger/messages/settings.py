@@ -3,12 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-import jmespath  # type: ignore[import-untyped]
-from jmespath.exceptions import JMESPathError  # type: ignore[import-untyped]
-
-from intake_ledger.protocol import ConsumerSettings, Ordering, SettingsError, consumer_settings
+from intake_ledger.protocol import (
+    MESSAGE_IDENTITY,
+    MESSAGE_KEY,
+    MESSAGE_SOURCE,
+    ConsumerSettings,
+    Ordering,
+    SettingsError,
+    Variable,
+    consumer_settings,
+    settings_from,
+    variable_of,
+)
 
 
 class MessageSourceType(StrEnum):
@@ -31,17 +39,42 @@ class MessageSourceType(StrEnum):
         return self in (MessageSourceType.KINESIS, MessageSourceType.DYNAMODB)
 
 
+def compiled(expression: str) -> Any:
+    """The compiled JMESPath expression. JMESPath comes with boto3, which Lambda's runtime has.
+
+    Raises:
+        ValueError: The expression is malformed.
+
+    """
+    # Constructs, which write these settings, run without it.
+    import jmespath  # type: ignore[import-untyped]  # noqa: PLC0415
+    from jmespath.exceptions import JMESPathError  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    try:
+        return jmespath.compile(expression)
+    except JMESPathError as problem:
+        raise ValueError(f"{expression!r} is not JMESPath: {problem}") from None
+
+
+def _expression(name: str, text: str) -> str:
+    try:
+        compiled(text)
+    except ValueError as problem:
+        raise SettingsError(f"{name}: {problem}") from None
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class MessageSettings:
     """The settings of an intake."""
 
     consumer: ConsumerSettings
-    source: MessageSourceType
-    key: str
+    source: Annotated[MessageSourceType, Variable(MESSAGE_SOURCE)]
+    key: Annotated[str, Variable(MESSAGE_KEY, parse=_expression)]
     """The JMESPath expression of a message's key."""
-    identity: str
+    identity: Annotated[str, Variable(MESSAGE_IDENTITY, parse=_expression)]
     """The JMESPath expression of its identity. Two messages with the same key and identity are the same message."""
-    unwrap_sns: bool = False
+    unwrap_sns: Annotated[bool, Variable("INTAKE_MESSAGE_UNWRAP_SNS")] = False
     """True if a notification of SNS is replaced by the message in it."""
 
 
@@ -54,38 +87,12 @@ def message_settings(environment: Mapping[str, str]) -> MessageSettings:
     """
     consumer = consumer_settings(environment)
     if consumer.ordering is not Ordering.EVERY_VERSION:
-        raise SettingsError("INTAKE_ORDERING is LATEST, expected EVERY_VERSION: each message is processed")
+        raise SettingsError(f"{_name('ordering')} is LATEST, expected EVERY_VERSION: each message is processed")
     if consumer.threads != 1:
-        raise SettingsError(f"INTAKE_CONCURRENCY is {consumer.threads}, expected 1: messages are processed in turn")
-    source = environment.get("INTAKE_MESSAGE_SOURCE", "")
-    if source not in MessageSourceType:
-        raise SettingsError(f"INTAKE_MESSAGE_SOURCE is {source!r}, expected one of {', '.join(MessageSourceType)}")
-    key, identity = (_expression(environment, name) for name in ("INTAKE_MESSAGE_KEY", "INTAKE_MESSAGE_IDENTITY"))
-    unwrap = environment.get("INTAKE_MESSAGE_UNWRAP_SNS", "false")
-    if unwrap not in ("true", "false"):
-        raise SettingsError(f"INTAKE_MESSAGE_UNWRAP_SNS is {unwrap!r}, expected true or false")
+        raise SettingsError(f"{_name('threads')} is {consumer.threads}, expected 1: messages are processed in turn")
     # Messages are claimed alone, just before their processor starts.
-    alone = replace(consumer, commit_together=False)
-    return MessageSettings(alone, MessageSourceType(source), key, identity, unwrap_sns=unwrap == "true")
+    return settings_from(MessageSettings, environment, consumer=replace(consumer, commit_together=False))
 
 
-def compiled(expression: str) -> Any:
-    """The compiled JMESPath expression. JMESPath comes with boto3, which Lambda's runtime has.
-
-    Raises:
-        ValueError: The expression is malformed.
-
-    """
-    try:
-        return jmespath.compile(expression)
-    except JMESPathError as problem:
-        raise ValueError(f"{expression!r} is not JMESPath: {problem}") from None
-
-
-def _expression(environment: Mapping[str, str], name: str) -> str:
-    expression = environment.get(name, "")
-    try:
-        compiled(expression)
-    except ValueError as problem:
-        raise SettingsError(f"{name}: {problem}") from None
-    return expression
+def _name(field: str) -> str:
+    return variable_of(ConsumerSettings, field)

@@ -75,30 +75,49 @@ from intake_ledger.protocol.row_items import (
 from intake_ledger.protocol.settings import (
     HOLD_SHARE,
     LAST_TRY_SHARE,
+    MESSAGE_IDENTITY,
+    MESSAGE_KEY,
+    MESSAGE_SOURCE,
+    MESSAGE_VARIABLES,
+    PART_LISTS,
     PIPELINE_TAG,
+    SET_FORM,
+    SET_PARTS_PIPELINE,
+    SET_VARIABLES,
+    STATE_MACHINE,
     VERSION_BYTES,
     ConsumerSettings,
     KeyFilter,
     Reasons,
     Settings,
+    Variable,
     consumer_settings,
+    environment_of,
     last_try_seconds,
+    setting_from,
+    settings_from,
     short_version,
+    variable_of,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
 from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state, keeps_copy
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, Reports, audit_settings
+    from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, JoinSettings, Reports, audit_settings
+    from intake_ledger.protocol.settings_executions import ExecutionSettings, execution_settings
     from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
 else:
 
     def __getattr__(name: str) -> Any:
         """Import these at their first use. The consumer's cold start does not need them."""
-        if name in ("AuditSettings", "Delivery", "Reports", "audit_settings"):
+        if name in ("AuditSettings", "Delivery", "JoinSettings", "Reports", "audit_settings"):
             from intake_ledger.protocol import settings_audit  # noqa: PLC0415
 
             return getattr(settings_audit, name)
+        if name in ("ExecutionSettings", "execution_settings"):
+            from intake_ledger.protocol import settings_executions  # noqa: PLC0415
+
+            return getattr(settings_executions, name)
         if name in ("WorkerSettings", "worker_settings"):
             from intake_ledger.protocol import settings_worker  # noqa: PLC0415
 
@@ -114,11 +133,20 @@ __all__ = [
     "LAST_TRY_SHARE",
     "LEASE_ENDED",
     "MAX_RETRY_IN",
+    "MESSAGE_IDENTITY",
+    "MESSAGE_KEY",
+    "MESSAGE_SOURCE",
+    "MESSAGE_VARIABLES",
+    "PART_LISTS",
     "PIPELINE_TAG",
     "RANDOM_BITS",
     "REMOVED_UNPROCESSED",
     "RESTORED",
     "REVIEW_INDEX",
+    "SET_FORM",
+    "SET_PARTS_PIPELINE",
+    "SET_VARIABLES",
+    "STATE_MACHINE",
     "STORED_STATUSES",
     "VERSION_BYTES",
     "AuditSettings",
@@ -129,12 +157,14 @@ __all__ = [
     "Delivery",
     "Element",
     "EndedExecution",
+    "ExecutionSettings",
     "Fenced",
     "InvalidEffectError",
     "InvalidOutputError",
     "InvalidOutputNameError",
     "InvalidOutputTypeError",
     "InvalidTransactionError",
+    "JoinSettings",
     "KeyFilter",
     "LateWriteFound",
     "LibraryError",
@@ -170,6 +200,7 @@ __all__ = [
     "Status",
     "TransactionRefused",
     "Unprocessable",
+    "Variable",
     "Verdict",
     "WorkerSettings",
     "WrongReturnError",
@@ -181,6 +212,8 @@ __all__ = [
     "code_of",
     "consumer_settings",
     "dismissed_partition",
+    "environment_of",
+    "execution_settings",
     "from_dynamodb",
     "identity_of",
     "invalid_effect_of",
@@ -211,6 +244,8 @@ __all__ = [
     "row_difference",
     "row_from_attributes",
     "row_key",
+    "setting_from",
+    "settings_from",
     "short_version",
     "shown",
     "success_key",
@@ -218,6 +253,7 @@ __all__ = [
     "truncate",
     "ulid",
     "value_problems",
+    "variable_of",
     "wait_seconds",
     "waiting_partition",
     "worker_settings",

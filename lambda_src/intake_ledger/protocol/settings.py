@@ -1,10 +1,14 @@
-"""The settings of the consumer. The construct sets them as environment variables."""
+"""The settings of the consumer, and how a dataclass of settings is written to environment variables and read from them.
+
+A setting is one field. Its `Variable` is the only place that spells the variable's name, and its default is the only
+default: constructs write by the field's name (`environment_of`), the functions and the command read the same field.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from intake_ledger.protocol.directory_markers import is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
@@ -18,6 +22,105 @@ PIPELINE_TAG = "intake-ledger:pipeline"
 
 VERSION_BYTES = 12
 """The length of a processor's version in a row. Twelve digits of an asset's hash do not repeat within a pipeline."""
+
+
+STATE_MACHINE = "INTAKE_STATE_MACHINE"
+MESSAGE_VARIABLES = MESSAGE_SOURCE, MESSAGE_KEY, MESSAGE_IDENTITY = (
+    "INTAKE_MESSAGE_SOURCE",
+    "INTAKE_MESSAGE_KEY",
+    "INTAKE_MESSAGE_IDENTITY",
+)
+SET_VARIABLES = SET_FORM, SET_PARTS_PIPELINE = "INTAKE_SET_FORM", "INTAKE_SET_PARTS_PIPELINE"
+"""Names by which a cold start chooses its kind and its runner, before it imports their settings."""
+PART_LISTS = "INTAKE_PART_LISTS"
+"""The place of the lists of a set's parts, for a processor elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The environment variable of a setting, in the `Annotated` type of a dataclass's field.
+
+    The type says how a text is read: `int`, `bool`, an enumeration, or a text. `str | None` reads an empty text as
+    None. A field with a default need not be set.
+    """
+
+    name: str
+    least: int = 0
+    """The smallest number."""
+    parse: Callable[[str, str], Any] | None = None
+    """Reads other types. Its arguments are the variable's name and its text. It raises SettingsError."""
+
+
+def settings_from[Settings](kind: type[Settings], environment: Mapping[str, str], **given: object) -> Settings:
+    """Read a dataclass of settings. `given` has fields that are known already, or that have no variable.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    read = {field.name: _read(field, variable, environment) for field, variable in _variables(kind)}
+    return kind(**read | given)
+
+
+def setting_from(kind: type, field: str, environment: Mapping[str, str]) -> Any:
+    """Read one field, for those that need few. Raises SettingsError."""
+    return next(_read(one, variable, environment) for one, variable in _variables(kind) if one.name == field)
+
+
+def environment_of(kind: type, **values: object) -> dict[str, str]:
+    """The variables of these fields. A value is a text or as the field's; None leaves it out. Tokens pass as texts."""
+    names = {field.name: variable.name for field, variable in _variables(kind)}
+    return {names[name]: _text(value) for name, value in values.items() if value is not None}
+
+
+def variable_of(kind: type, field: str) -> str:
+    """The name of a field's variable."""
+    return next(variable.name for one, variable in _variables(kind) if one.name == field)
+
+
+def _variables(kind: Any) -> Iterator[tuple[Field[Any], Variable]]:
+    for field in fields(kind):
+        for note in getattr(field.type, "__metadata__", ()):
+            yield field, note
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _read(field: Field[Any], variable: Variable, environment: Mapping[str, str]) -> Any:
+    name, kind = variable.name, getattr(field.type, "__origin__")  # noqa: B009 - an `Annotated` has it
+    text = environment.get(name)
+    if text is None and field.default is not MISSING:
+        return field.default
+    if kind == str | None and variable.parse is None:
+        return text or None
+    if text is None or (text == "" and field.default is MISSING):
+        raise missing(name)
+    if variable.parse is not None:
+        return variable.parse(name, text)
+    if kind is int:
+        return _whole(name, text, variable.least)
+    if kind is bool:
+        return _choice(name, text, ("true", "false")) == "true"
+    return kind(_choice(name, text, tuple(kind)) if issubclass(kind, StrEnum) else text)
+
+
+def missing(name: str) -> SettingsError:
+    """The error for a variable that is not set, or empty."""
+    return SettingsError(f"the environment variable {name} is not set: deploy the construct's own function, or set it")
+
+
+def _choice(name: str, text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise SettingsError(f"{name} is {text!r}, expected one of {', '.join(allowed)}")
+    return text
+
+
+def _whole(name: str, text: str, least: int) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < least:
+        raise SettingsError(f"{name} is {text!r}, expected a whole number of at least {least}")
+    return int(text)
 
 
 class Reasons(StrEnum):
@@ -50,26 +153,56 @@ class KeyFilter:
         return other.prefix.startswith(self.prefix) and other.suffix.endswith(self.suffix)
 
 
+def key_filters(name: str, text: str) -> tuple[KeyFilter, ...]:
+    """Read filters in JSON. Raises SettingsError."""
+    try:
+        return tuple(_key_filter(content) for content in _list(json.loads(text)))
+    except (AttributeError, TypeError, ValueError) as problem:
+        raise SettingsError(f"{name} is {text!r}, expected a JSON list of prefixes and suffixes: {problem}") from None
+
+
+def _list(content: object) -> list[dict[str, object]]:
+    if not isinstance(content, list):
+        raise TypeError(f"{content!r} is not a list")
+    return content
+
+
+def _key_filter(content: dict[str, object]) -> KeyFilter:
+    texts = {name: text for name, text in content.items() if isinstance(text, str)}
+    if texts != content:
+        raise TypeError(f"{content} has a value that is not a text")
+    return KeyFilter(**texts)
+
+
+def short_version(text: str) -> str | None:
+    """The version as rows have it: the first 12 bytes. A row then still fits into one write unit. None: it is empty."""
+    return text.encode()[:VERSION_BYTES].decode("utf-8", "ignore") or None
+
+
+def _version(_: str, text: str) -> str | None:
+    return short_version(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of both the consumer and the audit. Durations are in seconds."""
 
-    pipeline: str
-    bucket: str
-    bucket_owner: str | None
-    table: str
-    queue_url: str
-    ordering: Ordering
-    deletes: bool
-    retention_seconds: int
-    clock_skew_seconds: int
-    filters: tuple[KeyFilter, ...] = ()
+    pipeline: Annotated[str, Variable("INTAKE_PIPELINE_NAME")]
+    bucket: Annotated[str, Variable("INTAKE_BUCKET_NAME")]
+    bucket_owner: Annotated[str | None, Variable("INTAKE_BUCKET_OWNER")]
+    table: Annotated[str, Variable("INTAKE_TABLE_NAME")]
+    queue_url: Annotated[str, Variable("INTAKE_QUEUE_URL")]
+    ordering: Annotated[Ordering, Variable("INTAKE_ORDERING")]
+    deletes: Annotated[bool, Variable("INTAKE_DELETES")]
+    retention_seconds: Annotated[int, Variable("INTAKE_RETENTION_SECONDS", 1)]
+    clock_skew_seconds: Annotated[int, Variable("INTAKE_CLOCK_SKEW_SECONDS")]
+    filters: Annotated[tuple[KeyFilter, ...], Variable("INTAKE_KEY_FILTERS", parse=key_filters)] = ()
     """The pipeline handles the keys that pass one of these filters. Without filters, it handles all keys."""
-    keeps_rows: bool = False
+    keeps_rows: Annotated[bool, Variable("INTAKE_KEEP_ROWS")] = False
     """True if the row of an object stays as long as the object. Then only committed removals expire."""
-    skips_existing: bool = False
+    skips_existing: Annotated[bool, Variable("INTAKE_SKIP_EXISTING")] = False
     """True if the pipeline skips objects without a row that are older than the pipeline."""
-    directory_markers: bool = False
+    directory_markers: Annotated[bool, Variable("INTAKE_DIRECTORY_MARKERS")] = False
     """True if the pipeline processes directory markers. Otherwise it skips those without a row."""
 
     def wants(self, key: str) -> bool:
@@ -97,29 +230,35 @@ def last_try_seconds(max_hold_seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(Settings):
-    dlq_url: str
-    processor: str
-    processing_timeout_seconds: int
-    max_attempts: int
-    min_backoff_seconds: int
-    max_backoff_seconds: int
-    max_event_age_seconds: int
-    processor_function: str | None = None
+    dlq_url: Annotated[str, Variable("INTAKE_DLQ_URL")]
+    processor: Annotated[str, Variable("INTAKE_PROCESSOR")] = ""
+    """The entrypoint of the processor; empty if another function or a state machine is the processor."""
+    processing_timeout_seconds: Annotated[int, Variable("INTAKE_PROCESSING_TIMEOUT_SECONDS", 1)]
+    max_attempts: Annotated[int, Variable("INTAKE_MAX_ATTEMPTS", 2)]
+    """At least two: a worker that dies before it starts may waste one attempt."""
+    min_backoff_seconds: Annotated[int, Variable("INTAKE_MIN_BACKOFF_SECONDS")]
+    max_backoff_seconds: Annotated[int, Variable("INTAKE_MAX_BACKOFF_SECONDS")]
+    max_event_age_seconds: Annotated[int, Variable("INTAKE_MAX_EVENT_AGE_SECONDS")]
+    processor_function: Annotated[str | None, Variable("INTAKE_PROCESSOR_FUNCTION")] = None
     """The Lambda function that is the processor. None: `processor` is."""
-    threads: int = 1
+    sets: Annotated[str, Variable("INTAKE_SETS")] = ""
+    """The sets of files that have the pipeline's objects as parts, in JSON, for `intake_ledger.set_members`."""
+    has_workers: Annotated[bool, Variable("INTAKE_WORKERS")] = False
+    """True if workers take the messages instead of the function. The command tells the two apart."""
+    threads: Annotated[int, Variable("INTAKE_CONCURRENCY", 1)] = 1
     """The number of records of a batch that are processed at the same time."""
-    max_receives: int = 1_000
+    max_receives: Annotated[int, Variable("INTAKE_MAX_RECEIVES", 2)] = 1_000
     """The queue's maxReceiveCount."""
-    max_wait_seconds: int = 3 * 86_400
+    max_wait_seconds: Annotated[int, Variable("INTAKE_MAX_WAIT_SECONDS", 1)] = 3 * 86_400
     """The longest time for which a change waits after `NotYet`."""
-    max_hold_seconds: int = 3 * 86_400
+    max_hold_seconds: Annotated[int, Variable("INTAKE_MAX_HOLD_SECONDS", 1)] = 3 * 86_400
     """The longest time for which a message waits for a failing downstream: `HOLD_SHARE` of its source's retention.
     After it, the next failure rejects a change of an object, and failures of a keyed message spend attempts."""
-    commit_together: bool = False
+    commit_together: Annotated[bool, Variable("INTAKE_COMMIT_TOGETHER")] = False
     """True if changes that were claimed together are committed together."""
-    reasons: Reasons = Reasons.TYPES
+    reasons: Annotated[Reasons, Variable("INTAKE_REASONS")] = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
-    processor_version: str | None = None
+    processor_version: Annotated[str | None, Variable("INTAKE_PROCESSOR_VERSION", parse=_version)] = None
     """The version of the processor's code, shortened as `short_version` does. None: it is not known."""
 
 
@@ -130,98 +269,7 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    read = SettingsReader(environment)
-    function = read.text("INTAKE_PROCESSOR_FUNCTION", "") or None
-    elsewhere = function or environment.get("INTAKE_STATE_MACHINE")
-    return ConsumerSettings(
-        **common_settings(read),
-        dlq_url=read.text("INTAKE_DLQ_URL"),
-        processor=read.text("INTAKE_PROCESSOR", "" if elsewhere else None),
-        processor_function=function,
-        processing_timeout_seconds=read.whole("INTAKE_PROCESSING_TIMEOUT_SECONDS", 1),
-        # A worker that dies before it starts may waste one attempt.
-        max_attempts=read.whole("INTAKE_MAX_ATTEMPTS", 2),
-        min_backoff_seconds=read.whole("INTAKE_MIN_BACKOFF_SECONDS", 0),
-        max_backoff_seconds=read.whole("INTAKE_MAX_BACKOFF_SECONDS", 0),
-        max_event_age_seconds=read.whole("INTAKE_MAX_EVENT_AGE_SECONDS", 0),
-        max_receives=read.whole("INTAKE_MAX_RECEIVES", 2, "1000"),
-        max_wait_seconds=read.whole("INTAKE_MAX_WAIT_SECONDS", 1, "259200"),
-        max_hold_seconds=read.whole("INTAKE_MAX_HOLD_SECONDS", 1, "259200"),
-        threads=read.whole("INTAKE_CONCURRENCY", 1, "1"),
-        commit_together=read.choice("INTAKE_COMMIT_TOGETHER", ("true", "false"), "false") == "true",
-        reasons=Reasons(read.choice("INTAKE_REASONS", tuple(Reasons), Reasons.TYPES)),
-        processor_version=short_version(read.text("INTAKE_PROCESSOR_VERSION", "")),
-    )
-
-
-def short_version(text: str) -> str | None:
-    """The version as rows have it: the first 12 bytes. A row then still fits into one write unit. None: it is empty."""
-    return text.encode()[:VERSION_BYTES].decode("utf-8", "ignore") or None
-
-
-def common_settings(read: "SettingsReader") -> dict[str, Any]:
-    """Read the fields of `Settings`. Raises SettingsError."""
-    return {
-        "pipeline": read.text("INTAKE_PIPELINE_NAME"),
-        "bucket": read.text("INTAKE_BUCKET_NAME"),
-        "bucket_owner": read.text("INTAKE_BUCKET_OWNER", "") or None,
-        "table": read.text("INTAKE_TABLE_NAME"),
-        "queue_url": read.text("INTAKE_QUEUE_URL"),
-        "ordering": Ordering(read.choice("INTAKE_ORDERING", tuple(Ordering))),
-        "deletes": read.choice("INTAKE_DELETES", ("true", "false")) == "true",
-        "retention_seconds": read.whole("INTAKE_RETENTION_SECONDS", 1),
-        "clock_skew_seconds": read.whole("INTAKE_CLOCK_SKEW_SECONDS", 0),
-        "filters": read.filters("INTAKE_KEY_FILTERS"),
-        "keeps_rows": read.choice("INTAKE_KEEP_ROWS", ("true", "false"), "false") == "true",
-        "skips_existing": read.choice("INTAKE_SKIP_EXISTING", ("true", "false"), "false") == "true",
-        "directory_markers": read.choice("INTAKE_DIRECTORY_MARKERS", ("true", "false"), "false") == "true",
-    }
-
-
-class SettingsReader:
-    """Reads variables by name. A missing or malformed one raises SettingsError."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self._environment.get(name, default)
-        if value is None or (value == "" and default is None):
-            raise SettingsError(
-                f"the environment variable {name} is not set: deploy the construct's own function, or set it"
-            )
-        return value
-
-    def choice(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
-        value = self.text(name, default)
-        if value not in allowed:
-            raise SettingsError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
-        return value
-
-    def whole(self, name: str, least: int, default: str | None = None) -> int:
-        value = self.text(name, default)
-        if not value.isascii() or not value.isdecimal() or int(value) < least:
-            raise SettingsError(f"{name} is {value!r}, expected a whole number of at least {least}")
-        return int(value)
-
-    def filters(self, name: str) -> tuple[KeyFilter, ...]:
-        value = self.text(name, "[]")
-        try:
-            return tuple(_key_filter(content) for content in _list(json.loads(value)))
-        except (AttributeError, TypeError, ValueError) as problem:
-            raise SettingsError(
-                f"{name} is {value!r}, expected a JSON list of prefixes and suffixes: {problem}"
-            ) from None
-
-
-def _list(content: object) -> list[dict[str, object]]:
-    if not isinstance(content, list):
-        raise TypeError(f"{content!r} is not a list")
-    return content
-
-
-def _key_filter(content: dict[str, object]) -> KeyFilter:
-    texts = {name: text for name, text in content.items() if isinstance(text, str)}
-    if texts != content:
-        raise TypeError(f"{content} has a value that is not a text")
-    return KeyFilter(**texts)
+    settings = settings_from(ConsumerSettings, environment)
+    if not (settings.processor or settings.processor_function or environment.get(STATE_MACHINE)):
+        raise missing(variable_of(ConsumerSettings, "processor"))
+    return settings

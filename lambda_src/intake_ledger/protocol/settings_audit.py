@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from intake_ledger.protocol.settings import Settings, SettingsReader, common_settings
+from intake_ledger.protocol.settings import Settings, Variable, settings_from, variable_of
 
 
 class Delivery(StrEnum):
@@ -23,29 +24,47 @@ class Delivery(StrEnum):
 class Reports:
     """The place of the reports of the audit's runs."""
 
-    bucket: str
-    prefix: str
-    owner: str | None = None
+    bucket: Annotated[str, Variable("INTAKE_REPORT_BUCKET")]
+    prefix: Annotated[str, Variable("INTAKE_REPORT_PREFIX")] = ""
+    owner: Annotated[str | None, Variable("INTAKE_REPORT_BUCKET_OWNER")] = None
+
+
+def _names(_: str, text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+FILES = Variable("INTAKE_AUDIT_FILES")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSettings:
+    """The settings of the function that joins what the parts of a run have read."""
+
+    files: Annotated[str, FILES]
+    """The bucket of the files of a run in parts."""
+    database: Annotated[str, Variable("INTAKE_AUDIT_DATABASE")] = ""
+    """Athena's database; empty where the function joins itself."""
+    work_group: Annotated[str, Variable("INTAKE_AUDIT_WORK_GROUP")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings(Settings):
-    settle_seconds: int
-    look_back_seconds: int
-    budget: int
-    delivery: Delivery = Delivery.S3
+    settle_seconds: Annotated[int, Variable("INTAKE_SETTLE_SECONDS")]
+    look_back_seconds: Annotated[int, Variable("INTAKE_LOOK_BACK_SECONDS", 1)]
+    budget: Annotated[int, Variable("INTAKE_AUDIT_MAX_RESUBMISSIONS", 1)]
+    delivery: Annotated[Delivery, Variable("INTAKE_DELIVERY_MODE")] = Delivery.S3
     reports: Reports | None = None
-    other_pipelines: tuple[str, ...] = ()
+    other_pipelines: Annotated[tuple[str, ...], Variable("INTAKE_OTHER_PIPELINES", parse=_names)] = ()
     """The names of the app's other pipelines on the same bucket and the same table."""
-    deployed: str = ""
+    deployed: Annotated[str, Variable("INTAKE_DEPLOYED")] = ""
     """Deployed settings of the path from bucket to ledger, in JSON, for `intake_ledger.delivery_check.deployed`."""
-    files: str = ""
+    files: Annotated[str, FILES] = ""
     """The bucket of the files of a run in parts; empty where the audit has one part."""
-    resubmit_rate: int = 100
+    resubmit_rate: Annotated[int, Variable("INTAKE_RESUBMIT_RATE", 1)] = 100
     """The number of messages that a run in parts sends in a second."""
-    backfills: bool = False
+    backfills: Annotated[bool, Variable("INTAKE_BACKFILL")] = False
     """True if a run in parts sends objects that are older than the pipeline."""
-    backfill_rate: int = 3
+    backfill_rate: Annotated[int, Variable("INTAKE_BACKFILL_RATE", 1)] = 3
     """The number of these objects that it sends in a second."""
 
 
@@ -56,23 +75,5 @@ def audit_settings(environment: Mapping[str, str]) -> AuditSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    read = SettingsReader(environment)
-    reports = read.text("INTAKE_REPORT_BUCKET", "")
-    return AuditSettings(
-        **common_settings(read),
-        settle_seconds=read.whole("INTAKE_SETTLE_SECONDS", 0),
-        look_back_seconds=read.whole("INTAKE_LOOK_BACK_SECONDS", 1),
-        budget=read.whole("INTAKE_AUDIT_MAX_RESUBMISSIONS", 1),
-        delivery=Delivery(read.choice("INTAKE_DELIVERY_MODE", tuple(Delivery), Delivery.S3)),
-        reports=Reports(
-            reports, read.text("INTAKE_REPORT_PREFIX", ""), read.text("INTAKE_REPORT_BUCKET_OWNER", "") or None
-        )
-        if reports
-        else None,
-        files=read.text("INTAKE_AUDIT_FILES", ""),
-        resubmit_rate=read.whole("INTAKE_RESUBMIT_RATE", 1, "100"),
-        backfills=read.choice("INTAKE_BACKFILL", ("true", "false"), "false") == "true",
-        backfill_rate=read.whole("INTAKE_BACKFILL_RATE", 1, "3"),
-        other_pipelines=tuple(name for name in read.text("INTAKE_OTHER_PIPELINES", "").split(",") if name),
-        deployed=read.text("INTAKE_DEPLOYED", ""),
-    )
+    reports = settings_from(Reports, environment) if environment.get(variable_of(Reports, "bucket")) else None
+    return settings_from(AuditSettings, environment, reports=reports)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.settings import SettingsReader
+from intake_ledger.protocol.settings import Variable, settings_from, variable_of
 
 MAX_POLL_SECONDS = 20
 """The longest wait of SQS's `ReceiveMessage`."""
@@ -14,10 +15,10 @@ MAX_POLL_SECONDS = 20
 class WorkerSettings:
     """The settings of a worker outside of Lambda, in addition to the consumer's."""
 
-    hold_seconds: int = 60
+    hold_seconds: Annotated[int, Variable("INTAKE_WORKER_HOLD_SECONDS", 3)] = 60
     """The time after which another worker takes over the work of one that died. A heartbeat extends leases and the
     visibility of messages three times in it."""
-    poll_seconds: int = 20
+    poll_seconds: Annotated[int, Variable("INTAKE_WORKER_POLL_SECONDS")] = 20
     """The longest wait for messages in one request."""
 
 
@@ -28,8 +29,8 @@ def worker_settings(environment: Mapping[str, str]) -> WorkerSettings:
         SettingsError: A variable is malformed.
 
     """
-    read = SettingsReader(environment)
-    hold, poll = read.whole("INTAKE_WORKER_HOLD_SECONDS", 3, "60"), read.whole("INTAKE_WORKER_POLL_SECONDS", 0, "20")
-    if poll > MAX_POLL_SECONDS:
-        raise SettingsError(f"INTAKE_WORKER_POLL_SECONDS is {poll}, expected 0 to {MAX_POLL_SECONDS}, SQS's limit")
-    return WorkerSettings(hold_seconds=hold, poll_seconds=poll)
+    settings = settings_from(WorkerSettings, environment)
+    if (poll := settings.poll_seconds) > MAX_POLL_SECONDS:
+        name = variable_of(WorkerSettings, "poll_seconds")
+        raise SettingsError(f"{name} is {poll}, expected 0 to {MAX_POLL_SECONDS}, SQS's limit")
+    return settings

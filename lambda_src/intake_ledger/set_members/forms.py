@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from intake_ledger.protocol import SettingsError
+from intake_ledger.protocol import ConsumerSettings, SettingsError, variable_of
 
 MAX_PARTS = 10_000
 """A set with more parts is rejected. A part's commit and a look at the set would take too long."""
@@ -112,16 +112,17 @@ def set_form(content: object, variable: str) -> FormSettings:
 
 
 def set_targets(described: str) -> tuple[SetTarget, ...]:
-    """The sets that the pipeline's variable INTAKE_SETS describes.
+    """The sets that the pipeline's setting `sets` describes.
 
     Raises:
         SettingsError: It is malformed.
 
     """
+    variable = variable_of(ConsumerSettings, "sets")
     try:
         targets = json.loads(described)
-        return tuple(SetTarget(str(one["name"]), str(one["queueUrl"]), set_form(one, "INTAKE_SETS")) for one in targets)
+        return tuple(SetTarget(str(one["name"]), str(one["queueUrl"]), set_form(one, variable)) for one in targets)
     except (KeyError, TypeError, ValueError) as problem:
         if isinstance(problem, SettingsError):
             raise
-        raise SettingsError(f"INTAKE_SETS is {described!r}, expected a JSON list of sets: {problem}") from None
+        raise SettingsError(f"{variable} is {described!r}, expected a JSON list of sets: {problem}") from None

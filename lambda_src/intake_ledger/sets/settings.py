@@ -3,9 +3,31 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, SettingsError, consumer_settings
+from intake_ledger.protocol import (
+    PART_LISTS,
+    SET_FORM,
+    SET_PARTS_PIPELINE,
+    STATE_MACHINE,
+    ConsumerSettings,
+    KeyFilter,
+    Ordering,
+    SettingsError,
+    Variable,
+    consumer_settings,
+    settings_from,
+    variable_of,
+)
 from intake_ledger.set_members import FormSettings, set_form
+
+
+def _form(name: str, text: str) -> FormSettings:
+    try:
+        content = json.loads(text)
+    except ValueError as problem:
+        raise SettingsError(f"{name} is {text!r}, expected JSON: {problem}") from None
+    return set_form(content, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +36,12 @@ class SetSettings:
 
     consumer: ConsumerSettings
     """Without filters: a set's key need not pass those of its parts."""
-    form: FormSettings
-    parts_pipeline: str
+    form: Annotated[FormSettings, Variable(SET_FORM, parse=_form)]
+    parts_pipeline: Annotated[str, Variable(SET_PARTS_PIPELINE)]
     """The name of the pipeline whose objects are the parts."""
     part_filters: tuple[KeyFilter, ...] = ()
     """The filters of that pipeline."""
-    part_lists: str | None = None
+    part_lists: Annotated[str | None, Variable(PART_LISTS)] = None
     """The place of the lists of parts for a processor elsewhere: a bucket, a slash and a prefix. None: it is here."""
 
     def wants(self, key: str) -> bool:
@@ -36,21 +58,22 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
     """
     consumer = consumer_settings(environment)
     if consumer.ordering is not Ordering.LATEST or consumer.deletes:
-        raise SettingsError("sets of files need INTAKE_ORDERING=LATEST and INTAKE_DELETES=false")
-    lists = environment.get("INTAKE_PART_LISTS") or None
-    if lists is None and (consumer.processor_function is not None or environment.get("INTAKE_STATE_MACHINE")):
+        ordering, deletes = (variable_of(ConsumerSettings, name) for name in ("ordering", "deletes"))
+        raise SettingsError(f"sets of files need {ordering}=LATEST and {deletes}=false")
+    # The key of a folder ends as that of a directory marker.
+    settings = settings_from(
+        SetSettings,
+        environment,
+        consumer=replace(consumer, filters=(), directory_markers=True),
+        part_filters=consumer.filters,
+    )
+    if settings.part_lists is None and (consumer.processor_function is not None or environment.get(STATE_MACHINE)):
         raise SettingsError(
-            "INTAKE_PART_LISTS is not set: a processor of sets in another function or a state machine reads the list "
+            f"{PART_LISTS} is not set: a processor of sets in another function or a state machine reads the list "
             "of parts there. Set it to a bucket, a slash and a prefix"
         )
-    described, parts_pipeline = environment.get("INTAKE_SET_FORM", ""), environment.get("INTAKE_SET_PARTS_PIPELINE", "")
-    if not parts_pipeline or parts_pipeline == consumer.pipeline:
-        raise SettingsError(f"INTAKE_SET_PARTS_PIPELINE is {parts_pipeline!r}, expected the name of another pipeline")
-    try:
-        content = json.loads(described)
-    except ValueError as problem:
-        raise SettingsError(f"INTAKE_SET_FORM is {described!r}, expected JSON: {problem}") from None
-    form = set_form(content, "INTAKE_SET_FORM")
-    # The key of a folder ends as that of a directory marker.
-    consumer_of_sets = replace(consumer, filters=(), directory_markers=True)
-    return SetSettings(consumer_of_sets, form, parts_pipeline, consumer.filters, lists)
+    if settings.parts_pipeline in ("", consumer.pipeline):
+        raise SettingsError(
+            f"{SET_PARTS_PIPELINE} is {settings.parts_pipeline!r}, expected the name of another pipeline"
+        )
+    return settings

@@ -14,6 +14,7 @@ from intake_ledger.consumer.threads import exit_now
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Guard
 from intake_ledger.protocol import (
+    MESSAGE_SOURCE,
     ConsumerSettings,
     SettingsError,
     WorkerSettings,
@@ -166,10 +167,10 @@ def make_worker(environment: Mapping[str, str]) -> Worker:
         SettingsError: A variable is missing or malformed, or the source of messages is a stream.
 
     """
-    settings, source = worker_settings(environment), environment.get("INTAKE_MESSAGE_SOURCE")
+    settings, source = worker_settings(environment), environment.get(MESSAGE_SOURCE)
     if source in ("kinesis", "dynamodb"):
         raise SettingsError(
-            f"INTAKE_MESSAGE_SOURCE is {source}: a worker receives from SQS only. Let the construct's function read "
+            f"{MESSAGE_SOURCE} is {source}: a worker receives from SQS only. Let the construct's function read "
             "the stream"
         )
     host = make_host(settings, consumer_settings(environment))

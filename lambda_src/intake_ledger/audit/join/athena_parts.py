@@ -20,6 +20,7 @@ from intake_ledger.audit.join.duckdb import Join, slice_name
 from intake_ledger.audit.join.parts import Chains, store_joined
 from intake_ledger.audit.relations import COLUMNS
 from intake_ledger.audit.scratch import PLAN, Scratch, relation_of
+from intake_ledger.protocol import JoinSettings, settings_from
 
 ASKED = "asked.json"
 MOST_ATTEMPTS = 3
@@ -138,7 +139,6 @@ def _copy(scratch: Scratch, name: str, etag: str, path: Path) -> None:
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """Lambda's entry point. The first event is `{"run": name}`, each further one the answer before, until `done`."""
-    s3, names = boto3.client("s3"), os.environ
-    work_group, database = names["INTAKE_AUDIT_WORK_GROUP"], names["INTAKE_AUDIT_DATABASE"]
-    athena = Athena(boto3.client("athena"), s3, work_group=work_group, database=database)
-    return AthenaJoin(athena, Scratch(s3, names["INTAKE_AUDIT_FILES"], event["run"])).step(event)
+    s3, settings = boto3.client("s3"), settings_from(JoinSettings, os.environ)
+    athena = Athena(boto3.client("athena"), s3, work_group=settings.work_group, database=settings.database)
+    return AthenaJoin(athena, Scratch(s3, settings.files, event["run"])).step(event)

@@ -16,6 +16,7 @@ from intake_ledger.audit.relations import HELD, LISTED
 from intake_ledger.audit.row_numbers import row_numbers, total
 from intake_ledger.audit.scratch import CANDIDATES, JOINED, PLAN, Scratch, number_of, part_name, relation_of, segments
 from intake_ledger.audit.shards import Shard
+from intake_ledger.protocol import JoinSettings, settings_from
 
 if TYPE_CHECKING:
     from intake_ledger.audit.join.athena import AthenaResult
@@ -99,4 +100,4 @@ def store_joined(
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """Lambda's entry point. The event is `{"run": name}`, and the answer has the parts to look at."""
-    return join_parts(Scratch(boto3.client("s3"), os.environ["INTAKE_AUDIT_FILES"], event["run"]))
+    return join_parts(Scratch(boto3.client("s3"), settings_from(JoinSettings, os.environ).files, event["run"]))

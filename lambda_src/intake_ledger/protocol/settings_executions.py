@@ -3,21 +3,29 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from intake_ledger.protocol import SettingsError
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import STATE_MACHINE, Variable, settings_from, variable_of
 
 _ARN = re.compile(r"arn:[\w-]+:states:[\w-]+:\d{12}:stateMachine:[^:]{1,80}")
+
+
+def _arn(name: str, text: str) -> str:
+    if not _ARN.fullmatch(text):
+        raise SettingsError(f"{name} is {text!r}, expected the ARN of a state machine")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSettings:
     """The state machine that processes the changes, and its times in seconds."""
 
-    machine: str
+    machine: Annotated[str, Variable(STATE_MACHINE, parse=_arn)]
     """The ARN of the state machine."""
-    execution_seconds: int
+    execution_seconds: Annotated[int, Variable("INTAKE_EXECUTION_SECONDS", 1)]
     """The limit of an execution."""
-    longest_task_seconds: int
+    longest_task_seconds: Annotated[int, Variable("INTAKE_LONGEST_TASK_SECONDS", 1)]
     """The longest time for which a task runs on after its execution was aborted or timed out."""
 
     @property
@@ -33,16 +41,5 @@ def execution_settings(environment: Mapping[str, str]) -> ExecutionSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    machine = environment.get("INTAKE_STATE_MACHINE", "")
-    if not _ARN.fullmatch(machine):
-        raise SettingsError(f"INTAKE_STATE_MACHINE is {machine!r}, expected the ARN of a state machine")
-    limit = _seconds(environment, "INTAKE_EXECUTION_SECONDS")
-    longest = "INTAKE_LONGEST_TASK_SECONDS"
-    return ExecutionSettings(machine, limit, _seconds(environment, longest) if environment.get(longest) else limit)
-
-
-def _seconds(environment: Mapping[str, str], name: str) -> int:
-    value = environment.get(name, "")
-    if not value.isascii() or not value.isdecimal() or int(value) < 1:
-        raise SettingsError(f"{name} is {value!r}, expected a whole number of at least 1")
-    return int(value)
+    limit, longest = (variable_of(ExecutionSettings, name) for name in ("execution_seconds", "longest_task_seconds"))
+    return settings_from(ExecutionSettings, {longest: environment.get(limit, ""), **environment})
