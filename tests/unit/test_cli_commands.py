@@ -163,6 +163,16 @@ class TestFinding:
         person.types("status", ends=1)
         assert "not allowed: lambda:GetFunctionConfiguration" in person.complaint
 
+    def test_a_function_whose_variables_are_wrong(self, sit: Callable[..., Person]) -> None:
+        """One line names the function, the variable and its value."""
+        site = make_site()
+        wrong = site.environment() | {"INTAKE_PIPELINE_NAME": "Intake-Wrong", "INTAKE_RETENTION_SECONDS": "35 days"}
+        person = sit(site, second=wrong)
+        person.types("status", "--pipeline", "Intake-Wrong", ends=1)
+        [line] = person.complaint.splitlines()
+        assert "the function second of the stack" in line
+        assert "INTAKE_RETENTION_SECONDS is '35 days', expected a whole number" in line
+
     def test_a_profile_that_is_not_there(self, person: Person) -> None:
         person.types("status", "--profile", "nobody", ends=1)
         assert "use --profile with a profile of `aws configure list-profiles`" in person.complaint

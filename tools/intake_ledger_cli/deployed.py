@@ -18,6 +18,7 @@ from intake_ledger.protocol import (
     KeyFilter,
     Ordering,
     Reports,
+    SettingsError,
     State,
     is_skipped_marker,
     setting_from,
@@ -142,8 +143,23 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         if _NAME in variables and _SETTLE in variables
     }
     function, variables = consumers[name]
+    try:
+        return _described(name, function, variables, audits.get(name, (None, {})), resources, consumers)
+    except SettingsError as problem:
+        raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None
+
+
+def _described(
+    name: str,
+    function: str,
+    variables: Mapping[str, str],
+    audit: tuple[str | None, Mapping[str, str]],
+    resources: list[tuple[str, str, str]],
+    consumers: Mapping[str, object],
+) -> DeployedPipeline:
+    """The pipeline that these variables describe. Raises SettingsError."""
     read = partial(setting_from, ConsumerSettings, environment=variables)
-    audit_function, audit_variables = audits.get(name, (None, {}))
+    audit_function, audit_variables = audit
     return DeployedPipeline(
         name=name,
         bucket=read("bucket"),
