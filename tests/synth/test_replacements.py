@@ -30,6 +30,8 @@ from cdk_intake_ledger import (
 from tests.synth.build import Json, new_app, new_stack, processor, resources, template_of
 from tests.synth.message_stack import record_stream
 
+pytestmark = pytest.mark.thorough
+
 PAGE = Path(__file__).parents[2] / "docs" / "template.md"
 TYPES = {"bucket": "AWS::S3::Bucket", "table": "AWS::DynamoDB::Table", "queues": "AWS::SQS::Queue"}
 Make = Callable[[Stack], object]

@@ -29,6 +29,8 @@ from cdk_intake_ledger import (
 )
 from tests.synth.build import new_app, new_stack, rules_in, template_of, warnings
 
+pytestmark = pytest.mark.thorough
+
 TABLE = (Path(__file__).parent / "wrong_inputs.txt").read_text(encoding="utf-8")
 CASES: list[tuple[str, str, str]] = re.findall(r"^(\S.*)\n    (\w[\w ]*): (.+)$", TABLE, re.MULTILINE)
 """Each case: the input, the answer, and the rules or the reason."""
