@@ -144,7 +144,9 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
     }
     function, variables = consumers[name]
     try:
-        return _described(name, function, variables, audits.get(name, (None, {})), resources, consumers)
+        return _described(
+            name, function, variables, audits.get(name, (None, {})), resources=resources, consumers=consumers
+        )
     except SettingsError as problem:
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None
 
@@ -154,6 +156,7 @@ def _described(
     function: str,
     variables: Mapping[str, str],
     audit: tuple[str | None, Mapping[str, str]],
+    *,
     resources: list[tuple[str, str, str]],
     consumers: Mapping[str, object],
 ) -> DeployedPipeline:
