@@ -29,7 +29,7 @@ LOCK = RowKey("m/k", "p@lock")
 
 
 class Table(LedgerTable):
-    """A table that lets another worker act after one of its reads or before one of its writes."""
+    """A table that lets another worker act after one of its reads."""
 
     after_read: Callable[[], object] | None = None
 

@@ -1514,8 +1514,8 @@ MUTANTS = (
     ),
     Mutant(
         "throttling uses a message's receives up",
-        "_growing_wait",
-        "(facts.now - claim.row.first_claimed_at) / 1000 * GROWTH",
+        "growing_wait",
+        "(now - row.first_claimed_at) / 1000 * GROWTH",
         "0",
         "tests/unit/test_remote.py -k receives_up",
     ),
@@ -2468,7 +2468,7 @@ MUTANTS = (
     Mutant(
         "the execution of a failed row is not described",
         "judge_row",
-        "row.status is Status.PROCESSING or (row.fence != ended and not _waits(row))",
+        "row.status is Status.PROCESSING or (row.fence != ended and not row.waits)",
         "row.status is Status.PROCESSING",
         "tests/unit/test_executions.py",
     ),

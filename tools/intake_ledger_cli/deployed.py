@@ -143,56 +143,41 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
         if _NAME in variables and _SETTLE in variables
     }
     function, variables = consumers[name]
+    read = partial(setting_from, ConsumerSettings, environment=variables)
+    audit_function, audit_variables = audits.get(name, (None, {}))
     try:
-        return _described(
-            name, function, variables, audits.get(name, (None, {})), resources=resources, consumers=consumers
+        return DeployedPipeline(
+            name=name,
+            bucket=read("bucket"),
+            bucket_owner=read("bucket_owner"),
+            table=read("table"),
+            queue_url=read("queue_url"),
+            dead_letter_url=read("dlq_url"),
+            ordering=read("ordering"),
+            deletes=read("deletes"),
+            retention_seconds=read("retention_seconds"),
+            clock_skew_seconds=read("clock_skew_seconds"),
+            keeps_rows=read("keeps_rows"),
+            skips_existing=read("skips_existing"),
+            # The key of a set may end as that of a directory marker.
+            directory_markers=read("directory_markers") or SET_FORM in variables,
+            consumer_function=function,
+            audit_function=audit_function,
+            filters=read("filters"),
+            alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
+            machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
+            state_machine=variables.get(STATE_MACHINE),
+            reports=_report_prefix(audit_variables, name),
+            message_source=variables.get(MESSAGE_SOURCE),
+            others=tuple(sorted(consumers.keys() - {name})),
+            workers=read("has_workers"),
+            set_variables=variables if SET_FORM in variables else None,
+            max_wait_seconds=read("max_wait_seconds")
+            if variable_of(ConsumerSettings, "max_wait_seconds") in variables
+            else None,
         )
     except SettingsError as problem:
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None
-
-
-def _described(
-    name: str,
-    function: str,
-    variables: Mapping[str, str],
-    audit: tuple[str | None, Mapping[str, str]],
-    *,
-    resources: list[tuple[str, str, str]],
-    consumers: Mapping[str, object],
-) -> DeployedPipeline:
-    """The pipeline that these variables describe. Raises SettingsError."""
-    read = partial(setting_from, ConsumerSettings, environment=variables)
-    audit_function, audit_variables = audit
-    return DeployedPipeline(
-        name=name,
-        bucket=read("bucket"),
-        bucket_owner=read("bucket_owner"),
-        table=read("table"),
-        queue_url=read("queue_url"),
-        dead_letter_url=read("dlq_url"),
-        ordering=read("ordering"),
-        deletes=read("deletes"),
-        retention_seconds=read("retention_seconds"),
-        clock_skew_seconds=read("clock_skew_seconds"),
-        keeps_rows=read("keeps_rows"),
-        skips_existing=read("skips_existing"),
-        # The key of a set may end as that of a directory marker.
-        directory_markers=read("directory_markers") or SET_FORM in variables,
-        consumer_function=function,
-        audit_function=audit_function,
-        filters=read("filters"),
-        alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
-        machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
-        state_machine=variables.get(STATE_MACHINE),
-        reports=_report_prefix(audit_variables, name),
-        message_source=variables.get(MESSAGE_SOURCE),
-        others=tuple(sorted(consumers.keys() - {name})),
-        workers=read("has_workers"),
-        set_variables=variables if SET_FORM in variables else None,
-        max_wait_seconds=read("max_wait_seconds")
-        if variable_of(ConsumerSettings, "max_wait_seconds") in variables
-        else None,
-    )
 
 
 def _consumers(environments: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, Mapping[str, str]]]:

@@ -1,4 +1,8 @@
-"""Handle the messages of one SQS batch, in turn or in threads."""
+"""Handle the messages of one batch, in turn or in threads.
+
+`Consumer` takes the batch. `MessageHandler` claims each change of a message, and runs its work. `Groups` claims new
+messages together, and writes several commits together.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -44,9 +48,19 @@ from intake_ledger.runners import Runner
 if TYPE_CHECKING:
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
+BUSY_JITTER_SECONDS = 5.0
+LATER_FORMAT_SECONDS = 900
+"""A rollback ends when the later release is deployed again. The wait grows by this with each receive, so that the
+message does not reach maxReceiveCount. Some 70 receives take fourteen days, the longest that SQS keeps a message."""
+MAX_LATER_FORMAT_SECONDS = 6 * 3600
+_REJUDGE_GONE = 2
+"""A change whose version vanished is judged at most this number of times within one delivery of its message."""
+HOLD_MS = 1_000
+"""A commit that was held for this time is written before another processor starts."""
+
 
 class Consumer:
-    """Handles batches of SQS messages, in turn or in as many threads as the setting `concurrency` says."""
+    """Handles batches of messages, in turn or in as many threads as the setting `concurrency` says."""
 
     def __init__(
         self,
@@ -135,15 +149,6 @@ def _threads(services: Services) -> "ProcessorThreads":
     from intake_ledger.consumer.threads import ProcessorThreads  # noqa: PLC0415 - most cold starts need no threads
 
     return ProcessorThreads(services.settings.threads, services.settings.processing_timeout_seconds)
-
-
-BUSY_JITTER_SECONDS = 5.0
-LATER_FORMAT_SECONDS = 900
-"""A rollback ends when the later release is deployed again. The wait grows by this with each receive, so that the
-message does not reach maxReceiveCount. Some 70 receives take fourteen days, the longest that SQS keeps a message."""
-MAX_LATER_FORMAT_SECONDS = 6 * 3600
-_REJUDGE_GONE = 2
-"""A change whose version vanished is judged at most this number of times within one delivery of its message."""
 
 
 def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason | None:
@@ -352,10 +357,6 @@ class MessageHandler:
         free_at = (row.lease_until or row.retry_at or 0) if row else 0
         rest = (free_at - self._clock()) / 1000
         return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
-
-
-HOLD_MS = 1_000
-"""A commit that was held for this time is written before another processor starts."""
 
 
 class Groups:

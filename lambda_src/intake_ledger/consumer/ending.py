@@ -42,6 +42,7 @@ from intake_ledger.protocol import (
     OutputReserved,
     Reason,
     ReasonCode,
+    Row,
     Status,
     TransactionRefused,
     Unprocessable,
@@ -212,7 +213,7 @@ def _failed(
     elif counted:
         wait = facts.backoff(claim.row.attempts)
     else:
-        wait = _growing_wait(claim, facts)
+        wait = growing_wait(claim.row, facts.now, facts.backoff)
     if last_try_at is not None:
         left = (last_try_at - facts.now) / 1000
         if left <= 0:
@@ -240,7 +241,7 @@ def _postponed(claim: Claim, refused: StartRefused, facts: Facts) -> Outcome:
 
     It is never given up: no object is the cause, and the fence may not grow before this start is over.
     """
-    wait = _growing_wait(claim, facts)
+    wait = growing_wait(claim.row, facts.now, facts.backoff)
     if refused.healthy is False and facts.out:
         wait = facts.held_seconds()
     reason = _reason(refused.error, facts, ReasonCode.START_REFUSED)
@@ -296,9 +297,9 @@ def _rejected(
     )
 
 
-def _growing_wait(claim: Claim, facts: Facts) -> float:
-    """Seconds until a retry that counts no attempt."""
-    return max(facts.backoff(claim.row.attempts), (facts.now - claim.row.first_claimed_at) / 1000 * GROWTH)
+def growing_wait(row: Row, now: int, backoff: Callable[[int], float]) -> float:
+    """Seconds until a retry that counts no attempt. `now` is in epoch milliseconds."""
+    return max(backoff(row.attempts), (now - row.first_claimed_at) / 1000 * GROWTH)
 
 
 def _reason(error: BaseException, facts: Facts, code: ReasonCode | None = None) -> Reason:

@@ -6,7 +6,7 @@ from functools import partial
 from urllib.parse import quote
 
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
-from intake_ledger.consumer.ending import GROWTH, Facts, Stage
+from intake_ledger.consumer.ending import Facts, Stage, growing_wait
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable
 from intake_ledger.observability import describe
@@ -61,7 +61,7 @@ class Failures:
             self._telemetry.log_error("the copy of a rejected message could not be sent", message.id, refused)
             text = describe(refused, self._settings.reasons)
             refusal = Reason(ReasonCode.DEAD_LETTER_REFUSED, f"{text}. It was rejected: {reason}")
-            wait = max(self.backoff(row.attempts), (self._clock() - row.first_claimed_at) / 1000 * GROWTH)
+            wait = growing_wait(row, self._clock(), self.backoff)
             retry_at = self._clock() + math.ceil(self.in_time(message, wait)) * 1000
             return Copied(message.id, refusal=refusal, retry_at=retry_at)
 

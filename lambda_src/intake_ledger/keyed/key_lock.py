@@ -92,29 +92,29 @@ class KeyLock:
             ("holder", "fence"),
             {":free": _FREE, ":own_row": claim.key.sk, ":fence_now": fence},
         )
-        for _ in range(_TRIES):
-            try:
-                self._mark(claim, fence, free)
-            except ConditionFailed:
-                item = self._item(claim)
-            except ClientError as error:
-                if not is_conflict(error):
-                    raise
-                return self._busy(_SHORTEST_WAIT_MS)
-            else:
-                return replace(claim, lock_fence=fence)
-            if _is_holder(item, claim):
-                # An earlier worker of this claim has taken it, or the answer to our own write was lost. The write tells
-                # those that have read it before.
-                if self._takes_again(claim, item):
-                    return replace(claim, lock_fence=int(item["fence"]))
-                continue
-            if self._has_lost_its_row(claim, item):
-                return self._busy(_SHORTEST_WAIT_MS)
-            if (wait_ms := self._held_ms(claim, item)) is not None:
-                return self._busy(wait_ms)
-            fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
-            free = _as_read(item)
+        try:
+            for _ in range(_TRIES):
+                try:
+                    self._mark(claim, fence, free)
+                except ConditionFailed:
+                    item = self._item(claim)
+                else:
+                    return replace(claim, lock_fence=fence)
+                if _is_holder(item, claim):
+                    # An earlier worker of this claim has taken it, or the answer to our own write was lost. The write
+                    # tells those that have read it before.
+                    if self._takes_again(claim, item):
+                        return replace(claim, lock_fence=int(item["fence"]))
+                    continue
+                if self._has_lost_its_row(claim, item):
+                    break
+                if (wait_ms := self._held_ms(claim, item)) is not None:
+                    return self._busy(wait_ms)
+                fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
+                free = _as_read(item)
+        except ClientError as error:
+            if not is_conflict(error):
+                raise
         return self._busy(_SHORTEST_WAIT_MS)
 
     def fence_of(self, claim: Claim) -> int:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from intake_ledger.ledger import Claim, Guard
     from intake_ledger.protocol import Change, ObjectGone, Row, State
 
+FORMAT = 1
+"""The version of the request. It changes only if a field is removed or gets another meaning."""
+
 
 class Work(Protocol):
     """The work of one claim. It is entered before the limit of the processor, so that it is closed after it."""

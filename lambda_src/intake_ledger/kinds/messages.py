@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 from intake_ledger.consumer.batch import ANY_ORDER, RESERVE_SECONDS, Batch, Response, response_of
 from intake_ledger.events import Message, in_order
 from intake_ledger.keyed import KeyLock, idempotency_key
-from intake_ledger.kinds import ReceivedMessages
+from intake_ledger.kinds import FORMAT, ReceivedMessages
 from intake_ledger.ledger import Claim, Guard
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
 from intake_ledger.messages.reader import MessageReader, is_stream_record, pointer_of
@@ -97,7 +97,7 @@ class MessageWork:
         """See `Work`. The fence is that of the lock."""
         given = self.ready(lambda: 0.0)
         return {
-            "format": 1,
+            "format": FORMAT,
             "key": given.key,
             "identity": given.identity,
             "versionId": given.identity,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
-from intake_ledger.kinds import ReceivedMessages
+from intake_ledger.kinds import FORMAT, ReceivedMessages
 from intake_ledger.ledger import Claim, Guard, object_states
 from intake_ledger.processor import ObjectChange, OpenedObject, make_object_change
 from intake_ledger.protocol import Change, ConsumerSettings, ObjectGone, Ordering, Origin
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.outputs import AttemptOutputs, Output
-
-FORMAT = 1
-"""The version of the request. It changes only if a field is removed or gets another meaning."""
 
 
 class Objects:

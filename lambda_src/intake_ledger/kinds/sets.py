@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
-from intake_ledger.kinds import ReceivedMessages
+from intake_ledger.kinds import FORMAT, ReceivedMessages
 from intake_ledger.kinds.objects import ClaimOutputs
 from intake_ledger.ledger import AWS_ERRORS, Claim, Guard, LedgerTable, present_state
 from intake_ledger.processor import OpenedObject
@@ -134,8 +134,7 @@ class SetWork:
 
     def ready(self, remaining_seconds: Callable[[], float]) -> FileSet:
         """See `Work`."""
-        claim, contents = self._claim, self._contents()
-        self._check(contents)
+        claim, contents = self._claim, self._checked()
         quiet = self._kind.settings.form.kind is FormKind.QUIET
         return FileSet(
             bucket=claim.change.bucket,
@@ -163,14 +162,7 @@ class SetWork:
             raise NotImplementedError("a processor of sets elsewhere needs a place for the lists of parts")
         sent_before = repeated and version.startswith(f"{COMPLETE}-")
         with suppress(*((ObjectGone, NotYet, Unprocessable) if sent_before else ())):
-            try:
-                contents = self._contents()
-            except ClientError as error:
-                if not repeated:
-                    raise
-                # The fence must stay: a paused worker may still start its work.
-                raise LibraryError("the set could not be read again", detail=repr(error)) from error
-            self._check(contents, repeated=repeated)
+            contents = self._checked(repeated=repeated)
             files = [(key, contents.parts[key]) for key in contents.listing.keys]
             parts = [{"key": key, "versionId": state.version_id, "etag": state.etag} for key, state in files]
             try:
@@ -179,7 +171,7 @@ class SetWork:
                 # It would be taken for S3's refusal of an object.
                 raise LibraryError("the list of the parts could not be stored", detail=repr(error)) from error
         return {
-            "format": 1,
+            "format": FORMAT,
             "bucket": claim.change.bucket,
             "key": claim.change.key,
             "kind": "created",
@@ -193,6 +185,18 @@ class SetWork:
     def gone(self, error: ObjectGone) -> Exception:
         """See `Work`. The commit of another version wakes the set. Until then, each attempt would end like this one."""
         return NotYet(f"a version of a part is gone: {error}")
+
+    def _checked(self, *, repeated: bool = False) -> Contents:
+        """The contents of the set, if it is complete and the claimed one. `repeated` is as in `request`."""
+        try:
+            contents = self._contents()
+            self._check(contents)
+        except ClientError as error:
+            if not repeated:
+                raise
+            # The fence must stay: a paused worker may still start its work.
+            raise LibraryError("the set could not be read again", detail=repr(error)) from error
+        return contents
 
     def _contents(self) -> Contents:
         """The set as the ledger knows it now.
@@ -214,15 +218,13 @@ class SetWork:
         if settings.form.kind is FormKind.MANIFEST and listing.keys:
             self._kind.membership.register(settings.consumer.pipeline, key, listing.source.identity, listing.keys)
 
-    def _check(self, contents: Contents, *, repeated: bool = False) -> None:
-        """Raise an error unless the set is complete and the claimed one. `repeated` is as in `request`."""
+    def _check(self, contents: Contents) -> None:
+        """Raise an error unless the set is complete and the claimed one."""
         claim = self._claim
         if contents.state.identity != claim.state.identity:
             raise ObjectGone(f"{claim.change.key}: the set has changed since it was claimed")
         listing = contents.listing
         if listing.refusal is not None:
-            if repeated:
-                raise LibraryError("the manifest could not be read again", detail=repr(listing.refusal))
             raise listing.refusal
         if listing.problem is not None:
             raise Unprocessable(listing.problem)

@@ -1,7 +1,7 @@
 """A claim, and the settings on which claims depend."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from intake_ledger.protocol import Change, Ordering, Policy, Retention, Row, RowKey, State, Verdict
 
@@ -24,10 +24,10 @@ class Claim:
 
     verdict: ClassVar = Verdict.ACCEPTED
 
-    @staticmethod
-    def of_row(key: RowKey, change: Change, row: Row, seen: Row | None = None, why: str = "") -> "Claim":
+    @classmethod
+    def of_row(cls, key: RowKey, change: Change, row: Row, seen: Row | None = None, why: str = "") -> Self:
         """The claim that wrote this row, on the state that the row names."""
-        return Claim(key, change, State(row.kind, row.version_id, row.etag, row.size), row, seen, why)
+        return cls(key, change, State(row.kind, row.version_id, row.etag, row.size), row, seen, why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,11 @@ class Row:
         return self.status is Status.PROCESSING and self.reason_code == ReasonCode.START_REFUSED
 
     @property
+    def waits(self) -> bool:
+        """True if the last attempt waits. Its execution was never started, or has succeeded and cannot run again."""
+        return self.status is Status.FAILED and self.reason_code == ReasonCode.NOT_YET
+
+    @property
     def dismissed(self) -> bool:
         """True if a person has dismissed the rejection. The next claim ends this."""
         return self.status is Status.REJECTED and (self.needs_review or "").endswith(DISMISSED)

@@ -18,12 +18,8 @@ from intake_ledger.protocol.row_items import Ordering
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.
 """
-
-
 VERSION_BYTES = 12
 """The length of a processor's version in a row. Twelve digits of an asset's hash do not repeat within a pipeline."""
-
-
 STATE_MACHINE = "INTAKE_STATE_MACHINE"
 MESSAGE_VARIABLES = MESSAGE_SOURCE, MESSAGE_KEY, MESSAGE_IDENTITY = (
     "INTAKE_MESSAGE_SOURCE",

@@ -9,7 +9,6 @@ from enum import StrEnum
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.directory_markers import is_directory_marker, is_skipped_marker
 from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import FORMAT, Row, Settlement, Status
 from intake_ledger.protocol.row_items import Ordering
 from intake_ledger.protocol.settings import ConsumerSettings
@@ -121,7 +120,7 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
         return Ruling(
             Verdict.BUSY, "another attempt holds the key", awaited=executions and _awaits_another(row, change)
         )
-    asks = row.status is Status.PROCESSING or (row.fence != ended and not _waits(row))
+    asks = row.status is Status.PROCESSING or (row.fence != ended and not row.waits)
     if executions and row.unfinished and asks:
         # The lease of the claim does not tell whether its execution runs. A failed one may have been redriven.
         return Ruling(Verdict.BUSY, "the execution of the last claim decides")
@@ -231,11 +230,6 @@ def _awaits_another(row: Row, change: Change) -> bool:
     with the first delivery of a message while another worker claims with its second one.
     """
     return None not in (row.wake_id, change.wake_id) and row.wake_id != change.wake_id
-
-
-def _waits(row: Row) -> bool:
-    """True if the last attempt waits. Its execution was never started, or has succeeded and cannot run again."""
-    return row.status is Status.FAILED and row.reason_code == ReasonCode.NOT_YET.value
 
 
 def _accept_or_settle(state: State, policy: Policy, why: str) -> Ruling:

@@ -96,7 +96,6 @@ class Later:
 
     def start(self, claim: Claim, work: "Work", run: Run) -> object:
         """Start the execution of a claim, or give the outcome of an execution that has ended; see `Runner`."""
-        earlier = isinstance(claim, LaterClaim)
         if isinstance(claim, LaterClaim) and claim.execution is not None:
             # The execution of an earlier state may have ended. The state of the change is judged then.
             change = claim.change
@@ -105,7 +104,7 @@ class Later:
             return commit_of(claim.execution)
         name = execution_name(claim.key, claim.row.fence)
         with work, run.limit:
-            request = work.request(repeated=earlier)
+            request = work.request(repeated=isinstance(claim, LaterClaim))
         # A language whose numbers are floating-point may round the fence.
         request |= {"fenceText": str(claim.row.fence), "intake": {"pk": claim.key.pk, "sk": claim.key.sk}}
         given, most = json.dumps(request, sort_keys=True, separators=(",", ":")), self._elsewhere.most_bytes
@@ -169,7 +168,7 @@ class Later:
             if isinstance(answer, Claim) or answer.verdict is not Verdict.BUSY:
                 return answer
             row = answer.row
-            if row is None or not row.unfinished or (row.status is Status.FAILED and answer.awaited):
+            if row is None or not row.unfinished or row.waits:
                 return answer
             try:
                 return self._decided(change, answer, lease_ms)
@@ -189,17 +188,16 @@ class Later:
             self._telemetry.log_error("Step Functions did not describe an execution", name, error)
             return _until(row, ruling, self._clock() + UNKNOWN_SECONDS * 1000)
         decision = decide(row, execution, now=self._clock(), longest_task_ms=self._elsewhere.longest_task_ms)
-        claim = Claim.of_row(key, change, row, row, decision.action.value)
+        claim = LaterClaim.of_row(key, change, row, row, decision.action.value)
         if decision.action is Action.WAIT:
             return _until(row, ruling, decision.until)
         if decision.action is Action.FINISH:
-            return LaterClaim(key, change, claim.state, row, row, claim.why, execution=execution)
+            return replace(claim, execution=execution)
         if decision.action in (Action.EXTEND, Action.RESUME):
             return _until(row, ruling, self._keep(claim, decision.action, lease_ms))
         answer: Claim | Ruling
         if decision.action is Action.START:
-            again = LaterClaim(key, change, claim.state, row, row, claim.why)
-            answer = self._ledger.take_over(again, lease_ms=lease_ms)
+            answer = self._ledger.take_over(claim, lease_ms=lease_ms)
         else:
             answer = self._ledger.claim_ended(change, lease_ms=lease_ms, ended=row.fence)
         self._telemetry.decided(change, answer, now=self._clock())
