@@ -41,8 +41,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     "reading messages": ("/intake_ledger/events/",),
     "rows and statements": (
         "/intake_ledger/protocol/row.py",
-        "/intake_ledger/protocol/row_changes.py",
-        "/intake_ledger/protocol/row_items.py",
         "/intake_ledger/ledger/conditions.py",
         "/intake_ledger/ledger/dynamodb_table.py",
         "/intake_ledger/ledger/statements.py",

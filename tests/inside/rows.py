@@ -5,4 +5,4 @@ from intake_ledger.ledger.conditions import late_write_may_harm, no_late_writes,
 from intake_ledger.ledger.repeats import execute_batch
 from intake_ledger.ledger.transactions import refusal
 from intake_ledger.protocol import reasons
-from intake_ledger.protocol.row_changes import exhausted, failed, rejected
+from intake_ledger.protocol.row import exhausted, failed, rejected

@@ -5,9 +5,22 @@ Other packages import from here.
 
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import row_changes
-from intake_ledger.protocol.change import RESTORED, Change, EndedExecution, Origin
-from intake_ledger.protocol.directory_markers import is_directory_marker, is_skipped_marker, may_be_directory_marker
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import (
+    ABSENT,
+    RESTORED,
+    Change,
+    EndedExecution,
+    Origin,
+    State,
+    StateKind,
+    bare_etag,
+    identity_of,
+    is_directory_marker,
+    is_skipped_marker,
+    may_be_directory_marker,
+    real_version,
+)
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     CopyRefused,
@@ -47,19 +60,28 @@ from intake_ledger.protocol.handover import (
     value_problems,
     wait_seconds,
 )
-from intake_ledger.protocol.lease import LEASE_ENDED, lease_is_live, lease_length
-from intake_ledger.protocol.object_state import ABSENT, State, StateKind, bare_etag, identity_of, real_version
 from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of, matches_reason
-from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row, Settlement, Status, is_settled
-from intake_ledger.protocol.row_changes import REMOVED_UNPROCESSED, Copied, Retention, after_copy, truncate
-from intake_ledger.protocol.row_items import (
+from intake_ledger.protocol.row import (
+    FORMAT,
+    LEASE_ENDED,
+    REMOVED_UNPROCESSED,
     REVIEW_INDEX,
+    STORED_STATUSES,
+    Copied,
     Ordering,
+    Retention,
+    Row,
     RowKey,
+    Settlement,
+    Status,
+    after_copy,
     breaker_key,
     dismissed_partition,
     from_dynamodb,
     is_readable,
+    is_settled,
+    lease_is_live,
+    lease_length,
     pause_key,
     removed_partition,
     review_partition,
@@ -70,6 +92,7 @@ from intake_ledger.protocol.row_items import (
     row_key,
     success_key,
     to_dynamodb,
+    truncate,
     waiting_partition,
 )
 from intake_ledger.protocol.settings import (

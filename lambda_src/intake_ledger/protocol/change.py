@@ -1,16 +1,107 @@
-"""One report of a change in a bucket, in the form that all parts of the runtime use."""
+"""A key in S3: its states, and the reports of their changes in the form that all parts of the runtime use."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from intake_ledger.protocol.object_state import State
-
 RESTORED = "ObjectRestore:Completed"
 """S3's name for the event that an archived object was restored."""
-
 EXPIRED = "LifecycleExpiration:"
 """The beginning of S3's names for the events of lifecycle rules."""
+_NO_VERSION = frozenset({None, "", "null"})
+"""The ways in which S3 says that an object has no version: absent, empty and `null`."""
+_MARKER_ENDS = ("/", "_$folder$")
+"""The ends of the keys of directory markers, which are empty objects for folders. The console of S3 and s3a write
+`folder/`, EMR's former file system `folder_$folder$`."""
+
+
+class StateKind(StrEnum):
+    """The kinds of states."""
+
+    OBJECT = "object"
+    MARKER = "marker"
+    """The newest version is a delete marker."""
+    ABSENT = "absent"
+    """There is nothing: never uploaded, or everything permanently deleted."""
+    DELETED = "deleted"
+    """One version was permanently deleted. Only `Ordering.EVERY_VERSION` knows this state, which never changes again.
+    """
+
+
+def real_version(version_id: str | None) -> str | None:
+    """The version id. None for each way in which S3 says that there is none."""
+    return None if version_id in _NO_VERSION else version_id
+
+
+def bare_etag(etag: str | None) -> str | None:
+    """The ETag without the quotes of HTTP. None if there is none."""
+    return (etag or "").strip('"') or None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One state of one key. Two states are the same if their `identity` is.
+
+    S3 spells "no version" in three ways, and quotes ETags. Both become the same in `__post_init__`.
+    """
+
+    kind: StateKind
+    version_id: str | None = None
+    etag: str | None = None
+    size: int | None = None
+    created_at: int | None = None
+    """S3's Last-Modified in epoch milliseconds, a multiple of 1,000. For a multipart object it is the *start* of its
+    upload."""
+    identity: str = field(init=False, compare=False, repr=False)
+    """The state's name in the ledger: `v#<version id>`, `e#<etag>` without versions, `d#<version id>`, `absent`."""
+    removed: bool = field(init=False, compare=False, repr=False)
+    """True if S3 answers a read of the key with "not found"."""
+
+    def __post_init__(self) -> None:
+        # `frozen` forbids the assignment.
+        if self.version_id in _NO_VERSION:
+            object.__setattr__(self, "version_id", None)
+        if self.etag is not None:
+            object.__setattr__(self, "etag", self.etag.strip('"') or None)
+        object.__setattr__(self, "identity", identity_of(self.kind, self.version_id, self.etag))
+        object.__setattr__(self, "removed", self.kind is not StateKind.OBJECT)
+
+
+def identity_of(kind: StateKind, version_id: str | None, etag: str | None) -> str:
+    """The identity of a state; see `State.identity`."""
+    if kind is StateKind.DELETED:
+        return f"d#{version_id}"
+    if version_id is not None and kind is not StateKind.ABSENT:
+        return f"v#{version_id}"
+    # The delete marker of a bucket whose versioning is suspended has no id. It cannot be told from an absent object.
+    return f"e#{etag}" if kind is StateKind.OBJECT else "absent"
+
+
+ABSENT = State(StateKind.ABSENT)
+
+
+def may_be_directory_marker(key: str) -> bool:
+    """True if the key is one of a directory marker. An object with such a key may have content, too.
+
+    Consumer, audit, sets and CLI use this and the next predicates, so that none of them resubmits what another skips.
+    """
+    return key.endswith(_MARKER_ENDS)
+
+
+def is_directory_marker(key: str, size: int | None) -> bool:
+    """True if an object of this size is a directory marker. None: its size is not known."""
+    return size == 0 and may_be_directory_marker(key)
+
+
+def is_skipped_marker(key: str, state: State, *, every_version: bool) -> bool:
+    """True if a pipeline without `directory_markers` skips this state, unless it has a row.
+
+    In LATEST a key without a row was never processed, so its removal is skipped too. In EVERY_VERSION each removal
+    has another row than the versions of the key.
+    """
+    if state.kind is StateKind.MARKER:
+        return not every_version and may_be_directory_marker(key)
+    return state.kind is StateKind.OBJECT and is_directory_marker(key, state.size)
 
 
 class Origin(StrEnum):

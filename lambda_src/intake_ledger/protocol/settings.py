@@ -10,10 +10,9 @@ from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
 from typing import Annotated, Any
 
-from intake_ledger.protocol.directory_markers import is_skipped_marker
+from intake_ledger.protocol.change import State, is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.object_state import State
-from intake_ledger.protocol.row_items import Ordering
+from intake_ledger.protocol.row import Ordering
 
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.

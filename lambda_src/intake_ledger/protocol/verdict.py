@@ -6,11 +6,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.directory_markers import is_directory_marker, is_skipped_marker
-from intake_ledger.protocol.object_state import State, StateKind
-from intake_ledger.protocol.row import FORMAT, Row, Settlement, Status
-from intake_ledger.protocol.row_items import Ordering
+from intake_ledger.protocol.change import Change, State, StateKind, is_directory_marker, is_skipped_marker
+from intake_ledger.protocol.row import FORMAT, Ordering, Row, Settlement, Status
 from intake_ledger.protocol.settings import ConsumerSettings
 
 ARCHIVED = "InvalidObjectState"
