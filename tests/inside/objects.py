@@ -3,7 +3,7 @@
 from intake_ledger.aws import clients
 from intake_ledger.consumer import composition, managed_instances
 from intake_ledger.consumer import deadline as deadline_module
-from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import ANSWER_MS, FULL, LATE_REQUESTS, RESERVE_SECONDS, Returns
 from intake_ledger.consumer.circuit_breaker import (
     CLOSE_MS,
@@ -18,7 +18,6 @@ from intake_ledger.consumer.circuit_breaker import (
 from intake_ledger.consumer.consumer import BUSY_JITTER_SECONDS, HOLD_MS, MAX_LATER_FORMAT_SECONDS, later_format_seconds
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.threads import ProcessorThreads, exit_now, group_by_key
 from intake_ledger.events import parser

@@ -224,8 +224,8 @@ MUTANTS = (
         "the consumer has no filters",
         "MessageHandler._handle_part",
         """
-        if not self._settings.wants(parsed.key):
-            self._telemetry.filtered_out(parsed)
+        if not self.services.settings.wants(parsed.key):
+            self.services.telemetry.filtered_out(parsed)
             return None
         """,
         "",
@@ -234,8 +234,8 @@ MUTANTS = (
     Mutant(
         "a group has no filters",
         "Groups._takes",
-        "self._settings.wants(change.key) and not misdirected(change, self._settings, self._clock())",
-        "not misdirected(change, self._settings, self._clock())",
+        "self.services.settings.wants(change.key) and not misdirected(change, self.services)",
+        "not misdirected(change, self.services)",
         "tests/unit/test_groups.py -k f105",
     ),
     Mutant(
@@ -291,12 +291,12 @@ MUTANTS = (
         "REJECTED before its copy",
         "Attempts._reject",
         """
-        copied = self._failures.copy(claim.change, message, claim.row, reason.text, reason.code)
-        self._ledger.reject(claim, reason, s3_error=outcome.s3_error, copied=copied)
+        copied = self.failures.copy(claim.change, message, claim.row, reason.text, reason.code)
+        self.services.ledger.reject(claim, reason, s3_error=outcome.s3_error, copied=copied)
         """,
         """
-        self._ledger.reject(claim, reason, s3_error=outcome.s3_error)
-        copied = self._failures.copy(claim.change, message, claim.row, reason.text, reason.code)
+        self.services.ledger.reject(claim, reason, s3_error=outcome.s3_error)
+        copied = self.failures.copy(claim.change, message, claim.row, reason.text, reason.code)
         """,
         "rejection, crash",
     ),
@@ -956,7 +956,7 @@ MUTANTS = (
     Mutant(
         "a group is claimed while the downstream is out",
         "Groups.claim",
-        "not fitting or self._breaker.is_open",
+        "not fitting or self.breaker.is_open",
         "not fitting",
         "tests/unit/test_groups.py -k f23",
     ),
@@ -970,8 +970,8 @@ MUTANTS = (
     Mutant(
         "what the breaker gives back comes again at once",
         "MessageHandler._wait_before",
-        "max(wait_ms, self._failures.least_wait_ms(message))",
-        "0 * max(wait_ms, self._failures.least_wait_ms(message))",
+        "max(wait_ms, self.failures.least_wait_ms(message))",
+        "0 * max(wait_ms, self.failures.least_wait_ms(message))",
         "tests/unit/test_breaker.py",
     ),
     Mutant(
@@ -1053,14 +1053,14 @@ MUTANTS = (
     Mutant(
         "a batch ends although a processor still runs",
         "ParallelGroups._leave",
-        "self._end_process()",
+        "self.end_process()",
         "",
         "tests/integration/test_threads.py -k f20",
     ),
     Mutant(
         "what was done is not deleted before the process ends",
         "ParallelGroups._leave",
-        "self._queues.delete(done, in_time=batch.returns.take_request)",
+        "self.services.queues.delete(done, in_time=batch.returns.take_request)",
         "pass",
         "tests/integration/test_threads.py -k f20",
     ),
@@ -1127,7 +1127,7 @@ MUTANTS = (
     Mutant(
         "a held commit that fails is acknowledged",
         "Groups.commit",
-        "batch.finish(message, self._failures.backoff(message.receives))",
+        "batch.finish(message, self.failures.backoff(message.receives))",
         "pass",
         "tests/unit/test_groups.py -k f72",
     ),
@@ -1141,7 +1141,7 @@ MUTANTS = (
     Mutant(
         "commits are held for as long as it takes",
         "Groups.may_wait",
-        "self._clock() - batch.held[0].since < HOLD_MS",
+        "self.services.clock() - batch.held[0].since < HOLD_MS",
         "True",
         "tests/unit/test_groups.py -k waits",
     ),
@@ -1280,12 +1280,12 @@ MUTANTS = (
         "each unreadable record is a dead letter of its own",
         "MessageHandler.handle",
         """
-        reason = self._failures.refuse(merge_unparseable(refused, message.body), message)
-        self._telemetry.unparseable(reason, message.id)
+        reason = self.failures.refuse(merge_unparseable(refused, message.body), message)
+        self.services.telemetry.unparseable(reason, message.id)
         """,
         """
         for one in refused:
-            self._telemetry.unparseable(self._failures.refuse(one, message), message.id)
+            self.services.telemetry.unparseable(self.failures.refuse(one, message), message.id)
         """,
         "tests/unit/test_hostile.py -k f107",
     ),
@@ -1529,21 +1529,21 @@ MUTANTS = (
     Mutant(
         "a late worker leaves no mark",
         "Attempts._unless_overtaken",
-        "begun() and self._runner.writes and self._ledger.report_late_write(claim)",
+        "begun() and self.runner.writes and self.services.ledger.report_late_write(claim)",
         "False",
         "puts, a slow worker",
     ),
     Mutant(
         "a late worker reports what it has not begun",
         "Attempts._unless_overtaken",
-        "begun() and self._runner.writes and self._ledger.report_late_write(claim)",
-        "self._ledger.report_late_write(claim)",
+        "begun() and self.runner.writes and self.services.ledger.report_late_write(claim)",
+        "self.services.ledger.report_late_write(claim)",
         "tests/unit/test_late_writes.py -k not_begun",
     ),
     Mutant(
         "a late worker gives its own message back, which may be acknowledged",
         "Attempts._report",
-        "self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))",
+        "self.services.queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))",
         "pass",
         "late write, no audit",
     ),
@@ -1841,7 +1841,7 @@ MUTANTS = (
     Mutant(
         "a message waits for a downstream until SQS drops it",
         "Failures.is_given_up",
-        "age_ms >= self._settings.max_hold_seconds * 1000",
+        "age_ms >= self.services.settings.max_hold_seconds * 1000",
         "False",
         "tests/unit/test_breaker.py -k f99",
     ),
@@ -2778,14 +2778,14 @@ MUTANTS = (
     Mutant(
         "failures of a shard spend no attempt while the breaker is open",
         "Failures.facts",
-        "self._breaker.is_open and not message.in_shard",
-        "self._breaker.is_open",
+        "self.breaker.is_open and not message.in_shard",
+        "self.breaker.is_open",
         "tests/unit/test_message_streams.py -k many_keys",
     ),
     Mutant(
         "each delivery of a record of a shard is a first attempt",
         "MessageHandler._wait_before",
-        "message.receives == 1 and not (message.in_shard and self._downstream.breaker.has_failed(change.key))",
+        "message.receives == 1 and not (message.in_shard and self.downstream.breaker.has_failed(change.key))",
         "message.receives == 1",
         "tests/unit/test_message_streams.py -k outage",
     ),
@@ -3296,7 +3296,7 @@ MUTANTS = (
     Mutant(
         "a message that cannot be handled expires without a copy",
         "Failures.is_last_delivery",
-        "message.last_try_at is not None and message.last_try_at <= self._clock()",
+        "message.last_try_at is not None and message.last_try_at <= self.services.clock()",
         "False",
         "tests/unit/test_message_ends.py -k leaves_a_copy",
     ),
@@ -3407,7 +3407,7 @@ MUTANTS = (
     Mutant(
         "an exhausted row is not rejected",
         "Failures.exhaust",
-        "self._ledger.exhaust(change, seen, after)",
+        "self.services.ledger.exhaust(change, seen, after)",
         "True",
         "tests/unit/test_message_ends.py -k without_an_end",
     ),
@@ -3435,8 +3435,8 @@ MUTANTS = (
     Mutant(
         "sets: a wake names one part of its batch",
         "SetWakes.before_acknowledging",
-        "self._wakes.wake(wake, keys)",
-        "self._wakes.wake(wake, list(keys)[:1])",
+        "self.wakes.wake(wake, keys)",
+        "self.wakes.wake(wake, list(keys)[:1])",
         "tests/unit/test_set_removals.py -k f283",
     ),
     Mutant(

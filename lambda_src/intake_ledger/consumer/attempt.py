@@ -1,20 +1,31 @@
-"""One attempt at a claimed change: run the processor, and write into the ledger how it ended."""
+"""One attempt at a claimed change: run the processor, and write into the ledger how it ended.
 
+`Failures` chooses when a message is delivered again, and sends copies of rejected ones to the dead-letter queue.
+"""
+
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from urllib.parse import quote
 
 from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.ending import Outcome, Stage, Write, ending
-from intake_ledger.consumer.failures import Failures
+from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, ending, growing_wait
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message, own_message
+from intake_ledger.events import Message, Unparseable, own_message
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Claim
+from intake_ledger.observability import describe
 from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
+    REMOVED_UNPROCESSED,
+    Change,
+    Copied,
+    CopyRefused,
     Fenced,
     InvalidEffectError,
     LateWriteFound,
@@ -23,14 +34,144 @@ from intake_ledger.protocol import (
     OutcomeKind,
     Reason,
     ReasonCode,
+    Row,
     Ruling,
+    Status,
     TransactionRefused,
+    after_copy,
     remaining_seconds,
 )
 from intake_ledger.runners import Run, Runner, Started
 
 Limit = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""
+_LAST_SECONDS = 60
+"""The longest wait of a message that its source deletes soon."""
+
+
+@dataclass(slots=True)
+class Failures:
+    """Chooses when messages are delivered again, and sends copies of the others to the dead-letter queue."""
+
+    services: Services
+    breaker: CircuitBreaker
+
+    def facts(self, message: Message, stage: Stage, package: str) -> Facts:
+        """The facts on which the end of an attempt on this message depends."""
+        return Facts(
+            settings=self.services.settings,
+            now=self.services.clock(),
+            stage=stage,
+            package=package,
+            given_up=self.is_given_up(message),
+            last_try_at=message.last_try_at,
+            # In a shard no good record can show that the downstream works: the bad ones hold it back.
+            out=self.breaker.is_open and not message.in_shard,
+            held_seconds=partial(self._held_seconds, message),
+            backoff=self.backoff,
+        )
+
+    def copy(self, change: Change, message: Message, row: Row, reason: str, code: str) -> Copied:
+        """Send the copy of a rejected change. A refusal is a result, so that the row can say why."""
+        try:
+            return Copied(message.id, self._dead_letter(change, message, row, reason, code))
+        except CopyRefused as refused:
+            self.services.telemetry.log_error("the copy of a rejected message could not be sent", message.id, refused)
+            text = describe(refused, self.services.settings.reasons)
+            refusal = Reason(ReasonCode.DEAD_LETTER_REFUSED, f"{text}. It was rejected: {reason}")
+            wait = growing_wait(row, self.services.clock(), self.backoff)
+            retry_at = self.services.clock() + math.ceil(self.in_time(message, wait)) * 1000
+            return Copied(message.id, refusal=refusal, retry_at=retry_at)
+
+    def exhaust(self, change: Change, message: Message, seen: Row) -> Row | None:
+        """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile.
+
+        The row is FAILED if the dead-letter queue has not taken the copy.
+        """
+        after = self.services.ledger.exhausted_row(change, seen)
+        copied = self.copy(change, message, after, after.reason or "", after.reason_code or "")
+        after = after_copy(after, copied)
+        return after if self.services.ledger.exhaust(change, seen, after) else None
+
+    def keep_copy(self, change: Change, message: Message, row: Row | None) -> None:
+        """Send the copy of a rejection back to the dead-letter queue: its object was removed, so it cannot run."""
+        known = f": {row.reason}" if row is not None and row.reason else ""
+        reason = Reason(ReasonCode.REMOVED_UNPROCESSED, f"{REMOVED_UNPROCESSED.text}, so it cannot run{known}")
+        version = change.state.version_id if change.state else None
+        row = replace(row or Row(Status.REJECTED, 0), fence=change.rejected_fence or 0, version_id=version)
+        self._dead_letter(change, message, row, reason.text, reason.code)
+
+    def refuse(self, refused: Unparseable, message: Message) -> Reason:
+        """Send records that the consumer cannot handle to the dead-letter queue. Returns the reason."""
+        count = refused.records
+        why = refused.why if count == 1 else f"{count} records cannot be handled, the first one: {refused.why}"
+        attributes: dict[str, str | int | None] = {
+            "reason": why[:1024],
+            "reason_code": refused.code.value,
+            "pipeline": self.services.settings.pipeline,
+            "unreadable_records": count,
+        }
+        self.services.queues.dead_letter(refused.body, attributes, message.group)
+        return Reason(refused.code, why)
+
+    def backoff(self, attempts: int) -> float:
+        """Seconds until the next attempt: exponential, from half to the whole of a step.
+
+        The jitter keeps changes that failed together from coming back together.
+        """
+        step = self.services.settings.min_backoff_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(step, self.services.settings.max_backoff_seconds) * (0.5 + self.services.jitter() / 2)
+
+    def is_given_up(self, message: Message) -> bool:
+        """True if the message is older than `max_hold`. It is no longer held back."""
+        age_ms = 0 if message.sent_at is None else self.services.clock() - message.sent_at
+        return age_ms >= self.services.settings.max_hold_seconds * 1000
+
+    def is_last_delivery(self, message: Message) -> bool:
+        """True if the source of the message may delete it before another attempt, and no audit would find it again."""
+        return message.last_try_at is not None and message.last_try_at <= self.services.clock()
+
+    def may_not_return(self, message: Message, seconds: float) -> bool:
+        """True if the source of the message may delete it before it comes again after this wait, or after the next one.
+
+        Its key may be held for hours, or its execution may run or be refused. No audit would find it again.
+        """
+        if not self.is_last_delivery(message) or message.deleted_at is None:
+            return False
+        left = (message.deleted_at - self.services.clock()) / 1000
+        return left <= 2 * max(seconds, _LAST_SECONDS)
+
+    def in_time(self, message: Message, seconds: float) -> float:
+        """The wait, shortened so that the message comes back for its last attempt while its source has it."""
+        if message.last_try_at is None:
+            return seconds
+        left = (message.last_try_at - self.services.clock()) / 1000
+        return min(seconds, left if left > 0 else _LAST_SECONDS)
+
+    def least_wait_ms(self, message: Message) -> int:
+        """The shortest wait of a message that is returned because the downstream is out, in milliseconds."""
+        settings = self.services.settings
+        return least_wait_ms(
+            message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
+        )
+
+    def _held_seconds(self, message: Message) -> float:
+        return max(self.breaker.held_ms(), self.least_wait_ms(message)) / 1000
+
+    def _dead_letter(self, change: Change, message: Message, row: Row, reason: str, code: str) -> str | None:
+        """Send the copy of a rejected change. Returns the digest of its body, if it has no attributes."""
+        attributes: dict[str, str | int | None] = {
+            "reason": reason[:1024],
+            "reason_code": code,
+            "pipeline": self.services.settings.pipeline,
+            "bucket": change.bucket,
+            "key": quote(change.key),
+            "version_id": row.version_id,
+            "attempts": row.attempts,
+            "first_claimed_at": row.first_claimed_at,
+            "rejected_fence": row.fence,
+        }
+        return self.services.queues.dead_letter(change.body, attributes, message.group)
 
 
 @dataclass(slots=True)
@@ -41,31 +182,18 @@ class _Attempt:
     """Its commit is written later."""
 
 
+@dataclass(slots=True)
 class Attempts:
     """Runs the processor on claims, and reports each outcome to ledger, telemetry and circuit breaker."""
 
-    def __init__(
-        self,
-        services: Services,
-        kind: Kind,
-        runner: Runner,
-        failures: Failures,
-        downstream: Downstream,
-        *,
-        limit: Limit,
-        processing_time: ProcessingTime,
-    ) -> None:
-        self._settings = services.settings
-        self._ledger = services.ledger
-        self._queues = services.queues
-        self._telemetry = services.telemetry
-        self._clock = services.clock
-        self._kind = kind
-        self._runner = runner
-        self._limit = limit
-        self._failures = failures
-        self._downstream = downstream
-        self._processing_time = processing_time
+    services: Services
+    kind: Kind
+    runner: Runner
+    failures: Failures
+    downstream: Downstream
+    _: KW_ONLY
+    limit: Limit
+    processing_time: ProcessingTime
 
     def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
         """Run the processor on the claim.
@@ -73,21 +201,21 @@ class Attempts:
         With `hold`, a commit without `transact` is returned instead of written. The caller passes it to `commit`.
         Raises the errors of AWS requests. The message then comes again.
         """
-        started, limit = self._clock(), self._settings.processing_timeout_seconds
-        run = Run(self._limit(claim, limit), lambda: remaining_seconds(limit, self._clock() - started))
+        started, limit = self.services.clock(), self.services.settings.processing_timeout_seconds
+        run = Run(self.limit(claim, limit), lambda: remaining_seconds(limit, self.services.clock() - started))
         with self._letting_go(claim) as attempt:
             outcome = self._unless_overtaken(
                 claim, lambda: self._run(claim, message, run, hold=hold), begun=lambda: run.begun
             )
             attempt.ended = True
             attempt.held = outcome.commit is not None
-        now = self._clock()
-        self._processing_time.add(now - started)
+        now = self.services.clock()
+        self.processing_time.add(now - started)
         if outcome.commit is None:
             self._report(claim, outcome, message, now - started)
         else:
             outcome = replace(outcome, duration_ms=now - started)
-        self._downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
+        self.downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
         if run.judge_again and not (run.unless_committed and outcome.kind is OutcomeKind.COMMITTED):
             return replace(outcome, judge_again=True)
         return outcome
@@ -98,11 +226,11 @@ class Attempts:
             return retry_after
         with self._letting_go(answer) as attempt:
             try:
-                self._ledger.release(answer)
+                self.services.ledger.release(answer)
             except Fenced as fenced:
                 reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
-                self._telemetry.ended(answer, OutcomeKind.FENCED, reason, duration_ms=0)
-                retry_after = self._failures.backoff(answer.row.attempts)
+                self.services.telemetry.ended(answer, OutcomeKind.FENCED, reason, duration_ms=0)
+                retry_after = self.failures.backoff(answer.row.attempts)
             attempt.ended = True
         return retry_after
 
@@ -117,7 +245,7 @@ class Attempts:
     def overran(self, claim: Claim, message: Message) -> Outcome:
         """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
         outcome = self._unless_overtaken(claim, lambda: self._settle(claim, message, Overrun(), Stage.PROCESSING))
-        self._report(claim, outcome, message, self._settings.processing_timeout_seconds * 1000)
+        self._report(claim, outcome, message, self.services.settings.processing_timeout_seconds * 1000)
         return outcome
 
     @contextmanager
@@ -128,7 +256,7 @@ class Attempts:
             yield attempt
         finally:
             if not attempt.held:
-                self._ledger.let_go(claim, ended=attempt.ended)
+                self.services.ledger.let_go(claim, ended=attempt.ended)
 
     def _unless_overtaken(
         self, claim: Claim, end: Callable[[], Outcome], *, begun: Callable[[], bool] = lambda: True
@@ -140,16 +268,16 @@ class Attempts:
         try:
             return end()
         except Fenced as fenced:
-            late = begun() and self._runner.writes and self._ledger.report_late_write(claim)
+            late = begun() and self.runner.writes and self.services.ledger.report_late_write(claim)
             reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
-            wait = self._failures.backoff(claim.row.attempts)
+            wait = self.failures.backoff(claim.row.attempts)
             return Outcome(OutcomeKind.FENCED, reason=reason, retry_after=wait, late_write=late)
 
     def _run(self, claim: Claim, message: Message, run: Run, *, hold: bool) -> Outcome:
         """Do the work of the claim, and write how it ended."""
         try:
-            work = self._kind.work(claim)
-            returned = None if work is None else self._runner.start(claim, work, run)
+            work = self.kind.work(claim)
+            returned = None if work is None else self.runner.start(claim, work, run)
             if isinstance(returned, Started):
                 return Outcome(OutcomeKind.STARTED, retry_after=returned.retry_after)
             commit = as_commit(returned)
@@ -166,15 +294,15 @@ class Attempts:
 
     def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
         try:
-            self._ledger.commit(claim, commit.identity, commit.transact)
+            self.services.ledger.commit(claim, commit.identity, commit.transact)
         except (LateWriteFound, InvalidEffectError, TransactionRefused) as refused:
             return self._settle(claim, message, refused, Stage.COMMITTING)
         return Outcome(OutcomeKind.COMMITTED, healthy=True)
 
     def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage) -> Outcome:
         """Write the end of an attempt that raised this error."""
-        facts = self._failures.facts(message, stage, self._runner.package)
-        outcome, ledger = ending(claim, error, facts), self._ledger
+        facts = self.failures.facts(message, stage, self.runner.package)
+        outcome, ledger = ending(claim, error, facts), self.services.ledger
         reason = outcome.reason
         if reason is None:
             ledger.release(claim)
@@ -195,9 +323,11 @@ class Attempts:
             case Write.REJECT:
                 outcome = self._reject(claim, message, outcome, reason)
         if outcome.unprocessed:
-            self._telemetry.removed_unprocessed(claim.change, claim.row if stage is not Stage.OPENING else claim.seen)
+            self.services.telemetry.removed_unprocessed(
+                claim.change, claim.row if stage is not Stage.OPENING else claim.seen
+            )
         if outcome.keeps_copy:
-            self._failures.keep_copy(claim.change, message, claim.seen)
+            self.failures.keep_copy(claim.change, message, claim.seen)
         return outcome
 
     def _reject(self, claim: Claim, message: Message, outcome: Outcome, reason: Reason) -> Outcome:
@@ -205,11 +335,11 @@ class Attempts:
 
         The copy is sent first. If the worker dies in between, there are two copies and not none.
         """
-        copied = self._failures.copy(claim.change, message, claim.row, reason.text, reason.code)
-        self._ledger.reject(claim, reason, s3_error=outcome.s3_error, copied=copied)
+        copied = self.failures.copy(claim.change, message, claim.row, reason.text, reason.code)
+        self.services.ledger.reject(claim, reason, s3_error=outcome.s3_error, copied=copied)
         if copied.refusal is None:
             return outcome
-        delay = max(0, copied.retry_at - self._clock()) / 1000
+        delay = max(0, copied.retry_at - self.services.clock()) / 1000
         return replace(outcome, kind=OutcomeKind.FAILED, reason=copied.refusal, retry_after=delay)
 
     def _report(self, claim: Claim, outcome: Outcome, message: Message, duration_ms: int) -> None:
@@ -218,13 +348,13 @@ class Attempts:
         The late worker's own message was delivered again when its lease ended, and may be acknowledged by now. The
         worker has no time left to process, because its lease lasted as long as its invocation.
         """
-        self._telemetry.ended(claim, outcome.kind, outcome.reason, duration_ms=duration_ms)
+        self.services.telemetry.ended(claim, outcome.kind, outcome.reason, duration_ms=duration_ms)
         if outcome.waited_too_long:
-            self._telemetry.waited_too_long()
+            self.services.telemetry.waited_too_long()
         if not outcome.late_write:
             return
-        self._telemetry.late_write(claim)
+        self.services.telemetry.late_write(claim)
         try:
-            self._queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
+            self.services.queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
         except Exception as error:  # noqa: BLE001 - the row records it, and the audit finds it
-            self._telemetry.log_error("a late write was recorded and its key not woken", message.id, error)
+            self.services.telemetry.log_error("a late write was recorded and its key not woken", message.id, error)

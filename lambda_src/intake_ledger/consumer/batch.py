@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,6 +60,7 @@ class ProcessingTime:
         return max(int(window_ms / (_CAUTION * self._average_ms + 1)), 0)
 
 
+@dataclass(slots=True)
 class Returns:
     """The messages of one batch that are to be delivered again later. Several threads may add to it.
 
@@ -66,28 +68,20 @@ class Returns:
     ids of messages that could not be returned.
     """
 
-    def __init__(
-        self,
-        queues: Queues,
-        *,
-        clock: Callable[[], int],
-        time_left_ms: Callable[[], int],
-        report: Callable[[str, Exception], None],
-        returning: Callable[[Sequence[str]], AbstractContextManager[None]] = IN_LAMBDA.returning,
-    ) -> None:
-        self._queues = queues
-        self._clock = clock
-        self._time_left_ms = time_left_ms
-        self._returning = returning
-        self._report = report
-        self._lock = Lock()
-        self._waiting: list[tuple[Message, float]] = []
-        """Messages with the time at which each is delivered again, in epoch milliseconds."""
-        self._late_requests = 0
+    queues: Queues
+    _: KW_ONLY
+    clock: Callable[[], int]
+    time_left_ms: Callable[[], int]
+    report: Callable[[str, Exception], None]
+    returning: Callable[[Sequence[str]], AbstractContextManager[None]] = IN_LAMBDA.returning
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _waiting: list[tuple[Message, float]] = field(default_factory=list, init=False)
+    """Messages with the time at which each is delivered again, in epoch milliseconds."""
+    _late_requests: int = field(default=0, init=False)
 
     def take_request(self) -> bool:
         """True if there is time for one more request to SQS. Counts the requests that are sent late."""
-        if self._time_left_ms() > ANSWER_MS:
+        if self.time_left_ms() > ANSWER_MS:
             return True
         self._late_requests += 1
         return self._late_requests <= LATE_REQUESTS
@@ -95,7 +89,7 @@ class Returns:
     def add(self, message: Message, seconds: float) -> None:
         """Return the message after this time, with the next nine or at the next `flush`."""
         with self._lock:
-            self._waiting.append((message, self._clock() + seconds * 1000))
+            self._waiting.append((message, self.clock() + seconds * 1000))
             # Taken under the same lock. Otherwise an eleventh message of another thread would need another request.
             waiting = self._take() if len(self._waiting) >= FULL else []
         self._send(waiting)
@@ -115,15 +109,15 @@ class Returns:
     def _send(self, waiting: list[tuple[Message, float]]) -> None:
         if not waiting:
             return
-        now = self._clock()
+        now = self.clock()
         try:
-            with self._returning([message.receipt for message, _ in waiting]):
-                self._queues.deliver_later(
+            with self.returning([message.receipt for message, _ in waiting]):
+                self.queues.deliver_later(
                     [(message.receipt, max(due - now, 0) / 1000) for message, due in waiting],
                     in_time=self.take_request,
                 )
         except Exception as error:  # noqa: BLE001 - they come back after the queue's own visibility timeout
-            self._report(ids_of(message for message, _ in waiting), error)
+            self.report(ids_of(message for message, _ in waiting), error)
 
 
 class HeldCommit(NamedTuple):

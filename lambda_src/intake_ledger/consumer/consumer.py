@@ -5,12 +5,12 @@ messages together, and writes several commits together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import InvocationContext, body_digest
-from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import (
     CLAIMED_RESERVE_SECONDS,
     RESERVE_SECONDS,
@@ -22,7 +22,6 @@ from intake_ledger.consumer.batch import (
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.kinds import Kind
@@ -30,7 +29,6 @@ from intake_ledger.ledger import BATCH_STATEMENTS, Claim
 from intake_ledger.observability import describe
 from intake_ledger.protocol import (
     Change,
-    ConsumerSettings,
     Ordering,
     Origin,
     OutcomeKind,
@@ -151,8 +149,9 @@ def _threads(services: Services) -> "ProcessorThreads":
     return ProcessorThreads(services.settings.threads, services.settings.processing_timeout_seconds)
 
 
-def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason | None:
-    """Why this pipeline cannot act on the change, or None if it can. `now` is in epoch milliseconds."""
+def misdirected(change: Change, services: Services) -> Reason | None:
+    """Why this pipeline cannot act on the change, or None if it can."""
+    settings = services.settings
     if change.bucket != settings.bucket:
         text = f"the event is about bucket {change.bucket!r}, this pipeline's is {settings.bucket!r}"
         return Reason(ReasonCode.WRONG_BUCKET, text)
@@ -163,7 +162,7 @@ def misdirected(change: Change, settings: ConsumerSettings, now: int) -> Reason 
         text = "the message names no version, which EVERY_VERSION requires: send it with a version ID"
         return Reason(ReasonCode.VERSION_MISSING, text)
     if change.reprocess_id is not None:
-        ahead_ms = made_at(change.reprocess_id) - now
+        ahead_ms = made_at(change.reprocess_id) - services.clock()
         if ahead_ms > settings.clock_skew_seconds * 1000:
             text = (
                 f"reprocess ID {change.reprocess_id} was made {ahead_ms // 1000} s in the future: each later "
@@ -187,26 +186,15 @@ def later_format_seconds(receives: int) -> float:
     return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
 
 
+@dataclass(slots=True)
 class MessageHandler:
     """Handles the messages of a batch, one at a time in each thread."""
 
-    def __init__(
-        self,
-        services: Services,
-        attempts: Attempts,
-        failures: Failures,
-        downstream: Downstream,
-        runner: Runner,
-    ) -> None:
-        self._settings = services.settings
-        self._ledger = services.ledger
-        self._telemetry = services.telemetry
-        self._clock = services.clock
-        self._jitter = services.jitter
-        self._attempts = attempts
-        self._failures = failures
-        self._downstream = downstream
-        self._runner = runner
+    services: Services
+    attempts: Attempts
+    failures: Failures
+    downstream: Downstream
+    runner: Runner
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
@@ -216,51 +204,51 @@ class MessageHandler:
             refused = [end for end in ends if isinstance(end, Unparseable)]
             if refused and not delays:
                 # Send one copy, when the message comes for the last time.
-                reason = self._failures.refuse(merge_unparseable(refused, message.body), message)
-                self._telemetry.unparseable(reason, message.id)
+                reason = self.failures.refuse(merge_unparseable(refused, message.body), message)
+                self.services.telemetry.unparseable(reason, message.id)
         except Exception as error:  # noqa: BLE001 - no error may lose the message
-            self._telemetry.log_error("the message could not be handled", message.id, error)
-            if self._failures.is_last_delivery(message):
-                text = describe(error, self._settings.reasons)
+            self.services.telemetry.log_error("the message could not be handled", message.id, error)
+            if self.failures.is_last_delivery(message):
+                text = describe(error, self.services.settings.reasons)
                 return self._copied(message, f"it could not be handled for as long as its source keeps it: {text}")
-            return self._failures.in_time(message, self._failures.backoff(message.receives))
+            return self.failures.in_time(message, self.failures.backoff(message.receives))
         if not delays:
             return None
-        if self._failures.may_not_return(message, min(delays)):
+        if self.failures.may_not_return(message, min(delays)):
             return self._copied(message, "it is not finished, and its source keeps it no longer")
-        return self._failures.in_time(message, min(delays))
+        return self.failures.in_time(message, min(delays))
 
     def _copied(self, message: Message, why: str) -> float | None:
         """Copy a message to the dead-letter queue that its source deletes soon. Returns as `handle`."""
         try:
-            reason = self._failures.refuse(Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR), message)
+            reason = self.failures.refuse(Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR), message)
         except Exception as again:  # noqa: BLE001 - no error may lose the message
-            self._telemetry.log_error("the message could not be copied", message.id, again)
-            return self._failures.backoff(1)
-        self._telemetry.unparseable(reason, message.id)
+            self.services.telemetry.log_error("the message could not be copied", message.id, again)
+            return self.failures.backoff(1)
+        self.services.telemetry.unparseable(reason, message.id)
         return None
 
     def _handle_part(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
         """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
         if isinstance(parsed, Ignored):
-            self._telemetry.ignored(parsed.why)
+            self.services.telemetry.ignored(parsed.why)
             return None
-        if isinstance(parsed, Change) and parsed.execution is not None and not self._runner.concerns(parsed):
-            self._telemetry.ignored("the end of an execution that is not judged")
+        if isinstance(parsed, Change) and parsed.execution is not None and not self.runner.concerns(parsed):
+            self.services.telemetry.ignored("the end of an execution that is not judged")
             return None
-        if isinstance(parsed, Change) and (reason := misdirected(parsed, self._settings, self._clock())):
+        if isinstance(parsed, Change) and (reason := misdirected(parsed, self.services)):
             return Unparseable(reason.text, parsed.body, code=reason.code)
         if isinstance(parsed, Unparseable):
             return parsed
-        if not self._settings.wants(parsed.key):
-            self._telemetry.filtered_out(parsed)
+        if not self.services.settings.wants(parsed.key):
+            self.services.telemetry.filtered_out(parsed)
             return None
         if parsed.origin is Origin.PART:
             parsed = replace(parsed, wake_id=message.id)
         try:
             return self._handle_change(parsed, message, batch)
         finally:
-            self._downstream.breaker.undecided(parsed.key)
+            self.downstream.breaker.undecided(parsed.key)
 
     def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | Unparseable | None:
         answer = batch.answers.get(message)
@@ -269,26 +257,26 @@ class MessageHandler:
                 reserve = RESERVE_SECONDS if answer is None else CLAIMED_RESERVE_SECONDS
                 wait = self._wait_before(change, message, batch, reserve)
                 if wait is not None:
-                    return self._attempts.release(answer, wait)
+                    return self.attempts.release(answer, wait)
             change, answer = self._judged(change, answer, message, batch)
             if isinstance(answer, Claim) and batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
                 # The claim itself took long. The processor must have its whole time.
-                return self._attempts.release(answer, 0)
+                return self.attempts.release(answer, 0)
             if isinstance(answer, Ruling) and not answer.awaited:
-                answer = self._runner.resolve(change, answer, batch.lease_ms)
+                answer = self.runner.resolve(change, answer, batch.lease_ms)
             if isinstance(answer, Ruling):
                 return self._without_claim(change, answer, message)
             # A processor may run for minutes. Messages that failed before must not wait for that.
             batch.returns.flush()
-            outcome = self._attempts.run(answer, message, hold=batch.may_hold_commit(message))
+            outcome = self.attempts.run(answer, message, hold=batch.may_hold_commit(message))
             if outcome.commit is not None:
-                held = HeldCommit(message, answer, outcome.commit, self._clock(), outcome.duration_ms)
+                held = HeldCommit(message, answer, outcome.commit, self.services.clock(), outcome.duration_ms)
                 batch.held.append(held)
             if not outcome.judge_again:
                 return outcome.retry_after
             # The reported state is over. From here on the change only wakes the key.
             change, answer = replace(change, reported_as_new=False), None
-        return self._failures.backoff(1)
+        return self.failures.backoff(1)
 
     def _judged(
         self, change: Change, answer: Claim | Ruling | None, message: Message, batch: Batch
@@ -300,12 +288,12 @@ class MessageHandler:
         return change, answer
 
     def _claim(self, change: Change, batch: Batch) -> Claim | Ruling:
-        answer = self._ledger.claim(change, lease_ms=batch.lease_ms)
+        answer = self.services.ledger.claim(change, lease_ms=batch.lease_ms)
         try:
-            self._telemetry.decided(change, answer, now=self._clock())
+            self.services.telemetry.decided(change, answer, now=self.services.clock())
         except BaseException:
             if isinstance(answer, Claim):
-                self._ledger.let_go(answer, ended=False)
+                self.services.ledger.let_go(answer, ended=False)
             raise
         return answer
 
@@ -313,13 +301,13 @@ class MessageHandler:
         """Seconds until an attempt may start; None: now."""
         if batch.spare_ms(reserve_seconds) < 0:
             return 0
-        if not self._downstream.breaker.is_open or self._failures.is_given_up(message):
+        if not self.downstream.breaker.is_open or self.failures.is_given_up(message):
             # SQS would drop a message soon that is given up, so this attempt decides.
             return None
         # Each delivery of a record of a shard looks like the first one.
-        first = message.receives == 1 and not (message.in_shard and self._downstream.breaker.has_failed(change.key))
-        wait_ms = self._downstream.wait_ms(change.key, first=first)
-        return max(wait_ms, self._failures.least_wait_ms(message)) / 1000 if wait_ms else None
+        first = message.receives == 1 and not (message.in_shard and self.downstream.breaker.has_failed(change.key))
+        wait_ms = self.downstream.wait_ms(change.key, first=first)
+        return max(wait_ms, self.failures.least_wait_ms(message)) / 1000 if wait_ms else None
 
     def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | Unparseable | None:
         """Act on a verdict that gives no claim. Returns as `_handle_part`."""
@@ -333,52 +321,41 @@ class MessageHandler:
         if ruling.verdict is Verdict.LATER_FORMAT:
             why = "a later release wrote its row, and its source keeps it no longer: deploy that release again"
             copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR)
-            return copied if self._failures.is_last_delivery(message) else later_format_seconds(message.receives)
+            return copied if self.failures.is_last_delivery(message) else later_format_seconds(message.receives)
         if ruling.unprocessed:
-            self._telemetry.removed_unprocessed(change, ruling.row)
+            self.services.telemetry.removed_unprocessed(change, ruling.row)
         if keeps_copy(change, ruling.row, unprocessed=ruling.unprocessed):
-            self._failures.keep_copy(change, message, ruling.row)
+            self.failures.keep_copy(change, message, ruling.row)
         if ruling.verdict is Verdict.EXHAUSTED and ruling.row is not None:
             return self._exhaust(change, message, ruling.row)
         return None
 
     def _exhaust(self, change: Change, message: Message, row: Row) -> float | None:
-        after = self._failures.exhaust(change, message, row)
+        after = self.failures.exhaust(change, message, row)
         if after is None:
             return 0
         if after.status is Status.FAILED:
             # The dead-letter queue has not taken the copy.
             return self._until_free(after)
-        self._telemetry.exhausted(change, after)
+        self.services.telemetry.exhausted(change, after)
         return None
 
     def _until_free(self, row: Row | None) -> float:
         """The rest of the lease, or of the wait before the next attempt, in seconds."""
         free_at = (row.lease_until or row.retry_at or 0) if row else 0
-        rest = (free_at - self._clock()) / 1000
-        return max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS
+        rest = (free_at - self.services.clock()) / 1000
+        return max(rest, 0.0) + self.services.jitter() * BUSY_JITTER_SECONDS
 
 
+@dataclass(slots=True)
 class Groups:
     """Claims new messages together, and writes the commits that a batch holds."""
 
-    def __init__(
-        self,
-        services: Services,
-        attempts: Attempts,
-        failures: Failures,
-        breaker: CircuitBreaker,
-        *,
-        processing_time: ProcessingTime,
-    ) -> None:
-        self._settings = services.settings
-        self._ledger = services.ledger
-        self._telemetry = services.telemetry
-        self._clock = services.clock
-        self._attempts = attempts
-        self._failures = failures
-        self._breaker = breaker
-        self._processing_time = processing_time
+    services: Services
+    attempts: Attempts
+    failures: Failures
+    breaker: CircuitBreaker
+    processing_time: ProcessingTime
 
     def claim(self, batch: Batch) -> None:
         """Claim as many new messages in one request as can surely be started in time.
@@ -386,8 +363,8 @@ class Groups:
         A message that was received before is claimed alone, just before it is processed. A neighbour may have ended the
         worker then, and must not use up the attempts of the others.
         """
-        fitting = self._processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self._settings.threads
-        if not fitting or self._breaker.is_open:
+        fitting = self.processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self.services.settings.threads
+        if not fitting or self.breaker.is_open:
             return
         fresh = {
             message: change
@@ -398,40 +375,41 @@ class Groups:
         if not changes:
             return
         try:
-            answers = self._ledger.claim_together(list(changes.values()), lease_ms=batch.lease_ms)
+            answers = self.services.ledger.claim_together(list(changes.values()), lease_ms=batch.lease_ms)
         except Exception as error:  # noqa: BLE001 - then each is claimed alone
-            self._telemetry.log_error("a group could not be claimed", ids_of(changes), error)
+            self.services.telemetry.log_error("a group could not be claimed", ids_of(changes), error)
             return
         batch.answers = {
             message: answer for message, answer in zip(changes, answers, strict=True) if answer is not None
         }
         for message, answer in batch.answers.items():
-            self._telemetry.decided(changes[message], answer, now=self._clock())
+            self.services.telemetry.decided(changes[message], answer, now=self.services.clock())
 
     def _takes(self, change: Change) -> bool:
-        return self._settings.wants(change.key) and not misdirected(change, self._settings, self._clock())
+        return self.services.settings.wants(change.key) and not misdirected(change, self.services)
 
     def may_wait(self, message: Message, batch: Batch) -> bool:
         """True if the processor of this message may start before the held commits are written.
 
         A message that was received before may have ended its worker. Slow processors gain nothing by held commits.
         """
-        young = self._clock() - batch.held[0].since < HOLD_MS
+        young = self.services.clock() - batch.held[0].since < HOLD_MS
         return young and len(batch.held) < BATCH_STATEMENTS and batch.is_claimed(message)
 
     def commit(self, batch: Batch) -> None:
         """Write the held commits. Their messages are finished only then."""
         commits = {held.claim.key: held for held in batch.held}
         batch.held.clear()
-        refused = self._ledger.commit_together([(held.claim, held.commit.identity) for held in commits.values()])
+        together = [(held.claim, held.commit.identity) for held in commits.values()]
+        refused = self.services.ledger.commit_together(together)
         for held in [commits.pop(claim.key) for claim in refused]:
             message = held.message
             try:
-                outcome = self._attempts.commit(held.claim, held.commit, message, held.duration_ms)
+                outcome = self.attempts.commit(held.claim, held.commit, message, held.duration_ms)
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
-                self._telemetry.log_error("a commit could not be written", message.id, error)
-                batch.finish(message, self._failures.backoff(message.receives))
+                self.services.telemetry.log_error("a commit could not be written", message.id, error)
+                batch.finish(message, self.failures.backoff(message.receives))
                 continue
             batch.finish(message, outcome.retry_after)
         for held in commits.values():
-            self._telemetry.ended(held.claim, OutcomeKind.COMMITTED, duration_ms=held.duration_ms)
+            self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, duration_ms=held.duration_ms)

@@ -1,6 +1,7 @@
 """The circuit breaker of this execution environment, and the successes that all environments share in the ledger."""
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.services import Services
@@ -8,44 +9,42 @@ from intake_ledger.ledger import AWS_ERRORS
 from intake_ledger.protocol import Reason
 
 
+@dataclass(slots=True)
 class Downstream:
     """Asks the circuit breaker before an attempt, and tells it how the attempt ended."""
 
-    def __init__(self, services: Services, breaker: CircuitBreaker) -> None:
-        self._ledger = services.ledger
-        self._telemetry = services.telemetry
-        self._clock = services.clock
-        self.breaker = breaker
-        self._recorded_at = 0
-        """The next probe that the ledger's table shows. 0: it shows no open breaker of this environment."""
+    services: Services
+    breaker: CircuitBreaker
+    _recorded_at: int = field(default=0, init=False)
+    """The next probe that the ledger's table shows. 0: it shows no open breaker of this environment."""
 
     def wait_ms(self, key: str, *, first: bool) -> int:
         """Milliseconds for which an attempt at the key has to wait; 0: it may start. `first`: it was never tried."""
-        now = self._clock()
+        now = self.services.clock()
         if self.breaker.take_read_turn(now):
             with suppress(*AWS_ERRORS):  # it is only a hint
-                at, asked_at = self._ledger.last_success()
+                at, asked_at = self.services.ledger.last_success()
                 heard = at is not None and self.breaker.heard(at, now)
                 if heard or (asked_at is not None and self.breaker.asked(asked_at)):
-                    self._telemetry.downstream_back()
+                    self.services.telemetry.downstream_back()
                     self._record_closed(now)
-        wait_ms = self.breaker.wait_ms(key, self._clock(), first=first)
+        wait_ms = self.breaker.wait_ms(key, self.services.clock(), first=first)
         if wait_ms:
-            self._telemetry.held_back()
+            self.services.telemetry.held_back()
         return wait_ms
 
     def ended(self, key: str, healthy: bool | None, reason: Reason | None, now: int) -> None:
         """An attempt at the key has ended, at this time in epoch milliseconds. `healthy` is as in `Outcome`."""
         if healthy:
             if self.breaker.succeeded(key, now):
-                self._telemetry.downstream_back()
+                self.services.telemetry.downstream_back()
                 self._record_closed(now)
             if self.breaker.take_share_turn(now):
                 with suppress(*AWS_ERRORS):
-                    self._ledger.tell_success(now)
+                    self.services.ledger.tell_success(now)
         elif healthy is False:
             if self.breaker.failed(key, now):
-                self._telemetry.downstream_out(reason, pause_ms=self.breaker.pause_ms)
+                self.services.telemetry.downstream_out(reason, pause_ms=self.breaker.pause_ms)
             self._record_open(reason)
 
     def _record_open(self, reason: Reason | None) -> None:
@@ -58,9 +57,9 @@ class Downstream:
         if reason is not None:
             content |= {"reason": reason.text, "reason_code": reason.code.value}
         with suppress(*AWS_ERRORS):  # it is only shown
-            self._ledger.tell_breaker(content)
+            self.services.ledger.tell_breaker(content)
 
     def _record_closed(self, now: int) -> None:
         self._recorded_at = 0
         with suppress(*AWS_ERRORS):
-            self._ledger.tell_breaker({"closed_at": now})
+            self.services.ledger.tell_breaker({"closed_at": now})

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ WAKE_AGAIN_SECONDS = 5.0
 """The wait of a part's message whose sets could not be woken."""
 
 
+@dataclass(slots=True)
 class SetWakes:
     """Wakes the sets of a batch's objects before the messages are acknowledged.
 
@@ -27,24 +29,22 @@ class SetWakes:
     that is finished wakes its sets, with each verdict.
     """
 
-    def __init__(
-        self, settings: ConsumerSettings, telemetry: Telemetry, wakes: Wakes, *, clock: Callable[[], int]
-    ) -> None:
-        """Make the wakes of a pipeline with these settings. `clock` gives epoch milliseconds."""
-        self._settings = settings
-        self._telemetry = telemetry
-        self._wakes = wakes
-        self._clock = clock
+    settings: ConsumerSettings
+    telemetry: Telemetry
+    wakes: Wakes
+    _: KW_ONLY
+    clock: Callable[[], int]
+    """Gives epoch milliseconds."""
 
     def is_control(self, key: str) -> bool:
         """True if the object is the manifest or the marker of a set, which is not processed."""
-        return self._wakes.is_control(key)
+        return self.wakes.is_control(key)
 
     def before_acknowledging(self, batch: Batch) -> None:
         """Wake the sets of all finished messages. A message whose sets cannot be woken is delivered again."""
         parts: dict[Wake, dict[str, None]] = defaultdict(dict)
         messages: dict[Wake, list[Message]] = defaultdict(list)
-        settings = self._settings
+        settings = self.settings
         for message in batch.messages:
             if batch.retry_after[message] is not None:
                 continue
@@ -56,28 +56,28 @@ class SetWakes:
             try:
                 self._note_expirations(changes)
                 for key in dict.fromkeys(change.key for change in changes):
-                    for wake in self._wakes.sets_of(key):
+                    for wake in self.wakes.sets_of(key):
                         parts[wake][key] = None
                         messages[wake].append(message)
             except Exception as error:  # noqa: BLE001 - no error may lose the wake
                 self._return(message, batch, error)
         for wake, keys in parts.items():
             try:
-                self._wakes.wake(wake, keys)
+                self.wakes.wake(wake, keys)
             except Exception as error:  # noqa: BLE001 - likewise
                 for message in dict.fromkeys(messages[wake]):
                     self._return(message, batch, error)
 
     def _return(self, message: Message, batch: Batch, error: Exception) -> None:
-        self._telemetry.log_error("the sets of an object could not be woken", message.id, error)
+        self.telemetry.log_error("the sets of an object could not be woken", message.id, error)
         batch.finish(message, WAKE_AGAIN_SECONDS)
 
     def _note_expirations(self, changes: Sequence[Change]) -> None:
         """Record lifecycle expirations before the wake, because they do not change a finished set."""
         expired = [change.key for change in changes if change.expired]
         if expired:
-            keep = self._settings.retention_seconds
-            self._wakes.note_expirations(expired, now=self._clock(), keep_seconds=keep)
+            keep = self.settings.retention_seconds
+            self.wakes.note_expirations(expired, now=self.clock(), keep_seconds=keep)
 
 
 def make_set_wakes(

@@ -91,14 +91,14 @@ DEFECTS = (
     Mutant(
         "a busy key is asked for all the time",
         "MessageHandler._until_free",
-        "max(rest, 0.0) + self._jitter() * BUSY_JITTER_SECONDS",
+        "max(rest, 0.0) + self.services.jitter() * BUSY_JITTER_SECONDS",
         "0.0",
         "Wired",
     ),
     Mutant(
         "a message is acknowledged when DynamoDB does not answer",
         "MessageHandler.handle",
-        "self._failures.backoff(message.receives)",
+        "self.failures.backoff(message.receives)",
         "None",
         "Wired",
     ),

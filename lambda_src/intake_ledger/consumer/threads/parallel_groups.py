@@ -3,11 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from intake_ledger.consumer.attempt import Attempts
+from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import Batch, ids_of
-from intake_ledger.consumer.failures import Failures
 from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads.group_by_key import group_by_key
 from intake_ledger.consumer.threads.processor_threads import ProcessorThreads
@@ -15,30 +15,21 @@ from intake_ledger.events import Message
 from intake_ledger.ledger import Claim
 
 
+@dataclass(slots=True)
 class ParallelGroups:
     """Handles messages of different keys at the same time, and messages of one key in turn."""
 
-    def __init__(
-        self,
-        services: Services,
-        threads: ProcessorThreads,
-        attempts: Attempts,
-        *,
-        failures: Failures,
-        end_process: Callable[[], None],
-    ) -> None:
-        self._queues = services.queues
-        self._telemetry = services.telemetry
-        self._threads = threads
-        self._attempts = attempts
-        self._failures = failures
-        self._end_process = end_process
+    services: Services
+    threads: ProcessorThreads
+    attempts: Attempts
+    failures: Failures
+    end_process: Callable[[], None]
 
     def run(self, batch: Batch, handle_in_turn: Callable[[Sequence[Message], Batch], None]) -> None:
         """Handle the batch. Ends the process if a processor still runs after its limit."""
         groups = group_by_key([message.keys for message in batch.messages])
         work = [partial(handle_in_turn, [batch.messages[place] for place in group], batch) for group in groups]
-        overrun = self._threads.run(work, batch.stopping.set, batch.returns.flush)
+        overrun = self.threads.run(work, batch.stopping.set, batch.returns.flush)
         self._finish_rest(overrun, batch)
         if overrun:
             self._leave(overrun, batch)
@@ -57,12 +48,12 @@ class ParallelGroups:
             retry_after: float | None
             try:
                 if claim is None:
-                    retry_after = self._attempts.release(batch.answers.get(message), 0)
+                    retry_after = self.attempts.release(batch.answers.get(message), 0)
                 else:
-                    retry_after = self._attempts.overran(claim, message).retry_after
+                    retry_after = self.attempts.overran(claim, message).retry_after
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again
-                self._telemetry.log_error("a message could not be failed or returned", message.id, error)
-                retry_after = self._failures.backoff(message.receives)
+                self.services.telemetry.log_error("a message could not be failed or returned", message.id, error)
+                retry_after = self.failures.backoff(message.receives)
             if retry_after is None and not message.only_change:
                 # Other changes of the message were not handled.
                 retry_after = 0
@@ -76,12 +67,12 @@ class ParallelGroups:
         batch.returns.flush()
         done = [message.receipt for message in batch.messages if batch.retry_after[message] is None]
         try:
-            self._queues.delete(done, in_time=batch.returns.take_request)
+            self.services.queues.delete(done, in_time=batch.returns.take_request)
         except Exception as error:  # noqa: BLE001 - they come again, as duplicates
-            self._telemetry.log_error("messages could not be deleted", ids_of(batch.messages), error)
-        self._telemetry.process_ends([claim.change.key for claim in overrun])
-        self._telemetry.flush()
-        self._end_process()
+            self.services.telemetry.log_error("messages could not be deleted", ids_of(batch.messages), error)
+        self.services.telemetry.process_ends([claim.change.key for claim in overrun])
+        self.services.telemetry.flush()
+        self.end_process()
 
 
 def exit_now() -> None:
