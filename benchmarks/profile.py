@@ -43,7 +43,6 @@ PARTS: dict[str, tuple[str, ...]] = {
         "/intake_ledger/protocol/row.py",
         "/intake_ledger/ledger/conditions.py",
         "/intake_ledger/ledger/dynamodb_table.py",
-        "/intake_ledger/ledger/statements.py",
     ),
     "the deadline": ("/intake_ledger/consumer/deadline.py",),
     "deciding, and the rest": ("/intake_ledger/",),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from tests.inside.rows import repeats
+from tests.inside.rows import dynamodb_table
 
 if TYPE_CHECKING:
     from examples.postgres import Postgres
@@ -78,7 +78,7 @@ def busy_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     Tables are quiet in a test that reads their `requests`, or that has the marker `quiet_tables`.
     """
-    monkeypatch.setattr(repeats, "pause", lambda _: None)
+    monkeypatch.setattr(dynamodb_table, "pause", lambda _: None)
     if "requests" not in request.function.__code__.co_names and not request.node.get_closest_marker("quiet_tables"):
         monkeypatch.setattr(MemoryDynamoDB, "busy", random.Random(request.node.nodeid))
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.inside.objects import MAX_PAUSE_MS, THRESHOLD
-from tests.inside.rows import repeats
+from tests.inside.rows import dynamodb_table
 from tests.protocol.simulation import HOUR, Measured, Misfortune, Simulation
 
 
@@ -21,7 +21,7 @@ def run(request: pytest.FixtureRequest) -> Simulation:
     simulation = Simulation(measured, misfortune, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
         if is_busy:
-            patch.setattr(repeats, "pause", lambda _: None)
+            patch.setattr(dynamodb_table, "pause", lambda _: None)
             simulation.table.busy = random.Random(seed)
         simulation.run()
     return simulation

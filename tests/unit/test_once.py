@@ -27,7 +27,6 @@ from intake_ledger.once import (
     TransactionRefused,
     Unprocessable,
 )
-from tests.inside.rows import dynamodb_table
 from tests.unit.support import Clock
 
 LEASE_SECONDS = 180
@@ -511,11 +510,8 @@ def test_writes_that_are_refused_while_the_key_is_held_are_no_lost_key() -> None
 
 
 @pytest.mark.parametrize(("max_attempts", "attempts"), [(None, [1, 1, 1]), (2, [1, 1, 1]), (1, [1])])
-def test_writes_that_meet_others_spend_no_attempt(
-    max_attempts: int | None, attempts: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_that_meet_others_spend_no_attempt(max_attempts: int | None, attempts: list[int]) -> None:
     """Except with one attempt: the block has run, and must not run again."""
-    monkeypatch.setattr(dynamodb_table, "CONFLICT_WAITS", ())
     ledger = make(refusing("None", "TransactionConflict", "None"), max_attempts=max_attempts)
     seen = []
     for _ in range(3):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import NO_ROW, ConditionFailed, LedgerTable, is_conflict, read_batch, send_write, write_batch
 from intake_ledger.protocol import Row, RowKey, Status
-from tests.inside.rows import repeats
+from tests.inside.rows import dynamodb_table
 from tests.unit.cli_support import Site, make_site
 from tests.unit.messages_support import Intake, sqs
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
@@ -27,7 +27,7 @@ THROTTLED = "ProvisionedThroughputExceededException"
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits of the requests, which take no time here."""
     waited: list[float] = []
-    monkeypatch.setattr(repeats, "pause", waited.append)
+    monkeypatch.setattr(dynamodb_table, "pause", waited.append)
     return waited
 
 
@@ -93,7 +93,7 @@ class TestBatches:
     def test_each_item_is_read_and_written_once(self, seed: int, size: int, partial: int) -> None:
         """Whatever part of each batch DynamoDB carries out."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(repeats, "pause", lambda _: None)
+            patch.setattr(dynamodb_table, "pause", lambda _: None)
             patch.setattr(MemoryDynamoDB, "busy", random.Random(seed))
             store, wanted = cast("Any", MemoryDynamoDB()), keys(size)
             items = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in wanted]

@@ -1,6 +1,5 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
-from intake_ledger.ledger.claim import Claim, LedgerOptions
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.ledger.dynamodb_table import (
     AWS_ERRORS,
@@ -8,11 +7,22 @@ from intake_ledger.ledger.dynamodb_table import (
     BATCH_STATEMENTS,
     LedgerTable,
     condition_failed,
+    is_conflict,
+    read_batch,
+    send_write,
+    write_batch,
 )
-from intake_ledger.ledger.ledger import Guard, Ledger
-from intake_ledger.ledger.repeats import is_conflict, read_batch, send_write, write_batch
+from intake_ledger.ledger.ledger import (
+    Claim,
+    Guard,
+    Ledger,
+    LedgerOptions,
+    Look,
+    StateReader,
+    object_states,
+    present_state,
+)
 from intake_ledger.ledger.row_history import RowHistory, RowHistoryRecord, UnknownHistory, all_rows_since, record_key
-from intake_ledger.ledger.states import Look, StateReader, object_states, present_state
 
 __all__ = [
     "AWS_ERRORS",

@@ -17,9 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
-from typing import Protocol, cast
+from typing import ClassVar, Protocol, Self, cast
 
-from intake_ledger.ledger.claim import Claim, LedgerOptions
 from intake_ledger.ledger.conditions import (
     PROCESSED,
     ConditionFailed,
@@ -30,7 +29,6 @@ from intake_ledger.ledger.conditions import (
 )
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
 from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
-from intake_ledger.ledger.states import Look
 from intake_ledger.protocol import (
     Change,
     Copied,
@@ -38,8 +36,11 @@ from intake_ledger.protocol import (
     Fenced,
     InvalidTransactionError,
     LateWriteFound,
+    ObjectGone,
     Ordering,
+    Policy,
     Reason,
+    Retention,
     Row,
     RowKey,
     Ruling,
@@ -64,6 +65,52 @@ from intake_ledger.protocol import (
 
 MAX_JUDGEMENTS = 5
 """A row is judged again when another attempt changed it in between. After this number, that attempt keeps the row."""
+Look = Callable[[Change, Row | None], State | None]
+"""Gives the state to process. None: the removal that the change reports is not shown."""
+_LOOKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to process one state of one object."""
+
+    key: RowKey
+    change: Change
+    state: State
+    row: Row
+    """The row that this claim wrote."""
+    seen: Row | None
+    """The row that was judged before. None: there was none."""
+    why: str = ""
+    """The reason of the verdict ACCEPTED, for logs."""
+    lock_fence: int | None = None
+    """The fence of the key's lock, which orders all attempts on the key. None: this attempt has not taken a lock."""
+
+    verdict: ClassVar = Verdict.ACCEPTED
+
+    @classmethod
+    def of_row(cls, key: RowKey, change: Change, row: Row, seen: Row | None = None, why: str = "") -> Self:
+        """The claim that wrote this row, on the state that the row names."""
+        return cls(key, change, State(row.kind, row.version_id, row.etag, row.size), row, seen, why)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """The settings of one pipeline's ledger."""
+
+    pipeline: str
+    ordering: Ordering
+    policy: Policy
+    max_event_age_ms: int
+    """The row of an older event may have expired, so such an event is not taken for new."""
+    min_group: int = 2
+    """The smallest number of claims or commits that are written together."""
+    processor_version: str | None = None
+    """The version of the processor's code, which each commit records. None: it is not known."""
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows)
 
 
 class Guard(Protocol):
@@ -663,3 +710,46 @@ def _mark(row: Row) -> tuple[object, ...]:
 
 def _fenced(claim: Claim) -> Fenced:
     return Fenced(f"fence {claim.row.fence} of {claim.key.pk} is no longer current: the lease has ended")
+
+
+class StateReader(Protocol):
+    """The requests to the source of states. `intake_ledger.aws.Bucket` sends them."""
+
+    def look_for(self, change: Change, row: Row | None) -> State: ...
+
+    def created_at(self, key: str, marker: State) -> int | None: ...
+
+    def shows_removal(self, key: str, removal: State) -> bool: ...
+
+
+def object_states(reader: StateReader, ordering: Ordering) -> Look:
+    """The look of a ledger of objects."""
+    return partial(_any_version if ordering is Ordering.EVERY_VERSION else present_state, reader)
+
+
+def present_state(reader: StateReader, change: Change, row: Row | None) -> State:
+    """The present state of the key."""
+    state = reader.look_for(change, row)
+    for _ in range(_LOOKS):
+        if row is not None or state.kind is not StateKind.MARKER:
+            break
+        # Only a key without a row is judged by its state's age.
+        try:
+            return replace(state, created_at=reader.created_at(change.key, state))
+        except ObjectGone:
+            state = reader.look_for(change, row)
+    return state
+
+
+def _any_version(reader: StateReader, change: Change, row: Row | None) -> State | None:
+    """The state that a message names, if S3 shows it.
+
+    A version needs no look here, because it is opened before the processor starts. Neither does a removal that has a
+    row, because the row was written after a look.
+    """
+    state = change.state
+    if state is None:
+        return present_state(reader, change, row)
+    if not state.removed or (row is not None and row.kind is state.kind) or reader.shows_removal(change.key, state):
+        return state
+    return None
