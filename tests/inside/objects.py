@@ -18,8 +18,9 @@ from intake_ledger.consumer.circuit_breaker import (
 from intake_ledger.consumer.consumer import BUSY_JITTER_SECONDS, HOLD_MS, MAX_LATER_FORMAT_SECONDS, later_format_seconds
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.group_by_key import group_by_key
 from intake_ledger.consumer.host import IN_LAMBDA
-from intake_ledger.consumer.threads import ProcessorThreads, exit_now, group_by_key
+from intake_ledger.consumer.threads import ProcessorThreads, exit_now
 from intake_ledger.events import parser
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.garbage import no_garbage_collection
