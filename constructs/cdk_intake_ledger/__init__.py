@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.functions import Processor
     from cdk_intake_ledger.messages import MessageIntake, MessageSource
-    from cdk_intake_ledger.monitoring import IntakeMonitoring, MessageMonitoring
+    from cdk_intake_ledger.monitoring import IntakeMonitoring
     from cdk_intake_ledger.options import (
         AuditOptions,
         AuditScale,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
-    from cdk_intake_ledger.sets import FileSets, ManifestFormat, SetForm, SetMonitoring
+    from cdk_intake_ledger.sets import FileSets, ManifestFormat, SetForm
     from cdk_intake_ledger.workers import IntakeWorkers
 
 __all__ = [
@@ -53,7 +53,6 @@ __all__ = [
     "IntakeWorkers",
     "ManifestFormat",
     "MessageIntake",
-    "MessageMonitoring",
     "MessageSource",
     "MonitoringOptions",
     "NetworkOptions",
@@ -62,7 +61,6 @@ __all__ = [
     "Reasons",
     "RetryOptions",
     "SetForm",
-    "SetMonitoring",
 ]
 
 # mypy would accept any name from a module that has a `__getattr__`.
@@ -84,7 +82,6 @@ if not TYPE_CHECKING:
             "IntakeQueue": "cdk_intake_ledger.resources",
             "IntakeWorkers": "cdk_intake_ledger.workers",
             "MessageIntake": "cdk_intake_ledger.messages",
-            "MessageMonitoring": "cdk_intake_ledger.monitoring",
             "MessageSource": "cdk_intake_ledger.messages",
             "ManifestFormat": "cdk_intake_ledger.sets",
             "MonitoringOptions": "cdk_intake_ledger.options",
@@ -94,6 +91,5 @@ if not TYPE_CHECKING:
             "Reasons": "cdk_intake_ledger.options",
             "RetryOptions": "cdk_intake_ledger.options",
             "SetForm": "cdk_intake_ledger.sets",
-            "SetMonitoring": "cdk_intake_ledger.sets",
         },
     )

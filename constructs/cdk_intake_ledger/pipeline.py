@@ -50,6 +50,7 @@ from cdk_intake_ledger.resources import (
 )
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
+from intake_ledger.contract import OBJECTS
 
 
 @check_arguments
@@ -232,6 +233,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         self._monitoring = IntakeMonitoring(
             self,
             "Monitoring",
+            kind=OBJECTS,
             pipeline_name=self._pipeline_name,
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
@@ -294,7 +296,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """Alarms by name, such as `DeadLetters`. docs/monitoring.md describes each of them and its repair."""
+        """Alarms by name, such as `DeadLetters`. docs/runbooks has the repair of each."""
         return self._monitoring.alarms
 
     @property

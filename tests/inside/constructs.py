@@ -14,6 +14,7 @@ from cdk_intake_ledger.bundling.requirements import MACHINES
 from cdk_intake_ledger.bundling.wheels import _tidy, cache_folder
 from cdk_intake_ledger.functions import layer
 from cdk_intake_ledger.key_access import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS, imported_alias
+from cdk_intake_ledger.monitoring import intake_monitoring
 from cdk_intake_ledger.options.audit_scale import LOOK_RATE
 from cdk_intake_ledger.pipeline_checks import CHECKS, plan_problems
 from cdk_intake_ledger.sets.patterns import can_match_both

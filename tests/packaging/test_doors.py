@@ -18,8 +18,8 @@ SOURCES = {
     "intake_ledger_cli": ROOT / "tools",
     "intake_ledger_testing": ROOT / "tools",
 }
-PUBLIC = ("intake_ledger.once", "intake_ledger.outputs.sql")
-"""Modules that users import."""
+PUBLIC = ("intake_ledger.once", "intake_ledger.outputs.sql", "intake_ledger.contract")
+"""Modules that users import, and the one whose data all packages share."""
 DOTTED = re.compile(rf"(?<![\w.])(?:{'|'.join(SOURCES)})(?:\.\w+)+")
 PATH = re.compile(rf"\b(?:{'|'.join(SOURCES)})(?:/\w+)+\.(?:py|sql)\b")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from aws_cdk import Stack
 
 from cdk_intake_ledger import FileSets, IntakePipeline, SetForm
-from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
+from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.protocol import FORMAT, PIPELINE_TAG, STORED_STATUSES, OutcomeKind, ReasonCode, Row
 from tests.inside.command import json_output
 from tests.inside.objects import VERDICT_METRICS

@@ -1,54 +1,121 @@
-"""Pipelines of files, intakes of messages and sets of files have the same alarms of a consumer and of an audit."""
+"""The alarms of each kind of work are the rows of the table: alarms, dashboards, runbooks and their page."""
 
 from typing import Any
 
 import pytest
-from aws_cdk import Stack
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_stepfunctions as sfn
+from scripts import alarms_page
 
-from cdk_intake_ledger import FileSets, IntakePipeline, MessageSource, SetForm
+from cdk_intake_ledger import FileSets, IntakePipeline, MessageSource, MonitoringOptions, Processor, SetForm
+from intake_ledger.contract import ALARMS, KINDS, METRICS, METRICS_NAMESPACE, AlarmRow, Limit, MetricRow, Need, Source
+from tests.inside.constructs import intake_monitoring
 from tests.synth.build import Json, new_stack, processor, resources, template_of
 from tests.synth.message_stack import messages, record_stream
 
-METRICS = {
-    "BreakerOpen", "Retries", "LapsedLeases", "Rejected", "Fenced", "WaitedTooLong", "AuditFindings", "AuditRuns",
-}  # fmt: skip
-"""Metrics of a problem that only a person ends, or whose absence is one."""
-KINDS = ("Orders", "Loads", "Shop")
-HOURS = {"Orders": 24, "Loads": 1, "Shop": 6}
+CONSTRUCTS = {"objects": "Orders", "sets": "Loads", "messages": "Shop"}
+HOURS = {"objects": 24, "sets": 1, "messages": 6}
 """The time between two audits."""
+ROWS = [(row, kind) for row in ALARMS for kind in row.kinds]
+
+
+def of_kind(stack: Stack, kind: str) -> Any:
+    return stack.node.find_child(CONSTRUCTS[kind])
 
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
     stack = new_stack("Kinds")
-    pipeline = IntakePipeline(stack, "Orders", processor=processor())
-    FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("in/*/manifest.json"), processor=processor())
+    work = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Pass"))
+    machine = sfn.StateMachine(stack, "Machine", definition_body=work, timeout=Duration.hours(1))
+    started = Processor.from_state_machine(machine, timeout=Duration.hours(1))
+    pipeline = IntakePipeline(stack, "Orders", processor=started)
+    FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("in/*/manifest.json"), processor=started)
     messages(stack, "Shop", MessageSource.kinesis(record_stream(stack)))
     return stack
 
 
-def alarms(stack: Stack, kind: str) -> dict[str, Json]:
-    """The properties of the alarms of a construct, by metric."""
-    found: dict[str, Any] = {}
-    for name, resource in resources(template_of(stack), "AWS::CloudWatch::Alarm").items():
-        if name.startswith(kind):
-            found[resource["Properties"]["MetricName"]] = resource["Properties"]
-    return found
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Json:
+    return template_of(stack)
+
+
+def alarm(template: Json, kind: str, name: str) -> Json:
+    """The properties of an alarm."""
+    made = resources(template, "AWS::CloudWatch::Alarm")
+    [found] = [one for one in made if one[:-8] == f"{CONSTRUCTS[kind]}Monitoring{name}"]
+    properties: Json = made[found]["Properties"]
+    return properties
 
 
 @pytest.mark.failure_mode("F243")
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_has_the_alarms_of_a_consumer(stack: Stack, kind: str) -> None:
-    """`FileSets` had none for an open circuit breaker, for retries and for dead workers."""
-    found = alarms(stack, kind)
-    assert set(found) >= METRICS | {"Errors", "Throttles", "ApproximateNumberOfMessagesVisible"}
-    assert (found["BreakerOpen"]["Period"], found["BreakerOpen"]["DatapointsToAlarm"]) == (3_600, 2)
+def test_each_kind_has_the_alarms_of_the_table(stack: Stack, template: Json, kind: str) -> None:
+    """In its order. `FileSets` had none for an open circuit breaker, for retries and for dead workers."""
+    without = Need.EXECUTIONS if kind == "messages" else Need.STREAM
+    expected = [row.name for row in ALARMS if kind in row.kinds and row.need is not without]
+    assert list(of_kind(stack, kind).alarms) == expected
+    made = resources(template, "AWS::CloudWatch::Alarm", f"{CONSTRUCTS[kind]}Monitoring")
+    assert len(made) == len(expected)
 
 
 @pytest.mark.failure_mode("F244")
+@pytest.mark.parametrize(("row", "kind"), ROWS, ids=lambda value: getattr(value, "name", value))
+def test_an_alarm_has_the_numbers_of_its_row(template: Json, row: AlarmRow, kind: str) -> None:
+    """Also the audit that does not run: after two intervals without a run."""
+    if kind == "messages" and row.need is Need.EXECUTIONS:
+        return
+    made = alarm(template, kind, row.name)
+    seconds = HOURS[kind] * 3_600
+    assert made["MetricName"] == row.metric
+    assert (made["Namespace"] == METRICS_NAMESPACE) == (row.source is Source.LEDGER)
+    assert made["Period"] == (seconds if row.period is None else row.period)
+    assert made["EvaluationPeriods"] == (row.periods if isinstance(row.periods, int) else row.periods(seconds))
+    assert made.get("DatapointsToAlarm") == row.needed
+    assert (made["Statistic"], made["TreatMissingData"]) == (row.statistic, row.no_data)
+    if not isinstance(row.threshold, Limit):
+        assert made["Threshold"] == row.threshold
+    assert made["AlarmDescription"].endswith(f": {row.meaning_of(kind)} ({row.runbook})")
+    assert (alarms_page.PAGE.parents[2] / row.runbook).is_file()
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_audit_that_does_not_run_is_watched_in_each_kind(stack: Stack, kind: str) -> None:
-    """After two intervals without a run."""
-    alarm = alarms(stack, kind)["AuditRuns"]
-    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
-    assert alarm["Period"] * alarm["EvaluationPeriods"] == 2 * HOURS[kind] * 3_600
+def test_a_dashboard_shows_the_metric_of_each_alarm(stack: Stack, kind: str) -> None:
+    monitoring = of_kind(stack, kind).monitoring
+    shown = str([stack.resolve(widget.to_json()) for widget in monitoring.widgets()])
+    for row in ALARMS:
+        if row.name in monitoring.alarms:
+            assert f'"{row.metric}"' in shown or f"'{row.metric}'" in shown
+
+
+def test_a_kind_without_an_alarm_or_a_metric_has_a_reason() -> None:
+    rows: list[AlarmRow | MetricRow] = [*ALARMS, *METRICS.values()]
+    for row in rows:
+        assert bool(row.reason) == (set(row.kinds) != set(KINDS))
+    for one in ALARMS:
+        if one.source is Source.LEDGER:
+            assert set(one.kinds) <= set(METRICS[one.metric].kinds)
+
+
+def test_a_new_alarm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alarm, its choice, its description, its line in the dashboard and on the page follow. Its runbook is text."""
+    new = AlarmRow(name="ManyStale", metric="Stale", meaning="most messages are late", graph="Trouble", threshold=9)
+    for module in (intake_monitoring, alarms_page):
+        monkeypatch.setattr(module, "ALARMS", (*ALARMS, new))
+    stack = new_stack()
+    options = MonitoringOptions(alarms=["ManyStale"], thresholds={"ManyStale": 12})
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), monitoring=options)
+    messages(stack, "Shop", MessageSource.sqs(), monitoring=options)
+    made = [one["Properties"] for one in resources(template_of(stack), "AWS::CloudWatch::Alarm").values()]
+    assert [one["Threshold"] for one in made] == [12, 12]
+    assert made[0]["AlarmDescription"].endswith(": most messages are late (docs/runbooks/many-stale.md)")
+    [trouble] = [one for one in pipeline.monitoring.widgets() if "Trouble" in str(one.to_json())]
+    assert "Stale" in str(stack.resolve(trouble.to_json()))
+    assert (
+        "| [ManyStale](many-stale.md) | yes | yes | yes | `Stale` is at least 9, in 5 minutes |" in alarms_page.page()
+    )
+
+
+def test_the_page_of_alarms_is_current() -> None:
+    """`python -m scripts.alarms_page --write` makes it so."""
+    assert alarms_page.PAGE.read_text() == alarms_page.page()

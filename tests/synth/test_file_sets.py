@@ -32,7 +32,6 @@ from tests.synth.build import (
     only,
     processor,
     refused,
-    resources,
     rules_in,
     statements,
     template_of,
@@ -138,27 +137,6 @@ def test_the_audit_of_the_sets_runs_each_hour(template: Json) -> None:
     made = only(template, "AWS::Scheduler::Schedule", "Loads")
     assert made["ScheduleExpression"] == "rate(60 minutes)"
     assert json.loads(made["Target"]["Input"]) == {"auditSets": True}
-
-
-def test_there_is_an_alarm_for_each_problem_of_an_operator(template: Json) -> None:
-    alarms = resources(template, "AWS::CloudWatch::Alarm", "Loads")
-    names = {name.removeprefix("LoadsMonitoring")[:-8] for name in alarms}
-    assert names == {
-        "OldestWaitingSet",
-        "WaitedTooLong",
-        "Rejected",
-        "CopiesRefused",
-        "DeadLetters",
-        "OldestMessage",
-        "Fenced",
-        "Retries",
-        "LapsedLeases",
-        "ConsumerFunctionErrors",
-        "ConsumerFunctionThrottles",
-        "DownstreamOut",
-        "AuditFindings",
-        "AuditMissing",
-    }
 
 
 @pytest.mark.failure_mode("F170")

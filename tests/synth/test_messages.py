@@ -21,7 +21,6 @@ from cdk_intake_ledger import (
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
-    MessageIntake,
     MessageSource,
     RetryOptions,
 )
@@ -181,34 +180,6 @@ def test_a_bus_of_yours() -> None:
     assert only(template, "AWS::Events::Rule")["EventBusName"] == {
         "Ref": next(iter(resources(template, "AWS::Events::EventBus")))
     }
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_alarms(stack: Stack, template: Json, name: str) -> None:
-    """A pipeline's alarms with the check of rows as the audit, and the age of records for streams."""
-    intake = stack.node.find_child(name)
-    assert isinstance(intake, MessageIntake)
-    expected = [
-        "DeadLetters",
-        "OldestMessage",
-        "Rejected",
-        "CopiesRefused",
-        "Fenced",
-        "WaitedTooLong",
-        "Retries",
-        "LapsedLeases",
-        "ConsumerFunctionErrors",
-        "ConsumerFunctionThrottles",
-        "DownstreamOut",
-        "AuditFindings",
-        "AuditMissing",
-        *(["IteratorAge"] if name in STREAMS else []),
-    ]
-    assert list(intake.alarms) == expected
-    assert len(intake.monitoring.widgets()) == (11 if name in STREAMS else 10)
-    if name in STREAMS:
-        alarm = only(template, "AWS::CloudWatch::Alarm", f"{name}MonitoringIteratorAge")
-        assert (alarm["MetricName"], alarm["Threshold"], alarm["Statistic"]) == ("IteratorAge", 3_600_000, "Maximum")
 
 
 def test_a_queue_of_yours_with_its_dead_letter_queue() -> None:

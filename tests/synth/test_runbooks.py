@@ -99,11 +99,6 @@ def test_a_page_has_the_name_of_its_alarm(descriptions: dict[str, str]) -> None:
         assert re.search(rf"Monitoring{title}[0-9A-F]{{8}}$", name), (name, title)
 
 
-def test_the_index_lists_each_page() -> None:
-    listed = re.findall(r"^\| \[\w+\]\(([a-z-]+\.md)\)", INDEX.read_text(), re.MULTILINE)
-    assert sorted(listed) == [path.name for path in PAGES]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_short_and_has_its_four_sections(page: Path) -> None:
     text = page.read_text()
@@ -139,13 +134,13 @@ def test_a_wrong_option_of_aws_is_noticed() -> None:
     assert wrong_options(["sqs", "purge-queue", "--queue", "x"]) == ["--queue"]
 
 
-def test_the_page_of_symptoms_names_each_alarm_of_the_templates(descriptions: dict[str, str]) -> None:
-    """And no other. The name and the runbook are those of the alarm."""
+def test_the_page_of_symptoms_names_alarms_of_the_templates(descriptions: dict[str, str]) -> None:
+    """The name and the runbook are those of the alarm."""
     page = (ROOT / "docs" / "symptoms.md").read_text()
     named = {f"docs/{path}": name for name, path in re.findall(r"\[(\w+)\]\((runbooks/[a-z-]+\.md)\)", page)}
     named.pop("docs/runbooks/README.md", None)
     deployed = {found[1] for text in descriptions.values() if (found := _NAMED.search(text))}
-    assert set(named) == deployed
+    assert set(named) <= deployed
     for path, name in named.items():
         alarms = [one for one, text in descriptions.items() if text.endswith(f"({path})")]
         assert any(name in one for one in alarms), f"{name}: {alarms}"

@@ -13,10 +13,10 @@ from constructs import IConstruct
 
 from cdk_intake_ledger.delivery import KeyPattern, read_patterns
 from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Delivery, Ordering, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
+from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.protocol import Settings, environment_of
 
 

@@ -23,11 +23,11 @@ from cdk_intake_ledger.functions import (
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
 from cdk_intake_ledger.messages.message_plan import longest_hold
 from cdk_intake_ledger.messages.message_source import MessageSource
-from cdk_intake_ledger.monitoring import METRICS_NAMESPACE
 from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import STREAM_DESTINATION, STREAMS, Wildcards, suppress
 from cdk_intake_ledger.validation.plan import Plan
+from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.messages import MessageSettings
 from intake_ledger.protocol import ConsumerSettings, environment_of
 

@@ -21,7 +21,7 @@ from cdk_intake_ledger.messages.message_delivery import OneConsumer, SnsEnvelope
 from cdk_intake_ledger.messages.message_grants import MessageGrants
 from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
-from cdk_intake_ledger.monitoring import IntakeMetrics, MessageMonitoring
+from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
 from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions, RetryOptions
 from cdk_intake_ledger.resources import (
     MAX_NAME,
@@ -32,6 +32,7 @@ from cdk_intake_ledger.resources import (
 )
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, Wildcards, suppress
 from cdk_intake_ledger.validation.reporting import refuse
+from intake_ledger.contract import MESSAGES
 
 CHECK_MINUTES = 360
 """Minutes between two checks of the rows."""
@@ -180,9 +181,10 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
             processor=processor,
             wildcards=wildcards,
         )
-        self._monitoring = MessageMonitoring(
+        self._monitoring = IntakeMonitoring(
             self,
             "Monitoring",
+            kind=MESSAGES,
             pipeline_name=self._pipeline_name,
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
@@ -227,7 +229,7 @@ class MessageIntake(Construct, IntakeMetrics, MessageGrants):
         return self._consumer.function
 
     @property
-    def monitoring(self) -> MessageMonitoring:
+    def monitoring(self) -> IntakeMonitoring:
         """The alarms, and widgets for a dashboard."""
         return self._monitoring
 

@@ -1,17 +1,6 @@
-"""Metrics, alarms and the dashboard of a pipeline."""
+"""Metrics, alarms and the dashboard of each kind of work."""
 
-from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
 from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
-from cdk_intake_ledger.monitoring.message_monitoring import MessageMonitoring
-from cdk_intake_ledger.monitoring.metrics import METRIC_NAMES, METRICS_NAMESPACE, IntakeMetrics, MetricOptions
+from cdk_intake_ledger.monitoring.metrics import IntakeMetrics, MetricOptions
 
-__all__ = [
-    "METRICS_NAMESPACE",
-    "METRIC_NAMES",
-    "ConsumerMonitoring",
-    "IntakeMetrics",
-    "IntakeMonitoring",
-    "MessageMonitoring",
-    "MetricOptions",
-    "graph",
-]
+__all__ = ["IntakeMetrics", "IntakeMonitoring", "MetricOptions"]

@@ -1,4 +1,8 @@
-"""The alarms and the dashboard of a pipeline."""
+"""The alarms and the dashboard of an intake, made from the table of alarms."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Literal
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -7,32 +11,31 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.monitoring.consumer_monitoring import ConsumerMonitoring, graph
+from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
+from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics, MetricOptions
 from cdk_intake_ledger.options import MonitoringOptions, to_seconds
-from cdk_intake_ledger.validation.plan import DAY
+from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
+from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
+from cdk_intake_ledger.validation.plan import DAY, span
+from cdk_intake_ledger.validation.reporting import warn
+from intake_ledger.contract import ALARMS, GRAPHS, METRICS, AlarmRow, Comparison, Limit, Need, NoData, Source
+
+_COMPARISONS = {
+    Comparison.AT_LEAST: cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+    Comparison.ABOVE: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+    Comparison.BELOW: cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+}
+_NO_DATA = {
+    NoData.GOOD: cloudwatch.TreatMissingData.NOT_BREACHING,
+    NoData.BAD: cloudwatch.TreatMissingData.BREACHING,
+    NoData.SAME: cloudwatch.TreatMissingData.IGNORE,
+}
 
 
 @check_arguments
-class IntakeMonitoring(ConsumerMonitoring):
-    """The alarms of one pipeline. Each shows a problem that an operator can fix.
-
-    - `DeadLetters`: a message is in the dead-letter queue.
-    - `OldestMessage`: a message waits longer than the audit's settle time.
-    - `Rejected`: a change was rejected.
-    - `CopiesRefused`: the dead-letter queue does not take a copy.
-    - `StartRefused`: Step Functions refuses to start executions, if a state machine is the processor.
-    - `Fenced`: a worker exceeded its lease.
-    - `Retries`: many attempts are repeated.
-    - `LapsedLeases`: workers stop in the middle of their attempts.
-    - `WaitedTooLong`: a prerequisite of the processor was missing for longer than `max_wait`.
-    - `ConsumerFunctionErrors`, `ConsumerFunctionThrottles`, `AuditFunctionErrors`: the function fails or is throttled.
-    - `DownstreamOut`: the circuit breaker has held messages back for hours.
-    - `AuditFindings`: S3 and the ledger differ.
-    - `AuditDeliveryProblems`: the path from S3 to the ledger differs from the deployed one.
-    - `AuditIncomplete`: no audit read the whole bucket in two intervals.
-    - `AuditMissing`: no audit finished in two intervals.
-
-    docs/monitoring.md has the thresholds, the causes and the repairs.
+class IntakeMonitoring(Construct, IntakeMetrics):
+    """The alarms of one pipeline, of one intake of messages, or of sets of files. Each shows a problem that an operator
+    can fix. docs/runbooks/README.md lists them with their conditions, and has a page with the repair for each.
     """
 
     def __init__(
@@ -40,89 +43,145 @@ class IntakeMonitoring(ConsumerMonitoring):
         scope: Construct,
         id: str,
         *,
+        kind: Literal["objects", "messages", "sets"],
         pipeline_name: str,
         queue: sqs.IQueue,
         dead_letter_queue: sqs.IQueue,
         consumer_function: lambda_.IFunction,
-        audit_function: lambda_.IFunction,
-        settle_time: Duration,
         audit_interval: Duration,
+        audit_function: lambda_.IFunction | None = None,
+        settle_time: Duration | None = None,
+        alarm_after: Duration | None = None,
         starts_executions: bool = False,
+        reads_stream: bool = False,
         options: MonitoringOptions | None = None,
     ) -> None:
-        """Make the alarms. A pipeline makes its own.
+        """Make the alarms. A pipeline makes its own, as intakes of messages and sets do.
 
         Args:
-            scope: the pipeline.
+            scope: the pipeline, intake or sets.
             id: the construct's id.
+            kind: the kind of work.
             pipeline_name: the dimension `service` of the metrics.
-            queue: the pipeline's queue.
-            dead_letter_queue: the pipeline's dead-letter queue.
-            consumer_function: the pipeline's consumer.
-            audit_function: the pipeline's audit.
-            settle_time: the audit's settle time: the maximum normal age of a message.
+            queue: the queue of the consumer.
+            dead_letter_queue: its dead-letter queue.
+            consumer_function: the function that runs the processor.
             audit_interval: the time between two audits, known at synthesis.
+            audit_function: the function of the audit; the consumer's when omitted.
+            settle_time: the maximum normal age of a message; an hour when omitted.
+            alarm_after: the time for which a set may wait; only for sets.
             starts_executions: true if a state machine is the processor; it is not when omitted.
+            reads_stream: true if the consumer reads a stream; it reads a queue only when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
-        super().__init__(
-            scope,
-            id,
-            pipeline_name=pipeline_name,
-            queue=queue,
-            dead_letter_queue=dead_letter_queue,
-            consumer_function=consumer_function,
-            options=options or MonitoringOptions(),
-        )
-        self._audit_function = audit_function
-        interval = to_seconds(audit_interval)
-        alarms = self._consumer_alarms(to_seconds(settle_time), starts_executions=starts_executions)
-        downstream_out = alarms.pop("DownstreamOut")
-        alarms |= {
-            "AuditFunctionErrors": self._alarm_on_second_period(
-                "AuditFunctionErrors", self._errors(audit_function), "the audit function fails or times out"
-            ),
-            "DownstreamOut": downstream_out,
-            "AuditFindings": self._alarm(
-                "AuditFindings",
-                self.metric_audit_findings(),
-                "the audit found keys that differ between S3 and the ledger",
-            ),
-            "AuditDeliveryProblems": self._alarm(
-                "AuditDeliveryProblems",
-                self.metric_audit_delivery_problems(statistic="Maximum"),
-                "the path from S3 to the ledger is not what was deployed",
-                # A single tick is enough. Between two ticks there is no data, and the problem remains.
-                missing=cloudwatch.TreatMissingData.IGNORE,
-            ),
-            "AuditIncomplete": self._audit_incomplete(interval),
+        super().__init__(scope, id)
+        self._kind = kind
+        self._pipeline_name = pipeline_name
+        self._queue = queue
+        self._dead_letter_queue = dead_letter_queue
+        self._functions = {Source.CONSUMER: consumer_function, Source.AUDIT: audit_function or consumer_function}
+        self._audit_interval = to_seconds(audit_interval)
+        self._limits = {
+            Limit.SETTLE_TIME: to_seconds(settle_time or Duration.hours(1)),
+            Limit.ALARM_AFTER: alarm_after.to_milliseconds() if alarm_after else 0,
         }
-        alarms["AuditMissing"] = self._audit_missing(interval)
-        self._keep(alarms)
+        properties = {Need.EXECUTIONS: starts_executions, Need.STREAM: reads_stream, None: True}
+        self._rows = [row for row in ALARMS if kind in row.kinds and properties[row.need]]
+        options = options or MonitoringOptions()
+        self._choice = AlarmChoice(options)
+        made = {row.name: self._alarm(row) for row in self._rows}
+        self._choice.check(self)
+        self._alarms = {name: alarm for name, alarm in made.items() if alarm is not None}
+        for alarm in self._alarms.values() if options.alarm_actions else ():
+            alarm.add_alarm_action(*options.alarm_actions)
+
+    @property
+    def pipeline_name(self) -> str:
+        """The dimension `service` of the metrics."""
+        return self._pipeline_name
+
+    @property
+    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
+        """Alarms by name. If the audit runs too rarely for an alarm, `AuditMissing` is absent."""
+        return MappingProxyType(self._alarms)
 
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
-        """Widgets for four rows of your dashboard: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
-        audit_errors = self._errors(self._audit_function).with_(label="audit errors")
-        audit = [
-            self.metric_audit_runs(),
-            self.metric_audit_findings(),
-            self.metric_audit_resubmitted(),
-            self.metric_audit_delivery_problems(),
-            self.metric_audit_incomplete(),
-        ]
+        """Widgets for five rows of your dashboard: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
+        # CloudWatch refuses a widget without alarms.
+        alarms = list(self._alarms.values())
         return [
-            *self._consumer_widgets(audit_errors),
-            graph("Audit", audit),
+            cloudwatch.TextWidget(markdown=f"## {self._pipeline_name}", width=6, height=3),
+            *([cloudwatch.AlarmStatusWidget(alarms=alarms, width=18, height=3)] if alarms else []),
+            *(
+                cloudwatch.GraphWidget(title=title, left=metrics, width=8)
+                for title in GRAPHS
+                if (metrics := list(self._graph(title)))
+            ),
         ]
 
-    def _audit_incomplete(self, interval: float) -> cloudwatch.Alarm | None:
-        # A run may need several invocations, and the last one writes 0. A period is at most a day.
-        period = min(interval, DAY)
-        # `AuditMissing` watches days without a run.
-        return self._alarm(
-            "AuditIncomplete",
-            self.metric_audit_incomplete(statistic="Minimum", period=Duration.seconds(period)),
-            "the audit does not get through the bucket",
-            periods=2 if interval <= DAY else 1,
+    def dashboard(self, *, name: str | None = None) -> cloudwatch.Dashboard:
+        """Create a dashboard with `widgets`. It costs $3 a month beyond the first three of an account.
+
+        Args:
+            name: the dashboard's name; CloudFormation makes one when omitted.
+
+        Returns:
+            the dashboard. The second call returns the same one.
+
+        """
+        existing = self.node.try_find_child("Dashboard")
+        if isinstance(existing, cloudwatch.Dashboard):
+            return existing
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=name)
+        dashboard.add_widgets(*self.widgets())
+        return dashboard
+
+    def _graph(self, title: str) -> Iterator[cloudwatch.IMetric]:
+        """The metrics of this kind of work in a graph."""
+        for name in GRAPHS[title]:
+            if self._kind in METRICS[name].kinds:
+                yield self.metric(name)
+        for row in self._rows:
+            if row.graph == title:
+                options = MetricOptions(label=row.label) if row.label else MetricOptions()
+                if row.source is not Source.LEDGER:
+                    options["statistic"] = row.statistic
+                yield self._metric(row, options)
+        if title == "Messages":
+            yield self._queue.metric_approximate_number_of_messages_visible(label="waiting")
+            yield self._queue.metric_approximate_number_of_messages_not_visible(label="in work or set back")
+
+    def _metric(self, row: AlarmRow, options: MetricOptions) -> cloudwatch.Metric:
+        options = MetricOptions(period=FIVE_MINUTES) | options
+        match row.source:
+            case Source.LEDGER:
+                return self.metric(row.metric, **options)
+            case Source.QUEUE:
+                return self._queue.metric(row.metric, **options)
+            case Source.DEAD_LETTER_QUEUE:
+                return self._dead_letter_queue.metric(row.metric, **options)
+            case Source.CONSUMER | Source.AUDIT:
+                return self._functions[row.source].metric(row.metric, **options)
+
+    def _alarm(self, row: AlarmRow) -> cloudwatch.Alarm | None:
+        """An alarm, or None if the options do not choose it or CloudWatch cannot look back far enough."""
+        if not self._choice.has(row.name):
+            return None
+        period = min(self._audit_interval, DAY) if row.period is None else row.period
+        periods = row.periods if isinstance(row.periods, int) else row.periods(self._audit_interval)
+        if period * periods > LONGEST_WATCH_DAYS * DAY:
+            warn(self, AUDIT_NOT_WATCHED, interval=span(self._audit_interval))
+            return None
+        threshold = self._limits[row.threshold] if isinstance(row.threshold, Limit) else row.threshold
+        metric = self._metric(row, MetricOptions(statistic=row.statistic, period=Duration.seconds(period)))
+        return metric.create_alarm(
+            self,
+            row.name,
+            threshold=self._choice.threshold(row.name, threshold),
+            evaluation_periods=periods,
+            datapoints_to_alarm=row.needed,
+            comparison_operator=_COMPARISONS[row.comparison],
+            treat_missing_data=_NO_DATA[row.no_data],
+            alarm_description=f"{self._pipeline_name}: {row.meaning_of(self._kind)} ({row.runbook})",
         )

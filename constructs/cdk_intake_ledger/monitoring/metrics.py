@@ -9,24 +9,15 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.validation.monitoring_rules import METRIC_NAME
 from cdk_intake_ledger.validation.reporting import refuse
+from intake_ledger.contract import METRICS, METRICS_NAMESPACE, MetricRow
 
-METRICS_NAMESPACE = "IntakeLedger"
 FIVE_MINUTES = Duration.minutes(5)
-METRIC_NAMES = frozenset(
-    {
-        *("Accepted", "AlreadyRejected", "AuditDeliveryProblems", "AuditDeliveryUnknown", "AuditFindings"),
-        *("AuditIncomplete", "AuditResubmitted", "AuditRuns", "BreakerOpen", "Busy", "CommitLag", "Committed"),
-        *("ConsumerErrors", "CopiesRefused", "DirectoryMarkers", "DuplicateAge", "Duplicates", "Exhausted"),
-        *("ExpiredSets", "Failed", "Fenced", "FilteredOut", "LapsedLeases", "LateWrites", "LaterFormat"),
-        *("OldestClaimAge", "OldestWaitingSet", "Rejected", "RemovalsRecorded", "RemovedUnprocessed", "Retries"),
-        *("Stale", "StartRefused", "Started", "UnreadableMessages", "VersionGone", "WaitedTooLong", "Waiting"),
-    }
-)
-"""The metrics that the functions write."""
 
 
 class MetricOptions(TypedDict, total=False):
-    """Options of CDK's `metric_*` methods. Without options, a metric is the sum of five minutes."""
+    """Options of CDK's `metric_*` methods. Without options, a metric is the sum of five minutes, or the maximum if
+    it is a time in milliseconds.
+    """
 
     account: str
     color: str
@@ -39,10 +30,8 @@ class MetricOptions(TypedDict, total=False):
 
 @check_arguments
 class IntakeMetrics:
-    """`metric_*` for one pipeline. Each metric counts events, except those of
-    times, which are in milliseconds.
-
-    Without events a metric has no data, not zero.
+    """`metric_*` for one pipeline, intake or sets. Each metric counts events, except those of times, which are in
+    milliseconds. Without events a metric has no data, not zero.
     """
 
     @property
@@ -55,7 +44,8 @@ class IntakeMetrics:
 
         Args:
             metric_name: the name in CloudWatch's namespace `IntakeLedger`, as docs/monitoring.md lists them.
-            options: options of `cloudwatch.Metric`, without names and dimensions; the sum of five minutes when omitted.
+            options: options of `cloudwatch.Metric`, without names and dimensions; the sum of five minutes when omitted,
+                or the maximum of a time.
 
         Returns:
             the metric.
@@ -64,13 +54,14 @@ class IntakeMetrics:
             IntakeConfigurationError: no metric has this name.
 
         """
-        if metric_name not in METRIC_NAMES and not Token.is_unresolved(metric_name):
+        if metric_name not in METRICS and not Token.is_unresolved(metric_name):
             refuse(f"{self.pipeline_name}.metric", [METRIC_NAME.problem(name=metric_name, right=_right(metric_name))])
+        row = METRICS.get(metric_name, MetricRow())
         return cloudwatch.Metric(
             namespace=METRICS_NAMESPACE,
             metric_name=metric_name,
             dimensions_map={"service": self.pipeline_name},
-            **(MetricOptions(statistic="Sum", period=FIVE_MINUTES) | options),
+            **(MetricOptions(statistic=row.statistic, period=FIVE_MINUTES) | options),
         )
 
     def metric_accepted(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
@@ -95,17 +86,25 @@ class IntakeMetrics:
 
     def metric_duplicate_age(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds from the commit of a state to a further message about it. The maximum, unless you choose."""
-        return self.metric("DuplicateAge", **(MetricOptions(statistic="Maximum") | options))
+        return self.metric("DuplicateAge", **options)
 
     def metric_commit_lag(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds from an event to the commit of its change. The longest in each period, unless you choose another
         statistic.
         """
-        return self.metric("CommitLag", **(MetricOptions(statistic="Maximum") | options))
+        return self.metric("CommitLag", **options)
 
     def metric_oldest_claim_age(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Milliseconds since the oldest unfinished claim, as an audit found it. Only audits write it."""
-        return self.metric("OldestClaimAge", **(MetricOptions(statistic="Maximum") | options))
+        return self.metric("OldestClaimAge", **options)
+
+    def metric_oldest_waiting_set(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Milliseconds for which the oldest waiting set waits for its parts or for its processor. Only sets have it.
+
+        Each look at a waiting set writes the age of this set, and the hourly audit of sets writes the age of the oldest
+        one. Without a waiting set, the metric has no data.
+        """
+        return self.metric("OldestWaitingSet", **options)
 
     def metric_stale(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Messages about a state that a newer one has replaced."""
@@ -202,6 +201,6 @@ class IntakeMetrics:
 
 def _right(name: str) -> str:
     """The metric whose name resembles a wrong one the most, or all names."""
-    known = {metric.lower(): metric for metric in METRIC_NAMES}
+    known = {metric.lower(): metric for metric in METRICS}
     nearest = get_close_matches(name.lower().replace("_", "").replace("-", ""), known, n=3)
-    return " or ".join(repr(known[one]) for one in nearest) or f"one of {', '.join(sorted(METRIC_NAMES))}"
+    return " or ".join(repr(known[one]) for one in nearest) or f"one of {', '.join(sorted(METRICS))}"

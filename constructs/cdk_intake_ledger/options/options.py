@@ -105,8 +105,8 @@ class MonitoringOptions:
     """Names of alarms not to make; none when omitted."""
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    """Thresholds by the names of alarms, such as `{"Retries": 50}`, in the unit of the metric. docs/monitoring.md has
-    the default of each alarm, which applies when omitted."""
+    """Thresholds by the names of alarms, such as `{"Retries": 50}`, in the unit of the metric. docs/runbooks
+    has the default of each alarm, which applies when omitted."""
 
     log_group: logs.ILogGroup | None = None
     """The log group of all functions. When omitted, each function has its own, which keeps two months."""

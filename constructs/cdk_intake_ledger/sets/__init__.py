@@ -2,6 +2,5 @@
 
 from cdk_intake_ledger.sets.file_sets import FileSets
 from cdk_intake_ledger.sets.set_form import ManifestFormat, SetForm
-from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
 
-__all__ = ["FileSets", "ManifestFormat", "SetForm", "SetMonitoring"]
+__all__ = ["FileSets", "ManifestFormat", "SetForm"]

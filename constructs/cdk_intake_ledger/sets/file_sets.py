@@ -21,6 +21,7 @@ from cdk_intake_ledger.functions import (
     Processor,
 )
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
+from cdk_intake_ledger.monitoring import IntakeMonitoring
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems
@@ -35,11 +36,11 @@ from cdk_intake_ledger.resources import (
 )
 from cdk_intake_ledger.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.sets.set_form import SetForm
-from cdk_intake_ledger.sets.set_monitoring import SetMonitoring
 from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems, warn_of_expiry
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.reporting import refuse
+from intake_ledger.contract import SETS
 from intake_ledger.protocol import REVIEW_INDEX, ConsumerSettings, variable_of
 
 AUDIT_MINUTES = 60
@@ -199,13 +200,14 @@ class FileSets(Construct, OperatorGrants):
         # The pipeline's audit must not take the rows of the sets for rows of a former name.
         parts.ledger.share(parts.name, parts.bucket, pipeline._audit.function)  # noqa: SLF001 - as the consumer
         parts.ledger.share(self._pipeline_name, parts.bucket, None)
-        self._monitoring = SetMonitoring(
+        self._monitoring = IntakeMonitoring(
             self,
             "Monitoring",
-            set_name=self._pipeline_name,
+            kind=SETS,
+            pipeline_name=self._pipeline_name,
             queue=self._queue.queue,
             dead_letter_queue=self._queue.dead_letter_queue,
-            function=self._consumer.function,
+            consumer_function=self._consumer.function,
             audit_interval=Duration.minutes(AUDIT_MINUTES),
             starts_executions=processor.executions is not None,
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
@@ -234,7 +236,7 @@ class FileSets(Construct, OperatorGrants):
         return self._consumer.function
 
     @property
-    def monitoring(self) -> SetMonitoring:
+    def monitoring(self) -> IntakeMonitoring:
         """The alarms, the metrics, and widgets for a dashboard."""
         return self._monitoring
 

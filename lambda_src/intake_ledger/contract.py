@@ -1,0 +1,380 @@
+"""Data that the runtime, the constructs, the command and the documents share: metrics, alarms and graphs.
+
+A row of `ALARMS` makes the alarm of each kind of work, its description, its line in the dashboard and its line in
+docs/runbooks/README.md. Each alarm has a page in docs/runbooks. This module imports no AWS, and no consumer needs it.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+METRICS_NAMESPACE = "IntakeLedger"
+
+OBJECTS: Final = "objects"
+MESSAGES: Final = "messages"
+SETS: Final = "sets"
+KINDS: Mapping[str, str] = {OBJECTS: "IntakePipeline", MESSAGES: "MessageIntake", SETS: "FileSets"}
+"""The kinds of work, and the construct of each."""
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+AN_HOUR_OF_PERIODS = 12
+"""Periods of five minutes."""
+FOUND_AGAIN = "in two periods of five minutes within an hour"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """A metric that the functions write."""
+
+    statistic: str = "Sum"
+    """The statistic when the user chooses none. A metric with another one than the sum is a time in milliseconds."""
+    kinds: tuple[str, ...] = tuple(KINDS)
+    """The kinds of work that write it."""
+    reason: str = ""
+    """The reason why other kinds do not write it. Empty if all do."""
+
+
+_OF_FILES = (OBJECTS, SETS)
+_NO_BUCKET = "no bucket is listed, and no path from S3 is checked"
+_NO_OBJECTS = "the work is not an object of S3"
+
+METRICS: Mapping[str, MetricRow] = {
+    "Accepted": MetricRow(),
+    "AlreadyRejected": MetricRow(),
+    "AuditDeliveryProblems": MetricRow(kinds=(OBJECTS,), reason=_NO_BUCKET),
+    "AuditDeliveryUnknown": MetricRow(kinds=(OBJECTS,), reason=_NO_BUCKET),
+    "AuditFindings": MetricRow(),
+    "AuditIncomplete": MetricRow(kinds=(OBJECTS,), reason="a check that needs several runs continues at the next one"),
+    "AuditResubmitted": MetricRow(kinds=_OF_FILES, reason="the ledger does not have the content of messages"),
+    "AuditRuns": MetricRow(),
+    "BreakerOpen": MetricRow(),
+    "Busy": MetricRow(),
+    "CommitLag": MetricRow("Maximum"),
+    "Committed": MetricRow(),
+    "ConsumerErrors": MetricRow(),
+    "CopiesRefused": MetricRow(),
+    "DirectoryMarkers": MetricRow(kinds=(OBJECTS,), reason=_NO_OBJECTS),
+    "DuplicateAge": MetricRow("Maximum"),
+    "Duplicates": MetricRow(),
+    "Exhausted": MetricRow(),
+    "ExpiredSets": MetricRow(kinds=(SETS,), reason="only sets have members whose rows expire before the set"),
+    "Failed": MetricRow(),
+    "Fenced": MetricRow(),
+    "FilteredOut": MetricRow(kinds=_OF_FILES, reason="messages have no filters: the source filters"),
+    "LapsedLeases": MetricRow(),
+    "LateWrites": MetricRow(),
+    "LaterFormat": MetricRow(),
+    "OldestClaimAge": MetricRow("Maximum", kinds=(OBJECTS,), reason="only the audit of a bucket reads all claims"),
+    "OldestWaitingSet": MetricRow("Maximum", kinds=(SETS,), reason="only sets wait for other work of the ledger"),
+    "Rejected": MetricRow(),
+    "RemovalsRecorded": MetricRow(kinds=_OF_FILES, reason="messages are not removed"),
+    "RemovedUnprocessed": MetricRow(kinds=_OF_FILES, reason="messages are not removed"),
+    "Retries": MetricRow(),
+    "Stale": MetricRow(),
+    "StartRefused": MetricRow(),
+    "Started": MetricRow(),
+    "UnreadableMessages": MetricRow(),
+    "VersionGone": MetricRow(kinds=_OF_FILES, reason="messages have no versions"),
+    "WaitedTooLong": MetricRow(),
+    "Waiting": MetricRow(),
+}
+"""The metrics that the functions write, by name."""
+
+
+class Source(StrEnum):
+    """The thing whose metric an alarm watches."""
+
+    LEDGER = "the ledger's functions"
+    DEAD_LETTER_QUEUE = "the dead-letter queue"
+    QUEUE = "the queue"
+    CONSUMER = "the consumer's function"
+    AUDIT = "the audit's function"
+
+
+class Limit(StrEnum):
+    """A threshold that follows from the options."""
+
+    SETTLE_TIME = "`settle_time` of the audit (an hour for messages and sets)"
+    ALARM_AFTER = "`alarm_after` (half of the deadline when omitted)"
+
+
+class Comparison(StrEnum):
+    """The comparison of a value with the threshold."""
+
+    AT_LEAST = "at least"
+    ABOVE = "above"
+    BELOW = "below"
+
+
+class NoData(StrEnum):
+    """The meaning of a period without data."""
+
+    GOOD = "notBreaching"
+    BAD = "breaching"
+    SAME = "ignore"
+    """The alarm keeps its state."""
+
+
+class Need(StrEnum):
+    """A property of the intake without which it does not have the alarm."""
+
+    EXECUTIONS = "a state machine as the processor"
+    STREAM = "a stream as the source"
+
+
+def _periods_without_an_audit(interval: float) -> int:
+    """Return the periods of two intervals. The duration of runs differs, so there is one more than the interval has."""
+    return math.ceil(interval / min(interval, DAY)) + 1
+
+
+def _periods_of_incomplete_audits(interval: float) -> int:
+    """Return the periods of two intervals, or one day: `AuditMissing` watches days without a run."""
+    return 2 if interval <= DAY else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmRow:
+    """An alarm. The defaults are those of an alarm on one event in five minutes."""
+
+    name: str
+    metric: str
+    meaning: str
+    """The problem, as a part of a sentence."""
+    graph: str
+    """The title of the graph that shows the metric."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Other meanings, by the kind of work."""
+    kinds: tuple[str, ...] = tuple(KINDS)
+    reason: str = ""
+    """The reason why other kinds do not have it. Empty if all have it."""
+    need: Need | None = None
+    source: Source = Source.LEDGER
+    label: str = ""
+    """The name of the metric in the graph. Empty for the name in CloudWatch."""
+    statistic: str = "Sum"
+    period: int | None = 5 * MINUTE
+    """In seconds. None for the interval of the audit, but a day at most, which is the longest period of CloudWatch."""
+    comparison: Comparison = Comparison.AT_LEAST
+    threshold: float | Limit = 1
+    """In the unit of the metric."""
+    periods: int | Callable[[float], int] = 1
+    """The periods that are evaluated. A function gets the audit's interval in seconds."""
+    needed: int | None = None
+    """The number of these periods that have to be beyond the threshold. None for all."""
+    no_data: NoData = NoData.GOOD
+    condition: str = ""
+    """The condition in words, if the numbers depend on the audit's interval. Empty for a text made of the numbers."""
+
+    def meaning_of(self, kind: str) -> str:
+        """Return the problem of this kind of work."""
+        return self.meanings.get(kind, self.meaning)
+
+    @property
+    def runbook(self) -> str:
+        """The path of its page. A path in the repository stays true where a URL of a release or a fork would not."""
+        return f"docs/runbooks/{re.sub(r'(?<!^)(?=[A-Z])', '-', self.name).lower()}.md"
+
+
+ALARMS = (
+    AlarmRow(
+        name="OldestWaitingSet",
+        metric="OldestWaitingSet",
+        meaning="a set waits for its parts for too long, see: list --waiting",
+        graph="Oldest waiting set",
+        kinds=(SETS,),
+        reason="only sets wait for other work of the ledger",
+        statistic="Maximum",
+        threshold=Limit.ALARM_AFTER,
+        # Longer than the hour between two audits, which write the age of a waiting set.
+        periods=13,
+        needed=1,
+    ),
+    AlarmRow(
+        name="DeadLetters",
+        source=Source.DEAD_LETTER_QUEUE,
+        metric="ApproximateNumberOfMessagesVisible",
+        meaning="messages wait in the dead-letter queue, each with its reason",
+        graph="Messages",
+        label="dead letters",
+        statistic="Maximum",
+    ),
+    AlarmRow(
+        name="OldestMessage",
+        source=Source.QUEUE,
+        # SQS ignores messages that were received three times or more: a retried failure is not a backlog.
+        metric="ApproximateAgeOfOldestMessage",
+        meaning="messages wait longer than the audit allows for",
+        graph="Oldest message",
+        statistic="Maximum",
+        comparison=Comparison.ABOVE,
+        threshold=Limit.SETTLE_TIME,
+        periods=3,
+    ),
+    AlarmRow(name="Rejected", metric="Rejected", meaning="changes were rejected", graph="Trouble"),
+    AlarmRow(
+        name="CopiesRefused",
+        metric="CopiesRefused",
+        meaning="the dead-letter queue does not take copies of rejected messages, so they stay in the queue",
+        graph="Trouble",
+    ),
+    AlarmRow(name="Fenced", metric="Fenced", meaning="a worker outlived its lease", graph="Trouble"),
+    AlarmRow(
+        name="WaitedTooLong",
+        metric="WaitedTooLong",
+        meaning="a prerequisite of the processor was missing for longer than max_wait",
+        graph="Work that waits",
+    ),
+    AlarmRow(
+        name="Retries",
+        # Not a share of all attempts, since the local AWS has no alarms on metric math.
+        metric="Retries",
+        meaning="ten or more retries in three of the last twelve periods of five minutes",
+        graph="Repeated attempts",
+        # Fewer retries come from a few bad files.
+        threshold=10,
+        # An outage of minutes needs no operator.
+        periods=AN_HOUR_OF_PERIODS,
+        needed=3,
+    ),
+    AlarmRow(
+        name="LapsedLeases",
+        metric="LapsedLeases",
+        # The ledger repairs one case.
+        meaning=f"workers die in their attempts, {FOUND_AGAIN}",
+        graph="Repeated attempts",
+        periods=AN_HOUR_OF_PERIODS,
+        needed=2,
+    ),
+    AlarmRow(
+        name="ConsumerFunctionErrors",
+        source=Source.CONSUMER,
+        metric="Errors",
+        meaning=f"the consumer function fails or times out, {FOUND_AGAIN}",
+        graph="Functions",
+        label="consumer errors",
+        periods=AN_HOUR_OF_PERIODS,
+        needed=2,
+    ),
+    AlarmRow(
+        name="ConsumerFunctionThrottles",
+        source=Source.CONSUMER,
+        metric="Throttles",
+        meaning="the consumer function has been throttled for a quarter of an hour",
+        graph="Functions",
+        label="consumer throttles",
+        # Lambda throttles briefly when many messages arrive at the same time.
+        periods=3,
+    ),
+    AlarmRow(
+        name="AuditFunctionErrors",
+        source=Source.AUDIT,
+        metric="Errors",
+        meaning=f"the audit function fails or times out, {FOUND_AGAIN}",
+        graph="Functions",
+        label="audit errors",
+        kinds=(OBJECTS,),
+        reason="the consumer's function runs their check, so `ConsumerFunctionErrors` watches it",
+        periods=AN_HOUR_OF_PERIODS,
+        needed=2,
+    ),
+    AlarmRow(
+        name="StartRefused",
+        metric="StartRefused",
+        meaning=f"Step Functions refuses to start executions, {FOUND_AGAIN}",
+        graph="Trouble",
+        need=Need.EXECUTIONS,
+        periods=AN_HOUR_OF_PERIODS,
+        needed=2,
+    ),
+    AlarmRow(
+        name="DownstreamOut",
+        metric="BreakerOpen",
+        meaning="the downstream has been out for hours, messages wait untried",
+        graph="Trouble",
+        # In a long outage, messages come back rarely: not in each hour.
+        period=HOUR,
+        periods=4,
+        needed=2,
+    ),
+    AlarmRow(
+        name="AuditFindings",
+        metric="AuditFindings",
+        meaning="the audit found keys that differ between S3 and the ledger",
+        meanings={
+            MESSAGES: "no message has continued unfinished rows for hours",
+            SETS: "the audit found sets that nothing had processed",
+        },
+        graph="Audit",
+    ),
+    AlarmRow(
+        name="AuditDeliveryProblems",
+        metric="AuditDeliveryProblems",
+        meaning="the path from S3 to the ledger is not what was deployed",
+        graph="Audit",
+        kinds=(OBJECTS,),
+        reason="the path from S3 ends at the pipeline of the parts, and messages have none",
+        statistic="Maximum",
+        # A single tick is enough. Between two ticks there are no data, and the problem remains.
+        no_data=NoData.SAME,
+    ),
+    AlarmRow(
+        name="AuditIncomplete",
+        metric="AuditIncomplete",
+        meaning="the audit does not get through the bucket",
+        graph="Audit",
+        kinds=(OBJECTS,),
+        reason="a check that needs several runs continues at the next one",
+        # A run may need several invocations, and the last one writes 0.
+        statistic="Minimum",
+        period=None,
+        periods=_periods_of_incomplete_audits,
+        condition="all calls of the audit in two intervals ended before their run did (in one day, if it runs less "
+        "often than daily)",
+    ),
+    AlarmRow(
+        name="AuditMissing",
+        metric="AuditRuns",
+        meaning="no audit has finished in time",
+        graph="Audit",
+        period=None,
+        comparison=Comparison.BELOW,
+        periods=_periods_without_an_audit,
+        # A run that did not start writes no data.
+        no_data=NoData.BAD,
+        condition="no audit finished in two intervals (sets: two hours, messages: twelve hours)",
+    ),
+    AlarmRow(
+        name="IteratorAge",
+        source=Source.CONSUMER,
+        metric="IteratorAge",
+        meaning="records of the stream wait longer than an hour",
+        graph="Age of records in the stream",
+        kinds=(MESSAGES,),
+        reason="they have no source but a queue",
+        need=Need.STREAM,
+        statistic="Maximum",
+        comparison=Comparison.ABOVE,
+        threshold=HOUR * 1_000,
+        periods=3,
+    ),
+)
+"""All alarms. `alarms` of a construct has this order."""
+
+GRAPHS: Mapping[str, tuple[str, ...]] = {
+    "Changes": ("Accepted", "Committed"),
+    "Answered without work": ("Duplicates", "Stale", "Busy"),
+    "Repeated attempts": (),
+    "From event to commit": ("CommitLag", "DuplicateAge"),
+    "Functions": (),
+    "Trouble": ("Failed", "UnreadableMessages", "LaterFormat"),
+    "Work that waits": ("Waiting",),
+    "Messages": (),
+    "Oldest message": (),
+    "Oldest waiting set": (),
+    "Age of records in the stream": (),
+    "Audit": ("AuditResubmitted",),
+}
+"""The graphs of a dashboard by title, with their metrics besides those of the alarms."""

@@ -1,0 +1,90 @@
+"""Generates docs/runbooks/README.md from the table of alarms.
+
+    python -m scripts.alarms_page [--write]
+
+Without `--write` it prints the page.
+"""
+
+import sys
+from pathlib import Path
+
+from intake_ledger.contract import ALARMS, KINDS, METRICS, AlarmRow, Limit, MetricRow, Source
+
+PAGE = Path(__file__).parents[1] / "docs" / "runbooks" / "README.md"
+
+HEAD = """\
+# Alarms and runbooks
+
+One page for each alarm. The description of an alarm ends with the path of its page, and `intake-ledger status` prints
+it. This page is generated from [the table of alarms](../../lambda_src/intake_ledger/contract.py):
+`python -m scripts.alarms_page --write`. [Monitoring](../monitoring.md) has the metrics, and the options that choose
+alarms and set thresholds.
+
+The pages need these variables. The first two select the pipeline for each `intake-ledger` command.
+
+    export INTAKE_LEDGER_STACK=Intake INTAKE_LEDGER_PIPELINE=Invoices
+    intake-ledger status
+    QUERY="StackResourceSummaries[].[LogicalResourceId,PhysicalResourceId]"
+    aws cloudformation list-stack-resources --stack-name Intake --query $QUERY --output text
+    FUNCTION=...       # the physical ID of the function that the page names: InvoicesConsumer..., InvoicesAudit...
+    SELECT=LoggingConfig.LogGroup
+    LOG=$(aws lambda get-function-configuration --function-name $FUNCTION --query $SELECT --output text)
+    HOUR=$(( ($(date +%s) - 3600) * 1000 ))
+"""
+
+WORKERS = """\
+[Workers outside of Lambda](../worker.md) have no separate alarms. They handle the queue of a pipeline, an intake or
+sets, whose alarms watch them. The two alarms that `IntakeWorkers` adds set the number of tasks.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    titles = " | ".join(f"`{construct}`" for construct in KINDS.values())
+    table = [f"| alarm | {titles} | goes into ALARM when | problem |", f"|{' --- |' * (len(KINDS) + 3)}"]
+    table += [_line(row) for row in ALARMS]
+    missing = [_only(row.name, row) for row in ALARMS if row.reason]
+    unwritten = [_only(name, row) for name, row in METRICS.items() if row.reason]
+    heads = ("## Alarms that a kind of work does not have", "## Metrics that a kind of work does not write")
+    return "\n".join((HEAD, *table, "", WORKERS, heads[0], "", *missing, "", heads[1], "", *unwritten, ""))
+
+
+def condition(row: AlarmRow) -> str:
+    """The condition in which an alarm goes into ALARM."""
+    if row.condition:
+        return row.condition
+    assert row.period is not None, "its condition is in words"
+    assert isinstance(row.periods, int), "its condition is in words"
+    subject = f"`{row.metric}`" if row.source is Source.LEDGER else f"`{row.metric}` of {row.source}"
+    statistic = "" if row.statistic == "Sum" else f" ({row.statistic.lower()})"
+    threshold = row.threshold if isinstance(row.threshold, Limit) else f"{row.threshold:,}"
+    return f"{subject}{statistic} is {row.comparison} {threshold}, {_when(row.periods, row.needed, row.period)}"
+
+
+def _when(periods: int, needed: int | None, period: int) -> str:
+    length = f"{period // 60} minutes"
+    if periods == 1:
+        return f"in {length}"
+    if needed is None:
+        return f"in {periods} periods of {length} in a row"
+    return f"in {needed} of the last {periods} periods of {length}"
+
+
+def _only(name: str, row: AlarmRow | MetricRow) -> str:
+    constructs = " and ".join(f"`{KINDS[kind]}`" for kind in row.kinds)
+    return f"- `{name}`, only {constructs}: {row.reason}."
+
+
+def _line(row: AlarmRow) -> str:
+    path = row.runbook.rpartition("/")[2]
+    has = "yes" if row.need is None else f"with {row.need}"
+    kinds = " | ".join(has if kind in row.kinds else "no" for kind in KINDS)
+    meanings = {f"{KINDS[kind]}: {text}" for kind, text in row.meanings.items()}
+    return f"| [{row.name}]({path}) | {kinds} | {condition(row)} | {'. '.join((row.meaning, *sorted(meanings)))} |"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        sys.stdout.write(page())
