@@ -3,11 +3,11 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import count, product
-from typing import Any, NamedTuple, NoReturn, cast
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from cdk_intake_ledger.testing import LambdaContext, MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
@@ -18,11 +18,25 @@ from intake_ledger.executions import StateMachine
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import ExecutionSettings, Ordering, Origin, Policy, Row, WorkerSettings, row_key
+from intake_ledger.protocol import (
+    LAST_TRY_SHARE,
+    ExecutionSettings,
+    Ordering,
+    Origin,
+    Policy,
+    Row,
+    State,
+    StateKind,
+    WorkerSettings,
+    last_try_seconds,
+    row_key,
+    ulid,
+)
 from intake_ledger.runners import Runner
 from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
 from intake_ledger.worker import Worker
+from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
 from tests.inside.executions import Later
 from tests.inside.kit import (
     DEAD_LETTER_URL,
@@ -30,6 +44,7 @@ from tests.inside.kit import (
     QUEUE_URL,
     MemoryExecution,
     MemoryS3,
+    MemoryShard,
     MemorySQS,
     MemoryStepFunctions,
     OutcomeCounter,
@@ -37,18 +52,35 @@ from tests.inside.kit import (
     object_ledger,
     s3_notification,
 )
-from tests.inside.messages import KeyLock, Messages
+from tests.inside.messages import KeyLock, Messages, RowCheck
 from tests.inside.objects import IN_LAMBDA, Inline, Objects, Remote, remote_function
-from tests.inside.sets import Sets, SetWakes
+from tests.inside.sets import SetAudit, Sets, SetWakes, WaitingSets
 from tests.inside.workers import WorkerHost, extensions_of, make_host, watched
-from tests.settings import CONSUMER
+from tests.settings import AUDIT, CONSUMER
 from tests.unit.support import BUCKET, HOUR, SECOND, Clock
-from tests.unit.test_worker import PolledSQS
 
-KINDS, RUNNERS, HOSTS = ("objects", "messages", "sets"), ("inline", "remote", "machine"), ("lambda", "worker")
-REFUSED: set[tuple[str, str]] = set()
-"""Each with its reason in `test_refused_cells`."""
-CELLS = [cell for cell in product(KINDS, RUNNERS, HOSTS) if cell[:2] not in REFUSED]
+if TYPE_CHECKING:
+    from intake_ledger.observability import Telemetry
+
+
+class Form(NamedTuple):
+    """A kind, and its differences within the runtime."""
+
+    kind: str
+    ordering: Ordering = Ordering.LATEST
+    source: MessageSourceType = MessageSourceType.SQS
+
+
+FORMS = {
+    "objects": Form("objects"),
+    "every version": Form("objects", Ordering.EVERY_VERSION),
+    "sets": Form("sets"),
+    "messages": Form("messages", Ordering.EVERY_VERSION),
+    "FIFO messages": Form("messages", Ordering.EVERY_VERSION, MessageSourceType.FIFO),
+    "stream records": Form("messages", Ordering.EVERY_VERSION, MessageSourceType.KINESIS),
+}
+"""The kinds by name."""
+RUNNERS, HOSTS = ("inline", "remote", "machine"), ("lambda", "worker")
 HOLD_SECONDS, FUNCTION_SECONDS, VISIBILITY_SECONDS = 60, 130, 280
 EXECUTION_SECONDS = 6 * 3600
 LEASE_SECONDS = FUNCTION_SECONDS + CONSUMER.clock_skew_seconds
@@ -61,26 +93,49 @@ class Killed(KeyboardInterrupt):
 
 
 class Call(NamedTuple):
-    """One call of the processor, or one execution."""
+    """One call of the processor, or one execution that has ended."""
 
     key: str
     idempotency_key: str
     attempt: int
     fence: int
+    state: str = ""
+    """The version of the object or of the set, or the identity of the message."""
+
+
+class DoesNotApply(Exception):  # noqa: N818 - an answer, not an error
+    """The step does not exist for this kind, runner or host."""
+
+
+class Line:
+    """The connection of one process to AWS."""
+
+    def __init__(self, dies: Callable[[str], bool]) -> None:
+        """Make the connection. `dies` gets the name of an operation before it, and an empty text after it."""
+        self._dies = dies
+        self.dead = False
+
+    def passes(self, operation: str = "") -> None:
+        """Raise `Killed` if the process is dead, or dies now."""
+        self.dead = self.dead or self._dies(operation)
+        if self.dead:
+            raise Killed
 
 
 class Wire:
     """AWS, as one worker reaches it: not at all, after it has died."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, line: Line) -> None:
         self._client = client
-        self.dead = False
+        self._line = line
 
     def __getattr__(self, name: str) -> Any:
-        def request(**arguments: Any) -> Any:
-            if self.dead:
-                raise Killed
-            return getattr(self._client, name)(**arguments)
+        def request(*plain: Any, **arguments: Any) -> Any:
+            self._line.passes(name)
+            try:
+                return getattr(self._client, name)(*plain, **arguments)
+            finally:
+                self._line.passes()
 
         return request
 
@@ -89,7 +144,8 @@ class Process(NamedTuple):
     """A worker, or an execution environment."""
 
     consumer: Consumer
-    wire: Wire
+    kind: Kind
+    line: Line
     services: Services
     worker: Worker | None
     host: WorkerHost | None
@@ -99,34 +155,53 @@ class Process(NamedTuple):
 class Cell:
     """The cell. Processors answer at once. Executions run until `run` or a test ends them."""
 
-    kind: str = "objects"
+    name: str = "objects"
+    """The name of a kind in `FORMS`."""
     runner: str = "inline"
     host: str = "lambda"
-    source: MessageSourceType = MessageSourceType.SQS
     lost_events: bool = False
     answers: list[dict[str, Any]] = field(default_factory=list)
     """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
     inside: Callable[[Any], object] = lambda _: None
-    """Runs inside each call, before its answer."""
+    """Runs inside each call, before its effect and its answer."""
     calls: list[Call] = field(default_factory=list)
     given: list[Any] = field(default_factory=list)
     """The arguments of processors in this process."""
+    effects: dict[str, Call] = field(default_factory=dict)
+    """The downstream: the effect of the highest fence, by key. In EVERY_VERSION, by key and version."""
     lists: dict[str, bytes] = field(default_factory=dict)
     """The lists of parts of sets, by version."""
     on_list: Callable[[], object] = lambda: None
     """Runs before a list is stored."""
     on_start: Callable[[], object] = lambda: None
     """Runs before StartExecution is sent."""
+    telemetry: "Telemetry | None" = None
+    """Counts verdicts and outcomes when omitted."""
     verdicts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     late_writes: int = 0
     removed_unprocessed: int = 0
+    dies: tuple[int, bool] | None = None
+    """The number of the request at which the process that sends it dies. True: AWS has carried it out."""
+    operations: list[str] = field(default_factory=list)
+    """The requests of all processes."""
 
     def __post_init__(self) -> None:
+        self.kind, ordering, self.source = FORMS[self.name]
+        is_fifo = self.source is MessageSourceType.FIFO
         self.clock = Clock()
         self.s3 = MemoryS3(clock=self.clock)
         self.dynamodb = MemoryDynamoDB()
-        self.sqs = PolledSQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
+        dead_letters = f"{DEAD_LETTER_URL}{'.fifo' if is_fifo else ''}"
+        kept = last_try_seconds(CONSUMER.max_hold_seconds) / LAST_TRY_SHARE
+        self.sqs = MemorySQS(
+            clock=self.clock,
+            visibility_seconds=VISIBILITY_SECONDS,
+            dead_letter_url=dead_letters,
+            retention_seconds=kept if self.kind == "messages" else 14 * 86_400,
+            fifo=is_fifo,
+        )
+        self.shard = MemoryShard(clock=self.clock, retention_seconds=kept)
         self.parts_queue = MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
         self.machine = MemoryStepFunctions(clock=self.clock)
         self.most_running = 0
@@ -135,11 +210,11 @@ class Cell:
             CONSUMER,
             pipeline="cell",
             bucket="messages:orders" if self.kind == "messages" else BUCKET,
-            ordering=Ordering.EVERY_VERSION if self.kind == "messages" else Ordering.LATEST,
+            ordering=ordering,
             queue_url=QUEUE_URL,
-            dlq_url=DEAD_LETTER_URL,
+            dlq_url=dead_letters,
             deletes=False,
-            keeps_rows=self.kind != "messages",
+            keeps_rows=self.name in ("objects", "sets"),
             max_attempts=3,
             max_wait_seconds=72 * 3600,
         )
@@ -147,40 +222,61 @@ class Cell:
 
     # --- steps of a test
 
-    def submit(self, event: str = "1", *, parts: tuple[str, ...] = ("a/1", "a/2")) -> None:
-        """Send an object, a message or a complete set."""
+    def submit(self, event: str = "1", *, parts: tuple[str, ...] = ("a/1", "a/2"), sends: bool = True) -> None:
+        """Send an object, a message or a complete set. Without `sends`, its message is lost."""
         if self.kind == "messages":
-            self.sqs.send(json.dumps({"order": KEY, "event": event}))
-        elif self.kind == "objects":
-            version = self.s3.put(KEY, event.encode())
-            self.sqs.send(self._notification(KEY, version.version_id))
-        else:
+            if not sends:
+                raise DoesNotApply
+            self._send_message(event)
+            return
+        if self.kind == "sets":
             for key in parts:
                 self.put_part(key, event)
             self.put_part(KEY, json.dumps([f"/{key}" for key in parts]))
+        else:
+            version = self.s3.put(KEY, event.encode())
+            self.sqs.send(self._notification(KEY, version.version_id))
+        if not sends:
+            self.sqs.purge()
+
+    def submit_reversed(self) -> None:
+        """The event of the second thing of the key comes first, and that of the first one after it was handled."""
+        if self.source.is_stream or self.source is MessageSourceType.FIFO:
+            raise DoesNotApply
+        if self.kind != "messages":
+            self.submit("1", sends=False)
+        self.submit("2")
+        self.run()
+        self.duplicate("1")
+        self.run()
 
     def put_part(self, key: str, content: str = "1") -> None:
         """Upload an object of the parts' pipeline, which commits it and wakes the set."""
         version = self.s3.put(key, content.encode())
         self.parts_queue.send(self._notification(key, version.version_id))
-        while batch := self.parts_queue.receive(10, lambda visible: visible):
-            self._parts_consumer().handle({"Records": batch}, LambdaContext(600, clock=lambda: self.clock() / 1000))
+        while (visible := self.parts_queue.next_visible_at()) is not None:
+            self.clock.now = max(self.clock.now, visible)
+            batch = self.parts_queue.receive(10, lambda visible: visible)
+            context = LambdaContext(FUNCTION_SECONDS, clock=lambda: self.clock() / 1000)
+            try:
+                self._parts_consumer().handle({"Records": batch}, context)
+            except Killed:
+                continue
             self.parts_queue.delete(one["messageId"] for one in batch)
 
     def duplicate(self, event: str = "1") -> None:
-        """Report the present thing again."""
+        """Report the present thing again. An `event` of objects is the number of its upload."""
         if self.kind == "messages":
-            self.sqs.send(json.dumps({"order": KEY, "event": event}))
+            self._send_message(event)
         elif self.kind == "objects":
-            current = self.s3.current(KEY)
-            assert current is not None
-            self.sqs.send(self._notification(KEY, current.version_id))
+            versions = self.s3.keys[KEY]
+            self.sqs.send(self._notification(KEY, versions[min(int(event), len(versions)) - 1].version_id))
         else:
             self.sqs.send(own_message(Origin.PART, BUCKET, KEY))
 
     def die(self) -> NoReturn:
         """End the process of the first worker: not even its `finally` reaches AWS."""
-        self.process.wire.dead = True
+        self.process.line.dead = True
         raise Killed
 
     def turn(self, process: Process | None = None) -> int:
@@ -189,7 +285,7 @@ class Cell:
         try:
             return self._turn(process)
         except Killed:
-            process.wire.dead = True
+            process.line.dead = True
             self.process = self.start()
             return 1
         finally:
@@ -197,14 +293,59 @@ class Cell:
 
     def end(self, execution: MemoryExecution, answer: dict[str, Any] | None = None) -> None:
         """End an execution."""
-        given = execution.given
         answer = answer or (self.answers.pop(0) if self.answers else {"commit": "done"})
-        self.calls.append(Call(given["key"], given["idempotencyKey"], given["attempt"], given["fence"]))
+        call = _call(execution.given)
+        self.calls.append(call)
+        self._land(call)
         failed = "fail" in answer
         status, details = ("FAILED", {"error": "Broken"}) if failed else ("SUCCEEDED", {"output": answer})
         body = self.machine.end(execution.name, status, **cast("Any", details))
         if not self.lost_events and self.kind != "messages":
             self.sqs.send(body)
+
+    def lose(self) -> None:
+        """Delete all messages, as a purge does."""
+        self.sqs.purge()
+        self.shard.records.clear()
+
+    def redrive(self) -> None:
+        """Move the messages of the dead-letter queue back to the queue."""
+        self.sqs.redrive()
+
+    def reprocess(self, event: str = "1") -> None:
+        """Ask to process the present state again, as `intake-ledger reprocess` does."""
+        if self.kind == "messages":
+            raise DoesNotApply
+        state = None
+        if self.settings.ordering is Ordering.EVERY_VERSION:
+            version = self.s3.keys[KEY][int(event) - 1]
+            state = State(StateKind.OBJECT, version.version_id, version.etag, len(version.content or b""))
+        request = ulid(self.clock(), next(self._owners))
+        self.sqs.send(own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=request))
+
+    def check(self) -> list[str]:
+        """Run the audit of the kind, or its check of rows. Returns the keys of its findings."""
+        if self.kind == "messages":
+            client, name = cast("Any", self.dynamodb), self.settings.bucket
+            check = RowCheck(client, table="table", pipeline="cell", bucket=name, clock=self.clock)
+            return check.run(lambda: 600.0).keys
+        if self.kind == "sets":
+            process = self.start()
+            kind = cast("Sets", process.kind)
+            waiting = WaitingSets(cast("Any", self.dynamodb), "table")
+            audit = SetAudit(kind.settings, process.services, waiting, reader=kind.reader, rows=self._table())
+            return audit.run(lambda: 600.0).woken
+        return self._audit()
+
+    @property
+    def source_messages(self) -> int:
+        """The number of messages that no one has finished."""
+        return len(self.sqs.messages) + len(self.shard.records)
+
+    @property
+    def expired(self) -> int:
+        """The number of messages that the source deleted before they were finished."""
+        return len(self.sqs.expired) + len(self.shard.expired)
 
     @property
     def begun(self) -> int:
@@ -215,7 +356,7 @@ class Cell:
         """The executions that run."""
         return [one for one in self.machine.executions.values() if one.status == "RUNNING"]
 
-    def run(self, *, hours: float = 24 * 14, minutes: int = 1) -> None:
+    def run(self, *, hours: float = 24 * 30, minutes: int = 1) -> None:
         """Handle messages until the queue is empty, or for these hours. An execution takes some minutes."""
         until, due = self.clock() + int(hours * HOUR), dict[str, int]()
         while self.clock() < until:
@@ -224,21 +365,21 @@ class Cell:
             for one in self.running():
                 due.setdefault(one.name, self.clock() + minutes * 60 * SECOND)
             times = [due[one.name] for one in self.running()]
-            if (visible := self.sqs.next_visible_at()) is not None:
-                times.append(visible)
+            times += [at for at in (self.sqs.next_visible_at(), self.shard.next_at()) if at is not None]
             if not times:
                 return
             self.clock.now = max(self.clock.now, min([*times, until]))
             for one in self.running():
                 if due.get(one.name, until) <= self.clock() < until:
                     self.end(one)
-        assert hours < 24 * 14, f"not quiet: {len(self.sqs.messages)} messages"
+        assert hours < 24 * 30, f"not quiet: {self.source_messages} messages"
 
     def row(self, event: str = "1") -> Row | None:
         """The row of the thing."""
         identity = f"v#{event}" if self.kind == "messages" else None
-        place = row_key("cell", self.settings.ordering, self.settings.bucket, KEY, identity)
-        return LedgerTable(cast("Any", self.dynamodb), "table").get(place)
+        if self.name == "every version":
+            identity = f"v#{self.s3.keys[KEY][int(event) - 1].version_id}"
+        return self._table().get(row_key("cell", self.settings.ordering, self.settings.bucket, KEY, identity))
 
     def known(self, event: str = "1") -> Row:
         row = self.row(event)
@@ -249,78 +390,85 @@ class Cell:
 
     def start(self) -> Process:
         """A new worker, or a new execution environment."""
-        wire = Wire(self.dynamodb)
+        line = Line(self._dies)
+        sqs = Wire(self.sqs, line)
         settings = WorkerSettings(hold_seconds=HOLD_SECONDS, poll_seconds=0)
         host = make_host(settings, self.settings) if self.host == "worker" else None
-        kind = self._kind(wire)
-        policy = Policy(
-            self.settings.max_attempts,
-            self.settings.retention_seconds * 1000,
-            deletes=False,
-            keeps_rows=self.settings.keeps_rows,
-            executions=self.runner == "machine",
-        )
+        table, bucket = LedgerTable(cast("Any", Wire(self.dynamodb, line)), "table"), self._bucket(line)
+        kind = self._kind(line, table, bucket)
         ledger = Ledger(
-            LedgerTable(cast("Any", wire), "table"),
+            table,
             kind.look,
-            LedgerOptions("cell", self.settings.ordering, policy, 6 * HOUR),
+            LedgerOptions(
+                "cell", self.settings.ordering, Policy.of(self.settings, executions=self.runner == "machine"), 6 * HOUR
+            ),
             clock=self.clock,
             new_owner=self._owner,
             guards=(*kind.guards, *(host or IN_LAMBDA).guards),
         )
-        queues = Queues(lambda: cast("Any", self.sqs), QUEUE_URL, DEAD_LETTER_URL, shortened=kind.shortened)
         services = Services(
             self.settings,
             ledger,
-            self._bucket(),
-            queues,
-            OutcomeCounter(self),
+            bucket,
+            Queues(lambda: cast("Any", sqs), QUEUE_URL, self.settings.dlq_url, shortened=kind.shortened),
+            self.telemetry or OutcomeCounter(self),
             self.clock,
             lambda: 0.5,
             host=host or IN_LAMBDA,
         )
-        runner = self._runner(services, host)
+        runner = self._runner(services, host, line)
         if host is None:
-            return Process(Consumer(services, kind, runner), wire, services, None, None)
+            return Process(Consumer(services, kind, runner), kind, line, services, None, None)
         host.heartbeat.extensions = extensions_of(services, host)
-        worker = Worker(services, kind, runner, settings, host.heartbeat, make_sqs=lambda: cast("Any", self.sqs))
-        return Process(worker._consumer, wire, services, worker, host)
+        worker = Worker(services, kind, runner, settings, host.heartbeat, make_sqs=lambda: cast("Any", sqs))
+        return Process(worker._consumer, kind, line, services, worker, host)
 
-    def _kind(self, wire: Wire) -> Kind:
-        table = LedgerTable(cast("Any", wire), "table")
+    def _dies(self, operation: str) -> bool:
+        if operation:
+            self.operations.append(operation)
+        dies = self.dies == (len(self.operations), not operation)
+        if dies:
+            self.dies = None
+        return dies
+
+    def _kind(self, line: Line, table: LedgerTable, bucket: Bucket) -> Kind:
         if self.kind == "objects":
-            return Objects(self.settings, self._bucket())
+            return Objects(self.settings, bucket)
         if self.kind == "messages":
             retention = LedgerOptions(
                 "cell", Ordering.EVERY_VERSION, Policy(3, 35 * 24 * HOUR, deletes=False), 0
             ).retention
             longest = EXECUTION_SECONDS * 1000 if self.runner == "machine" else None
             lock = KeyLock(table, "cell", retention, clock=self.clock, longest_work_ms=longest)
-            return Messages(MessageSettings(self.settings, self.source, "order", "event"), lock)
+            settings = MessageSettings(self.settings, self.source, "order", "event")
+            return Messages(settings, lock, sleep=self._sleep)
         form = FormSettings(FormKind.MANIFEST, "**/manifest.json")
-        membership = Membership(cast("Any", wire), "table", BUCKET)
-        return Sets(
-            SetSettings(self.settings, form, "parts"), table, self._bucket(), membership, self.clock, lists=self
-        )
+        membership = Membership(cast("Any", Wire(self.dynamodb, line)), "table", BUCKET)
+        settings_ = SetSettings(self.settings, form, "parts")
+        return Sets(settings_, table, bucket, membership, self.clock, lists=cast("Any", Wire(self, line)))
 
-    def _runner(self, services: Services, host: WorkerHost | None) -> Runner:
+    def _runner(self, services: Services, host: WorkerHost | None, line: Line) -> Runner:
+        here = cast("Any", Wire(self, line))
         if self.runner == "machine":
             times = ExecutionSettings(MACHINE, EXECUTION_SECONDS, 2 * 3600)
-            return Later(services, StateMachine(lambda: self, times))
+            return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
 
-        def here(processor: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def watches(processor: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return watched(processor, host.heartbeat) if host else processor
 
         if self.runner == "remote":
-            return Remote(here(remote_function(lambda: cast("Any", self), "function")))
-        return Inline(here(self._inline))
+            return Remote(watches(remote_function(lambda: here, "function")))
+        return Inline(watches(self._inline))
 
     # --- the processors
 
-    def _inline(self, given: Any) -> str:
+    def _inline(self, given: Any) -> object:
         self.given.append(given)
-        self.calls.append(Call(given.key, given.idempotency_key, given.attempt, given.fence))
+        state = given.identity if self.kind == "messages" else given.version if self.kind == "sets" else None
+        call = Call(given.key, given.idempotency_key, given.attempt, given.fence, state or given.version_id)
+        self.calls.append(call)
         self.inside(given)
+        self._land(call)
         answer = self.answers.pop(0) if self.answers else {"commit": "done"}
         if "fail" in answer:
             raise ValueError(answer["fail"])
@@ -328,18 +476,26 @@ class Cell:
             raise Unprocessable(answer["unprocessable"])
         if "notYet" in answer:
             raise NotYet(answer["notYet"])
-        return str(answer["commit"])
+        return answer["commit"]
 
     def invoke(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client of Lambda."""
         given = json.loads(request["Payload"])
-        self.calls.append(Call(given["key"], given["idempotencyKey"], given["attempt"], given["fence"]))
+        call = _call(given)
+        self.calls.append(call)
         self.inside(given)
+        self._land(call)
         answer = self.answers.pop(0) if self.answers else {"commit": "done"}
         if "fail" in answer:
             error = json.dumps({"errorType": "Broken", "errorMessage": answer["fail"]})
             return {"FunctionError": "Unhandled", "Payload": io.BytesIO(error.encode())}
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
+
+    def _land(self, call: Call) -> None:
+        """Write the effect, unless a later attempt has written. In EVERY_VERSION, each version has an effect."""
+        place = f"{call.key}@{call.state}" if self.name == "every version" else call.key
+        if (there := self.effects.get(place)) is None or there.fence <= call.fence:
+            self.effects[place] = call
 
     def start_execution(self, **request: Any) -> Any:
         """See `StepFunctions`."""
@@ -367,39 +523,85 @@ class Cell:
             if records:
                 process.worker._handle(records)
             return len(records)
-        records = self.sqs.receive(10, lambda visible: visible)
-        if records:
-            context = LambdaContext(FUNCTION_SECONDS, clock=lambda: self.clock() / 1000)
-            answer = process.consumer.handle({"Records": records}, context)
-            failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        if records := self.sqs.receive(10, lambda visible: visible):
+            failed = self._invoke(process, records)
             self.sqs.delete(one["messageId"] for one in records if one["messageId"] not in failed)
-        return len(records)
+            return len(records)
+        if shard := self.shard.receive(10):
+            try:
+                self.shard.passed(shard, self._invoke(process, shard))
+            except Killed:
+                self.shard.passed(shard, None)
+                raise
+        return len(shard)
+
+    def _invoke(self, process: Process, records: list[dict[str, Any]]) -> list[str]:
+        context = LambdaContext(FUNCTION_SECONDS, clock=lambda: self.clock() / 1000)
+        answer = process.consumer.handle({"Records": records}, context)
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+    def _send_message(self, event: str) -> None:
+        body = json.dumps({"order": KEY, "event": event})
+        if self.source.is_stream:
+            self.shard.send(body, KEY)
+        else:
+            self.sqs.send(body, group=KEY)
+
+    def _audit(self) -> list[str]:
+        settings = replace(AUDIT, pipeline="cell", bucket=BUCKET, ordering=self.settings.ordering, deletes=False)
+        s3, dynamodb, sqs = (cast("Any", one) for one in (self.s3, self.dynamodb, self.sqs))
+        report = Report("run", self.clock())
+        look = Look(
+            replace(settings, queue_url=QUEUE_URL),
+            self._table(),
+            self._bucket(),
+            sqs=sqs,
+            clock=self.clock,
+            budget=OwnBudget(1_000),
+            heads=1,
+        )
+        window = Window(self.clock() - HOUR, self.clock() - 14 * 24 * HOUR)
+        AuditInOneFunction(settings, s3, dynamodb, look, self.clock, readers=1).run(
+            report, window, remaining_ms=lambda: 600_000
+        )
+        return [str(one["key"]) for one in report.findings]
 
     def _parts_consumer(self) -> Consumer:
         settings = replace(CONSUMER, pipeline="parts", bucket=BUCKET, deletes=False, keeps_rows=True)
-        policy = Policy(3, 35 * 24 * HOUR, deletes=False, keeps_rows=True)
-        table, client = LedgerTable(cast("Any", self.dynamodb), "table"), cast("Any", self.dynamodb)
-        options = LedgerOptions("parts", Ordering.LATEST, policy, 6 * HOUR)
-        ledger = object_ledger(table, self._bucket(), options, clock=self.clock, new_owner=self._owner)
-        queues = Queues(lambda: cast("Any", self.parts_queue), QUEUE_URL, DEAD_LETTER_URL)
-        services = Services(settings, ledger, self._bucket(), queues, cast("Any", _Silent()), self.clock, lambda: 0.5)
+        line = Line(self._dies)
+        client, bucket = cast("Any", Wire(self.dynamodb, line)), self._bucket(line)
+        options = LedgerOptions("parts", Ordering.LATEST, Policy.of(settings), 6 * HOUR)
+        ledger = object_ledger(LedgerTable(client, "table"), bucket, options, clock=self.clock, new_owner=self._owner)
+        queues = Queues(lambda: cast("Any", Wire(self.parts_queue, line)), QUEUE_URL, DEAD_LETTER_URL)
+        services = Services(settings, ledger, bucket, queues, cast("Any", _Silent()), self.clock, lambda: 0.5)
         target = SetTarget("cell", "sets", FormSettings(FormKind.MANIFEST, "**/manifest.json"))
+        woken = Wire(self.sqs, line)
         wakes = Wakes(
-            [target], Membership(client, "table", BUCKET), bucket=BUCKET, send=lambda _, body: self.sqs.send(body)
+            [target], Membership(client, "table", BUCKET), bucket=BUCKET, send=lambda _, body: woken.send(body)
         )
         return object_consumer(
             services, lambda _: None, sets=SetWakes(settings, services.telemetry, wakes, clock=self.clock)
         )
 
-    def _bucket(self) -> Bucket:
-        return Bucket(lambda: cast("Any", self.s3), BUCKET)
+    def _table(self) -> LedgerTable:
+        return LedgerTable(cast("Any", self.dynamodb), "table")
+
+    def _bucket(self, line: Line | None = None) -> Bucket:
+        return Bucket(lambda: cast("Any", Wire(self.s3, line) if line else self.s3), BUCKET)
 
     def _notification(self, key: str, version_id: str | None) -> str:
         time = datetime.fromtimestamp(self.clock() / 1000, UTC)
         return s3_notification(BUCKET, key, version_id=version_id, etag="e", size=1, time=time)
 
+    def _sleep(self, seconds: float) -> None:
+        self.clock.advance(round(seconds * 1000))
+
     def _owner(self) -> str:
         return f"owner-{next(self._owners)}"
+
+
+def _call(given: Mapping[str, Any]) -> Call:
+    return Call(given["key"], given["idempotencyKey"], given["attempt"], given["fence"], given["versionId"])
 
 
 class _Silent:

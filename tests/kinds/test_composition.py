@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from intake_ledger.consumer import make_parts, make_runner
+from intake_ledger.protocol import SettingsError
 from intake_ledger.worker import make_worker
+from tests.kinds.conformance import REFUSED, Absence
 from tests.unit import test_sets
 from tests.unit.test_messages import ENVIRONMENT as MESSAGES
 from tests.unit.test_settings import CONSUMER as OBJECTS
@@ -24,6 +26,9 @@ RUNNERS = {
         "INTAKE_EXECUTION_SECONDS": "3600",
     },
 }
+
+NAMES = {"inline": "Inline", "remote": "Remote", "machine": "Later"}
+SOURCES = {"FIFO messages": "fifo", "stream records": "kinesis"}
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +48,13 @@ def test_each_cell_is_made_from_variables(kind: str, runner: str) -> None:
     assert guards == (["KeyLock", "Heartbeat"] if kind == "Messages" else ["Heartbeat"])
     longest_ms = 3_600_000 if runner == "Later" else 0
     assert [vars(guard)["_longest_ms"] for guard in parts.kind.guards] == ([longest_ms] if kind == "Messages" else [])
+
+
+@pytest.mark.parametrize("cell", REFUSED, ids=lambda cell: f"{cell.kind} {cell.runner} {cell.host}")
+def test_the_other_cells_are_refused(cell: Absence) -> None:
+    environment = MESSAGES | RUNNERS[NAMES[cell.runner]] | {"INTAKE_MESSAGE_SOURCE": SOURCES[cell.kind]}
+    with pytest.raises(SettingsError, match="INTAKE_MESSAGE_SOURCE is"):
+        make_worker(environment) if cell.host == "worker" else make_parts(environment)
 
 
 def test_a_cold_start_of_objects_imports_no_other_kind_and_no_other_runner() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.messages import MessageSourceType
 from intake_ledger.protocol import RowKey, Status
 from tests.kinds.cells import HOLD_SECONDS, KEY, Cell, Process
 from tests.unit.support import SECOND
@@ -15,8 +14,8 @@ LEASE_SECONDS = HOLD_SECONDS + 120
 LOCK = RowKey(f"messages:orders/{KEY}", "cell@lock")
 
 
-def cell_of(**options: Any) -> Cell:
-    return Cell("messages", "inline", "worker", **options)
+def cell_of(name: str = "messages", **options: Any) -> Cell:
+    return Cell(name, "inline", "worker", **options)
 
 
 def holds(cell: Cell, identity: str) -> bool:
@@ -117,7 +116,7 @@ def test_a_heartbeat_forgets_a_claim_when_its_attempt_is_over() -> None:
 
 def test_the_messages_of_a_group_keep_their_order() -> None:
     """Messages behind a failed one return with it, and another group goes on."""
-    cell = cell_of(source=MessageSourceType.FIFO)
+    cell = cell_of("FIFO messages")
 
     def record(group: str, event: str) -> dict[str, Any]:
         return {

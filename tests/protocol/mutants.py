@@ -3899,4 +3899,18 @@ MUTANTS = (
         "True",
         "tests/kinds/test_messages_elsewhere.py -k is_copied_before",
     ),
+    Mutant(
+        "sets: the audit looks back for as long as a queue keeps a message",
+        "LOOK_BACK_MS",
+        "28 * DAY",
+        "14 * DAY",
+        "tests/kinds/test_conformance.py -k expires_without",
+    ),
+    Mutant(
+        "sets: the audit looks back for longer than rows live",
+        "SetAudit.__init__",
+        "min(LOOK_BACK_MS, settings.consumer.retention_seconds * 1000)",
+        "LOOK_BACK_MS",
+        "tests/unit/test_sets.py -k older_than_the_retention",
+    ),
 )

@@ -9,12 +9,11 @@ a run is deterministic for its seed, and workers overlap as they would.
 """
 
 import heapq
-import itertools
 import math
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -111,7 +110,7 @@ class Simulation:
         """Processing time of one object in milliseconds: minimum and maximum."""
         self.clock = START
         self.tally = Tally()
-        self.s3 = _S3(clock=lambda: self.clock)
+        self.s3 = MemoryS3(clock=lambda: self.clock)
         self.table = StrictDynamoDB()
         self.table.items = PackedItems()
         self.queue: list[_Message] = []
@@ -401,33 +400,6 @@ class _Slow:
             return answer
 
         return call
-
-
-class _S3(MemoryS3):
-    """The bucket, which the audit lists."""
-
-    def get_bucket_versioning(self, **_: Any) -> dict[str, str]:
-        return {"Status": "Enabled"}
-
-    def get_paginator(self, operation: str) -> "_S3":
-        assert operation == "list_object_versions"
-        return self
-
-    def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
-        pages = list(itertools.batched(sorted(self.keys), 1000)) or [()]
-        for number, names in enumerate(pages, 1):
-            page: dict[str, Any] = {"Versions": [], "DeleteMarkers": [], "IsTruncated": number < len(pages)}
-            if page["IsTruncated"]:
-                # No run stops half-way here, so none begins at a key.
-                page["NextKeyMarker"] = names[-1]
-            for name in names:
-                newest = self.keys[name][-1]
-                entry = {"Key": name, "VersionId": newest.version_id, "IsLatest": True, "LastModified": newest.modified}
-                if newest.content is None:
-                    page["DeleteMarkers"].append(entry)
-                else:
-                    page["Versions"].append(entry | {"ETag": f'"{newest.etag}"', "Size": len(newest.content)})
-            yield page
 
 
 class _SlowS3:

@@ -1,6 +1,7 @@
 """Sets of files: a manifest, a marker that closes a folder, or a quiet folder, over the ledger's rows of the parts."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.inside.sets import manifest as manifest_module
 from tests.inside.sets import reader as reader_module
 from tests.unit import set_bench
 from tests.unit.set_bench import PARTS, Killed, SetBench
-from tests.unit.support import BUCKET, HOUR, MINUTE, START
+from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, START
 from tests.unit.test_settings import CONSUMER
 
 MANIFEST = FormSettings(FormKind.MANIFEST, "**/manifest.json")
@@ -703,6 +704,20 @@ class TestTheAudit:
         assert report["findings"] == [{"key": KEY, "why": "lost"}]
         bench.run()
         assert [run.key for run in bench.runs] == [KEY]
+
+    @pytest.mark.failure_mode("F365")
+    def test_a_set_that_is_older_than_the_retention_is_not_woken(self) -> None:
+        """Its row has expired. The message would end without an effect, and each run would send it again."""
+        bench = SetBench(MANIFEST)
+        consumer = replace(bench.settings.consumer, retention_seconds=10 * DAY // 1000)
+        bench.settings = replace(bench.settings, consumer=consumer)
+        for key in (KEY, A):
+            bench.put(key, manifest(A))
+        bench.run()
+        row = bench.row_key(KEY)
+        del bench.dynamodb.items[row.pk, row.sk]
+        bench.now += 11 * DAY
+        assert bench.audit().woken == []
 
     def test_a_set_that_is_finished_waiting_or_young_is_left_alone(self) -> None:
         bench = SetBench(MANIFEST)

@@ -11,7 +11,9 @@ Condition = Callable[[Mapping[str, Any], Mapping[str, str], Mapping[str, Any]], 
 """A test of an item, given the names and the values of its placeholders."""
 
 _WHERE = r'"\w+" (?:= \?|IS MISSING)'
-_TOKEN = re.compile(r"\s*(attribute_exists|attribute_not_exists|AND|OR|NOT|<>|<=|>=|=|<|>|\(|\)|,|[#:][A-Za-z_0-9]+)")
+_TOKEN = re.compile(
+    r"\s*(attribute_exists|attribute_not_exists|AND|OR|NOT|IN\b|<>|<=|>=|=|<|>|\(|\)|,|[#:][A-Za-z_0-9]+)"
+)
 
 
 def inserted_item(statement: Mapping[str, Any]) -> Item:
@@ -87,7 +89,7 @@ def store_set(item: Item, name: str, elements: set[str]) -> None:
 
 @cache
 def parse_condition(expression: str) -> Condition:
-    """Compile a condition expression: OR of ANDs of comparisons, NOT, parentheses and the two existence functions."""
+    """Compile a condition expression: comparisons, IN, NOT, AND, OR, parentheses and the two existence functions."""
     tokens = _TOKEN.findall(expression)
     if "".join(tokens) != re.sub(r"\s+", "", expression):
         raise NotImplementedError(expression)
@@ -129,6 +131,10 @@ def _parse_term(tokens: list[str]) -> tuple[Condition, list[str]]:
     if head.startswith("attribute_"):
         name, wanted = rest[1], head == "attribute_exists"
         return lambda i, n, _: (n[name] in i) is wanted, rest[3:]
+    if rest[0] == "IN":
+        end = rest.index(")")
+        values = [one for one in rest[2:end] if one != ","]
+        return lambda i, n, v: any(compare(i.get(n[head]), "=", v[one]) for one in values), rest[end + 1 :]
     operator, value = rest[0], rest[1]
     return lambda i, n, v: compare(i.get(n[head]), operator, v[value]), rest[2:]
 

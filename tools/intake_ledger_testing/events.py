@@ -196,6 +196,7 @@ def sqs_record(
     message_id: str | None = None,
     receives: int = 1,
     attributes: Mapping[str, str | int] | None = None,
+    sent_at: int | None = None,
 ) -> dict[str, Any]:
     """Return an SQS message in the form that Lambda passes.
 
@@ -205,14 +206,16 @@ def sqs_record(
         receives: the number of receives including this one; 1 when omitted.
         attributes: message attributes; none when omitted. With those of a dead-letter message, the message is a
             redrive.
+        sent_at: when it was sent, in epoch milliseconds; left out when omitted.
 
     """
+    sent = {} if sent_at is None else {"SentTimestamp": str(sent_at)}
     name = message_id or f"message-{next(_MESSAGES)}"
     return {
         "messageId": name,
         "receiptHandle": name,
         "body": body,
-        "attributes": {"ApproximateReceiveCount": str(receives)},
+        "attributes": {"ApproximateReceiveCount": str(receives), **sent},
         "messageAttributes": {
             key: {"stringValue": str(value), "dataType": "Number" if isinstance(value, int) else "String"}
             for key, value in (attributes or {}).items()

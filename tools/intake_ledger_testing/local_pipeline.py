@@ -219,9 +219,7 @@ class LocalPipeline(LocalRuntime):
 
     def redrive(self) -> None:
         """Move all messages of the dead-letter queue back to the queue."""
-        for one in self._sqs.dead_letters:
-            self._sqs.send(one.body, one.attributes)
-        self._sqs.dead_letters.clear()
+        self._sqs.redrive()
 
     def next(self, *faults: Fault | None) -> None:
         """Inject faults into the next calls of the processor. Later calls have no fault.

@@ -246,6 +246,10 @@ class MemoryDynamoDB:
         found = [item for item in self.items.values() if item.get("needs_review") == partition]
         return {"Items": [dict(item) for item in sorted(found, key=lambda item: int(item["updated_at"]["N"]))]}
 
+    def scan(self, **request: Any) -> dict[str, Any]:
+        """Read all items that fit the filter, as one page."""
+        return {"Items": [item for page in _Scan(self).paginate(**request) for item in page["Items"]]}
+
     def get_paginator(self, operation: str) -> "_Scan":
         """Return a paginator of `scan`.
 

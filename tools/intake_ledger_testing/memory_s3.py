@@ -4,7 +4,7 @@ import hashlib
 import io
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
+
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +104,42 @@ class MemoryS3:
         after = request.get("ContinuationToken", request.get("StartAfter", ""))
         most = request.get("MaxKeys", 1_000)
         found = [
-            {"Key": key, "LastModified": versions[-1].modified, "Size": len(versions[-1].content)}
+            {
+                "Key": key,
+                "LastModified": versions[-1].modified,
+                "ETag": f'"{versions[-1].etag}"',
+                "Size": len(versions[-1].content),
+            }
             for key, versions in sorted(self.keys.items(), key=lambda one: one[0].encode())
             if key.startswith(request["Prefix"]) and versions and versions[-1].content is not None
         ]
         rest = [one for one in found if str(one["Key"]).encode() > after.encode()]
         answer: dict[str, Any] = {"Contents": rest[:most], "IsTruncated": len(rest) > most}
         return answer | ({"NextContinuationToken": rest[most - 1]["Key"]} if len(rest) > most else {})
+
+    def get_bucket_versioning(self, **_: Any) -> dict[str, str]:
+        """Answer as boto3's client."""
+        return {"Status": "Enabled"} if self._versioned else {}
+
+    def list_object_versions(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client, with all versions of at most 1,000 keys on a page."""
+        answer: dict[str, Any] = {"Versions": [], "DeleteMarkers": []}
+        after = request.get("KeyMarker", "").encode()
+        keys = sorted(key for key in self.keys if key.startswith(request["Prefix"]) and key.encode() > after)
+        for key in keys[:_PAGE]:
+            for one in reversed(self.keys[key]):
+                shown = {"Key": key, "VersionId": one.version_id or "null", "LastModified": one.modified}
+                shown |= {"IsLatest": one is self.keys[key][-1]}
+                if one.content is None:
+                    answer["DeleteMarkers"].append(shown)
+                else:
+                    answer["Versions"].append(shown | {"ETag": f'"{one.etag}"', "Size": len(one.content)})
+        more = {"NextKeyMarker": keys[_PAGE - 1]} if len(keys) > _PAGE else {}
+        return answer | {"IsTruncated": bool(more), **more}
+
+    def get_paginator(self, operation: str) -> "_Pages":
+        """Return a paginator of `list_objects_v2` or `list_object_versions`."""
+        return _Pages(getattr(self, operation))
 
     def cut(self) -> None:
         """Close the connection of the last `get_object` in the middle of the object."""
@@ -136,6 +167,21 @@ class MemoryS3:
         if request.get("IfMatch") not in (None, f'"{version.etag}"'):
             raise s3_error(operation, 412, "PreconditionFailed")
         return version
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """A paginator of boto3's client."""
+
+    request: Callable[..., dict[str, Any]]
+
+    def paginate(self, **arguments: Any) -> Iterator[dict[str, Any]]:
+        answer = self.request(**arguments)
+        yield answer
+        while answer["IsTruncated"]:
+            places = {"NextContinuationToken": "ContinuationToken", "NextKeyMarker": "KeyMarker"}
+            answer = self.request(**arguments | {name: answer[key] for key, name in places.items() if key in answer})
+            yield answer
 
 
 class _Connection(io.RawIOBase):

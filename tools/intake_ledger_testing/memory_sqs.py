@@ -12,6 +12,10 @@ QUEUE_URL, DEAD_LETTER_URL = "memory://queue", "memory://dead-letters"
 MAX_BATCH_SIZE = 10  # SQS's limit
 MAX_MESSAGE_BYTES = 1024 * 1024
 """SQS's limit, and the highest `MaximumMessageSize` of a queue."""
+RETENTION_SECONDS = 14 * 86_400
+"""SQS's limit, and the construct's retention."""
+MAX_IN_FLIGHT = 120_000
+"""The largest number of received messages that are not deleted, in a standard queue."""
 MAX_RECEIVES = 1_000
 """The construct's `maxReceiveCount`. SQS moves messages with more receives to the dead-letter queue."""
 
@@ -26,6 +30,8 @@ class DeadLetter:
     """Attributes that the consumer adds: `reason`, `reason_code`, `key`, `version_id`, `attempts` and so on. Empty when
     omitted, as for a message that SQS moved itself.
     """
+    group: str = ""
+    """The message group. Empty when omitted, as for a standard queue."""
 
     @property
     def reason(self) -> str:
@@ -42,11 +48,18 @@ class QueuedMessage:
     attributes: Mapping[str, str | int]
     visible_at: int
     """The end of its visibility timeout in epoch milliseconds."""
+    sent_at: int = 0
+    """Epoch milliseconds."""
+    group: str = ""
+    """The message group of a FIFO queue."""
     receives: int = 0
 
 
 class MemorySQS:
-    """The methods of SQS that the consumer and Lambda call. `clock` returns epoch milliseconds."""
+    """The methods of SQS that the consumer, Lambda and a worker call. `clock` returns epoch milliseconds.
+
+    With `fifo`, a message waits while an earlier one of its group is in flight.
+    """
 
     def __init__(
         self,
@@ -55,21 +68,30 @@ class MemorySQS:
         visibility_seconds: float,
         queue_url: str = QUEUE_URL,
         dead_letter_url: str = DEAD_LETTER_URL,
+        retention_seconds: float = RETENTION_SECONDS,
+        in_flight: int = MAX_IN_FLIGHT,
+        fifo: bool = False,
     ) -> None:
         self._clock = clock
         self._visibility_ms = round(visibility_seconds * 1000)
         self._queue_url = queue_url
         self._dead_letter_url = dead_letter_url
+        self._retention_ms = round(retention_seconds * 1000)
+        self._in_flight = in_flight
+        self._fifo = fifo
         self._sent = 0
         self.dead_letter_bytes = MAX_MESSAGE_BYTES
         """The `MaximumMessageSize` of the dead-letter queue."""
         self.messages: list[QueuedMessage] = []
         self.dead_letters: list[DeadLetter] = []
+        self.expired: list[QueuedMessage] = []
+        """Messages that the queue deleted at the end of its retention, before they were finished."""
 
-    def send(self, body: str, attributes: Mapping[str, str | int] | None = None) -> None:
+    def send(self, body: str, attributes: Mapping[str, str | int] | None = None, *, group: str = "") -> None:
         """Send a visible message to the queue."""
         self._sent += 1
-        self.messages.append(QueuedMessage(f"message-{self._sent}", body, dict(attributes or {}), self._clock()))
+        now = self._clock()
+        self.messages.append(QueuedMessage(f"message-{self._sent}", body, dict(attributes or {}), now, now, group))
 
     def next_visible_at(self) -> int | None:
         """Return the time of the next visible message in epoch milliseconds, or None."""
@@ -79,19 +101,75 @@ class MemorySQS:
         self, most: int, order: Callable[[Sequence[QueuedMessage]], Sequence[QueuedMessage]]
     ) -> list[dict[str, Any]]:
         """Receive a batch in the form that Lambda passes. `order` sorts the visible messages."""
-        visible = [one for one in self.messages if one.visible_at <= self._clock()]
+        now = self._clock()
+        self._expire(now)
+        hidden = [one for one in self.messages if one.visible_at > now]
+        visible = [one for one in self.messages if one.visible_at <= now]
+        if self._fifo:
+            waiting = {one.group for one in hidden}
+            visible = [one for one in visible if one.group not in waiting]
+        free = self._in_flight - sum(one.receives > 0 for one in hidden)
         records = []
-        for one in order(visible)[:most]:
+        for one in order(visible)[: max(min(most, free), 0)]:
             one.receives += 1
             if one.receives > MAX_RECEIVES:
                 self.messages.remove(one)
-                self.dead_letters.append(DeadLetter(one.body, one.attributes))
+                self.dead_letters.append(DeadLetter(one.body, one.attributes, one.group))
                 continue
-            one.visible_at = self._clock() + self._visibility_ms
-            records.append(
-                sqs_record(one.body, message_id=one.id, receives=one.receives, attributes=one.attributes),
-            )
+            one.visible_at = now + self._visibility_ms
+            records.append(self._record(one))
         return records
+
+    def receive_message(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client. Each receive has its own visibility timeout, and a FIFO queue its groups."""
+        self._visibility_ms = request["VisibilityTimeout"] * 1000
+        records = self.receive(request["MaxNumberOfMessages"], lambda messages: messages)
+        return {
+            "Messages": [
+                {
+                    "MessageId": one["messageId"],
+                    "ReceiptHandle": one["receiptHandle"],
+                    "Body": one["body"],
+                    "Attributes": one["attributes"],
+                    "MessageAttributes": {
+                        name: {"StringValue": value["stringValue"], "DataType": value["dataType"]}
+                        for name, value in one["messageAttributes"].items()
+                    },
+                }
+                for one in records
+            ]
+        }
+
+    def delete_message_batch(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client."""
+        self.delete(entry["ReceiptHandle"] for entry in request["Entries"])
+        return {}
+
+    def purge(self) -> None:
+        """Delete all messages of the queue."""
+        self.messages.clear()
+
+    def redrive(self) -> None:
+        """Move all messages of the dead-letter queue back to the queue."""
+        letters, self.dead_letters = self.dead_letters, []
+        for one in letters:
+            self.send(one.body, one.attributes, group=one.group)
+
+    def _expire(self, now: int) -> None:
+        self.expired += [one for one in self.messages if one.sent_at + self._retention_ms <= now]
+        self.messages = [one for one in self.messages if one.sent_at + self._retention_ms > now]
+
+    def _record(self, message: QueuedMessage) -> dict[str, Any]:
+        record = sqs_record(
+            message.body,
+            message_id=message.id,
+            receives=message.receives,
+            attributes=message.attributes,
+            sent_at=message.sent_at,
+        )
+        if self._fifo:
+            record["attributes"]["MessageGroupId"] = message.group
+        return record
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete messages, as Lambda does with those that the consumer did not report as failed."""
@@ -124,9 +202,10 @@ class MemorySQS:
             for name, one in request.get("MessageAttributes", {}).items()
         }
         if request["QueueUrl"] == self._queue_url:
-            self.send(request["MessageBody"], attributes)
+            self.send(request["MessageBody"], attributes, group=request.get("MessageGroupId", ""))
         elif request["QueueUrl"] == self._dead_letter_url:
-            self.dead_letters.append(DeadLetter(request["MessageBody"], attributes))
+            group = request.get("MessageGroupId", "")
+            self.dead_letters.append(DeadLetter(request["MessageBody"], attributes, group))
         else:
             raise NotImplementedError(request["QueueUrl"])
 

@@ -138,7 +138,7 @@ class RowCheck:
         return RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
 
     def _last_place(self) -> RowKey | None:
-        item = self._client.get_item(TableName=self._table, Key=self._place).get("Item", {})
+        item = self._client.get_item(TableName=self._table, Key=self._place, ConsistentRead=True).get("Item", {})
         place = json.loads(item["after"]["S"]) if "after" in item else None
         return RowKey(*place) if place else None
 

@@ -25,8 +25,9 @@ from intake_ledger.sets.waiting import OLDEST_WAITING_SET, WaitingSets
 MINUTE, DAY = 60_000, 86_400_000
 SETTLE_MS = 60 * MINUTE
 """A younger change may still have its message on the way."""
-LOOK_BACK_MS = 14 * DAY
-"""The greatest age of a manifest, of a marker, or of the newest object of a folder."""
+LOOK_BACK_MS = 28 * DAY
+"""The greatest age of a manifest, of a marker, or of the newest object of a folder. A queue keeps a message for 14 days
+at most. A set whose message has expired without an end is then found for another 14 days."""
 MOST_OBJECTS = 1_000_000
 """The largest number of objects that one run lists, 1,000 in a request. The next run goes on."""
 RESERVE_SECONDS = 5.0
@@ -97,6 +98,8 @@ class SetAudit:
         self._queues = services.queues
         self._clock = services.clock
         self._waiting = waiting
+        # An older set may have lost its row.
+        self._look_back_ms = min(LOOK_BACK_MS, settings.consumer.retention_seconds * 1000)
 
     def run(
         self,
@@ -152,7 +155,7 @@ class SetAudit:
                 if key != name and self._form.kind is not FormKind.QUIET:
                     key = None
                 if key != set_key:
-                    if set_key is not None and self._clock() - newest <= LOOK_BACK_MS:
+                    if set_key is not None and self._clock() - newest <= self._look_back_ms:
                         yield set_key, before
                     set_key, newest, before = key, 0, last
                 newest, last = max(newest, at), name
@@ -161,7 +164,7 @@ class SetAudit:
                 # Otherwise a folder with more objects than a run may list would stop each run.
                 yield None, last if set_key is None or before == start else before
                 return
-        if set_key is not None and self._clock() - newest <= LOOK_BACK_MS:
+        if set_key is not None and self._clock() - newest <= self._look_back_ms:
             yield set_key, before
 
     def _is_lost(self, key: str) -> bool:

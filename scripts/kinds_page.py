@@ -1,0 +1,240 @@
+"""Generates docs/kinds.md from the conformance tests and their reasons.
+
+    python -m scripts.kinds_page [--write]
+
+Without `--write` it prints the page.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.kinds import test_conformance
+from tests.kinds.cells import FORMS, HOSTS, RUNNERS
+from tests.kinds.conformance import ABSENT, CELLS, REFUSED, TESTS, Absence, Place
+
+PAGE = Path(__file__).parents[1] / "docs" / "kinds.md"
+TESTED = f"../tests/kinds/{Path(test_conformance.__file__).name}"
+RUNNER_NAMES = {
+    "inline": "inline",
+    "remote": "another function",
+    "machine": "state machine",
+}
+HOST_NAMES = {"lambda": "Lambda", "worker": "worker"}
+
+HEAD = f"""\
+# Kinds of work
+
+One runtime handles each kind of work, with each runner, on each host. This page shows the kinds in the same way:
+purpose, code, options, tests, operating, cost. Then it lists the promises that [the conformance tests]({TESTED})
+hold in each cell, and the reason where a promise does not apply. It is generated from these tests:
+`python -m scripts.kinds_page --write`.
+
+- A **runner** does the work: the function's own process (inline), [another function](processor-json.md), or
+  [a state machine](long-work.md#a-state-machine).
+- A **host** takes the messages: Lambda, or [a worker](worker.md).
+"""
+LAST = """\
+Synthesis and the consumer refuse the other cells [✓](../tests/synth/test_cells.py)
+[✓](../tests/kinds/test_composition.py#test_the_other_cells_are_refused)."""
+_COUNTED = "[Requests and units per change](cost.md#counted-requests-and-units-per-change)"
+
+
+class Kind(NamedTuple):
+    """A kind as the page shows it. Each field is there for each kind."""
+
+    purpose: str
+    code: str
+    options: str
+    tests: str
+    operating: str
+    cost: str
+
+
+KINDS = {
+    "objects": Kind(
+        "The newest state of each key of a bucket takes effect once (`Ordering.LATEST`, the default). The truth is "
+        "what S3 shows.",
+        """\
+pipeline = IntakePipeline(self, "Invoices",
+    processor=Processor.from_asset("processors/invoices", entrypoint="invoices:process"))
+table.grant_read_write_data(pipeline)
+
+def process(change: ObjectChange) -> Commit:
+    rows = list(change.csv_rows())
+    if not rows:
+        raise Unprocessable("no rows")
+    return Commit(save(change.key, rows, fence=change.fence))""",
+        "[`IntakePipeline`](api/constructs.md). [Getting started](getting-started.md) and [how to](how-to.md) use them",
+        "[`LocalPipeline`](processor.md#test-it)",
+        "[Operating a pipeline](operating.md), [the audit](audit.md)",
+        _COUNTED,
+    ),
+    "every version": Kind(
+        "Each version of each key takes effect once, in any order (`Ordering.EVERY_VERSION`). The truth is "
+        "the version.",
+        """\
+pipeline = IntakePipeline(self, "Readings", ordering=Ordering.EVERY_VERSION,
+    processor=Processor.from_asset("processors/readings", entrypoint="readings:process"))
+table.grant_read_write_data(pipeline)
+
+def process(change: ObjectChange) -> Commit:
+    put = {"TableName": "Readings", "Item": item_of(change)}
+    return Commit(transact=[{"Put": put}])""",
+        "Those of objects, with `ordering=Ordering.EVERY_VERSION`",
+        "[`LocalPipeline(ordering=...)`](processor.md#test-it)",
+        "[Operating a pipeline](operating.md), [the audit](audit.md)",
+        _COUNTED,
+    ),
+    "sets": Kind(
+        "Files that mean something only together take effect once for each set. The truth is the manifest, marker "
+        "or folder, with the rows of the parts.",
+        """\
+FileSets(self, "DailyLoad", pipeline=orders,
+    form=SetForm.manifest("loads/*/manifest.json"),
+    processor=Processor.from_asset("processors/orders", entrypoint="orders:load"))
+
+def load(files: FileSet) -> Commit:
+    for part in files.parts:
+        save(part.csv_rows(), fence=files.fence)
+    return Commit(files.idempotency_key)""",
+        "[Sets of files](file-sets.md#the-forms)",
+        "The processor is a function of a `FileSet`",
+        "[Operating](file-sets.md#operating)",
+        "[Cost](file-sets.md#cost)",
+    ),
+    "messages": Kind(
+        "Each message of an SQS queue or of EventBridge takes effect once. At most one message of a key is in work. "
+        "The truth is the message.",
+        """\
+orders = MessageIntake(self, "Orders", source=MessageSource.sqs(),
+    key="article", identity="order_id",
+    processor=Processor.from_asset("processors/stock", entrypoint="stock:process"))
+table.grant_read_write_data(orders)
+
+def process(message: KeyedMessage) -> Commit:
+    if message.body["pieces"] < 1:
+        raise Unprocessable("no pieces")
+    return Commit(book(message.body, fence=message.fence))""",
+        "[Messages](messages.md#key-and-identity)",
+        "The processor is a function of a `KeyedMessage`",
+        "[What operators see](messages.md#what-operators-see)",
+        _COUNTED,
+    ),
+    "FIFO messages": Kind(
+        "Messages as above, in the order of their message group. A message that fails holds its group back.",
+        """\
+orders = MessageIntake(self, "Orders", source=MessageSource.fifo(),
+    key="article", identity="order_id",
+    processor=Processor.from_asset("processors/stock", entrypoint="stock:process"))
+
+def process(message: KeyedMessage) -> Commit:
+    return Commit(book(message.body, fence=message.fence))""",
+        "[Sources and their order](messages.md#sources-and-their-order)",
+        "As for messages",
+        "[What operators see](messages.md#what-operators-see)",
+        _COUNTED,
+    ),
+    "stream records": Kind(
+        "Records of Kinesis or of a DynamoDB stream, in the order of their shard. A record that fails holds its shard "
+        "back, and the other keys of its batch go on.",
+        """\
+orders = MessageIntake(self, "Orders", source=MessageSource.kinesis(stream),
+    key="article", identity="order_id",
+    processor=Processor.from_asset("processors/stock", entrypoint="stock:process"))
+
+def process(message: KeyedMessage) -> Commit:
+    return Commit(book(message.body, fence=message.fence))""",
+        "[Sources and their order](messages.md#sources-and-their-order)",
+        "As for messages",
+        "[What operators see](messages.md#what-operators-see), [the age of the iterator](runbooks/iterator-age.md)",
+        _COUNTED,
+    ),
+}
+
+
+def page() -> str:
+    """The whole page."""
+    assert list(KINDS) == list(FORMS)
+    parts = [HEAD, "\n".join(_cells()), *("\n".join(_section(name, kind)) for name, kind in KINDS.items())]
+    return "\n\n".join([part.strip() for part in [*parts, "\n".join(_promises())]]) + "\n"
+
+
+def _cells() -> Iterator[str]:
+    yield "## Cells"
+    yield ""
+    columns = [f"{RUNNER_NAMES[runner]}, {HOST_NAMES[host]}" for runner in RUNNERS for host in HOSTS]
+    yield f"| kind | {' | '.join(columns)} |"
+    yield f"| --- |{' --- |' * len(columns)}"
+    for kind in FORMS:
+        places = [Place(kind, runner, host) for runner in RUNNERS for host in HOSTS]
+        cells = [
+            "yes" if place in CELLS else next(one.reason for one in REFUSED if one.covers(place)) for place in places
+        ]
+        yield f"| {_link(kind)} | {' | '.join(cells)} |"
+    yield ""
+    yield LAST
+
+
+def _section(name: str, kind: Kind) -> Iterator[str]:
+    yield f"## {_title(name)}"
+    yield ""
+    yield f"**Purpose.** {kind.purpose}"
+    yield ""
+    yield "```python"
+    yield kind.code
+    yield "```"
+    yield ""
+    for title in ("options", "tests", "operating", "cost"):
+        yield f"- **{title.capitalize()}.** {getattr(kind, title)}."
+    yield "- **Commands.** [Which command knows which kind](operating.md#which-command-knows-which-kind)."
+    yield "- **Alarms.** [One runbook for each](runbooks/README.md)."
+
+
+def _promises() -> Iterator[str]:
+    reasons = list(dict.fromkeys(one.reason for one in ABSENT))
+    yield "## Promises"
+    yield ""
+    yield "Each line is a test that runs in each cell of the kind. A number is a reason below."
+    yield ""
+    yield f"| promise | {' | '.join(_link(kind) for kind in FORMS)} |"
+    yield f"| --- |{' --- |' * len(FORMS)}"
+    for test in TESTS:
+        shown = f"[{test.replace('_', ' ').capitalize()}]({TESTED}#test_{test})"
+        yield f"| {shown} | {' | '.join(_held(test, kind, reasons) for kind in FORMS)} |"
+    yield ""
+    yield "A test does not apply where the table has a number:"
+    yield ""
+    for number, reason in enumerate(reasons, 1):
+        yield f"{number}. {reason}"
+
+
+def _held(test: str, kind: str, reasons: list[str]) -> str:
+    """`yes`, or the number of each reason, with its cells if the test applies in others of the kind."""
+    places = [place for place in CELLS if place.kind == kind]
+    lines = [one for one in ABSENT if one.test == test and any(one.covers(place) for place in places)]
+    shown = [f"{reasons.index(one.reason) + 1}{_where(one)}" for one in lines]
+    applies = any(not any(one.covers(place) for one in lines) for place in places)
+    return ", ".join((["yes"] if applies else []) + list(dict.fromkeys(shown)))
+
+
+def _where(one: Absence) -> str:
+    names = [RUNNER_NAMES.get(one.runner), HOST_NAMES.get(one.host)]
+    where = ", ".join(name for name in names if name)
+    return f" ({where})" if where else ""
+
+
+def _title(kind: str) -> str:
+    return {"sets": "Sets of files"}.get(kind, kind[0].upper() + kind[1:])
+
+
+def _link(kind: str) -> str:
+    return f"[{kind}](#{_title(kind).lower().replace(' ', '-')})"
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        sys.stdout.write(page())

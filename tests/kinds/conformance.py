@@ -1,0 +1,105 @@
+"""The cells of kinds, runners and hosts, and the reasons why a test or a cell does not apply.
+
+`every_cell` runs a test in each cell. A test that does not apply meets `DoesNotApply`. Then this table must have its
+reason. A reason whose test applies after all is an error too.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+
+from tests.kinds.cells import FORMS, HOSTS, RUNNERS, Cell, DoesNotApply
+
+
+class Place(NamedTuple):
+    """A cell."""
+
+    kind: str
+    runner: str
+    host: str
+
+
+class Absence(NamedTuple):
+    """Cells in which a test does not apply, or that do not exist. `*` stands for each name."""
+
+    test: str
+    """The name of the test without `test_`. Empty: the cell itself does not exist."""
+    kind: str
+    runner: str
+    host: str
+    reason: str
+
+    def covers(self, place: Place) -> bool:
+        """True if it is about this cell."""
+        return all(wanted in ("*", name) for wanted, name in zip(self[1:4], place, strict=True))
+
+
+_NO_TRUTH = "The message itself is the truth. When its source has lost it, nothing else knows of it."
+_SEND_AGAIN = "The ledger does not keep messages. Send the message again, with another identity."
+_SHORT = "Lambda ends an invocation after 15 minutes at most. The lease is longer."
+_OLDER = "an_older_event_after_a_newer_one_undoes_nothing"
+_REPROCESS = "a_reprocess_runs_finished_work_again"
+REFUSED = (
+    Absence("", "FIFO messages", "machine", "*", "A message group would wait for each execution."),
+    Absence("", "stream records", "machine", "*", "A shard would wait for each execution."),
+    Absence("", "stream records", "inline", "worker", "A worker receives from SQS only."),
+    Absence("", "stream records", "remote", "worker", "A worker receives from SQS only."),
+)
+"""Cells that synthesis and the consumer refuse."""
+ABSENT = (
+    Absence("a_lost_event_is_found", "messages", "*", "*", _NO_TRUTH),
+    Absence("a_lost_event_is_found", "FIFO messages", "*", "*", _NO_TRUTH),
+    Absence("a_lost_event_is_found", "stream records", "*", "*", _NO_TRUTH),
+    Absence(_OLDER, "FIFO messages", "*", "*", "The queue keeps the order of a message group."),
+    Absence(_OLDER, "stream records", "*", "*", "A shard keeps the order of its records."),
+    Absence("long_work_is_not_repeated", "*", "inline", "lambda", _SHORT),
+    Absence("long_work_is_not_repeated", "*", "remote", "lambda", _SHORT),
+    Absence(_REPROCESS, "messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS, "FIFO messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS, "stream records", "*", "*", _SEND_AGAIN),
+    Absence("a_refused_start_is_counted", "*", "inline", "*", "Nothing is started elsewhere."),
+    Absence(
+        "a_refused_start_is_counted", "*", "remote", "*", "A call of a function that is refused is a failed attempt."
+    ),
+)
+"""Tests that do not apply in some cells."""
+
+
+def _places() -> list[Place]:
+    every = (Place(*names) for names in product(FORMS, RUNNERS, HOSTS))
+    return [place for place in every if not any(one.covers(place) for one in REFUSED)]
+
+
+CELLS = _places()
+Make = Callable[..., Cell]
+"""Makes the cell. Its arguments are the fields of `Cell` from `lost_events` on."""
+TESTS: dict[str, Callable[[Make], object]] = {}
+"""The tests by name without `test_`, in their order."""
+
+
+def absence(test: str, place: Place) -> Absence | None:
+    """The line of the table for a test in a cell, if it has one."""
+    found = [one for one in ABSENT if one.test == test and one.covers(place)]
+    assert len(found) <= 1, f"{test} has two reasons in {' '.join(place)}"
+    return found[0] if found else None
+
+
+def every_cell(test: Callable[[Make], object]) -> Callable[..., None]:
+    """Run the test in each cell."""
+    name = test.__name__.removeprefix("test_")
+    TESTS[name] = test
+
+    def checked(kind: str, runner: str, host: str) -> None:
+        reason = absence(name, Place(kind, runner, host))
+        try:
+            test(lambda **options: Cell(kind, runner, host, **options))
+        except DoesNotApply:
+            assert reason is not None, "it does not apply: write the reason into ABSENT"
+        else:
+            assert reason is None, f"it applies. Delete the reason from ABSENT: {reason}"
+
+    checked.__name__, checked.__doc__ = test.__name__, test.__doc__
+    checked.__module__ = test.__module__
+    return pytest.mark.parametrize(("kind", "runner", "host"), CELLS, ids=[" ".join(cell) for cell in CELLS])(checked)

@@ -1,0 +1,574 @@
+"""The same promises in each cell of kinds, runners and hosts. docs/kinds.md is made from these tests."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from intake_ledger.protocol import Status
+from tests.inside.objects import PowertoolsTelemetry
+from tests.inside.sets import SetTelemetry
+from tests.kinds.cells import KEY, Call, Cell, DoesNotApply
+from tests.kinds.conformance import ABSENT, CELLS, TESTS, Make, absence, every_cell
+from tests.unit.support import DAY, HOUR, MINUTE, SECOND
+
+FAIL, WAIT = {"fail": "timed out"}, {"notYet": "no rates"}
+NEVER = {"unprocessable": "no invoice"}
+LONGER_THAN_A_LEASE = 2 * HOUR
+
+
+def is_latest(cell: Cell) -> bool:
+    """True if only the newest state of a key counts."""
+    return cell.name in ("objects", "sets")
+
+
+def check_done(cell: Cell, *events: str) -> None:
+    """Each of these events is committed, nothing is left, and no two ran at the same time."""
+    assert cell.source_messages == cell.expired == 0
+    for event in events or ("1",):
+        assert cell.known(event).status is Status.PROCESSED
+    assert not cell.sqs.dead_letters
+    assert cell.most_running <= 1
+    check_effect(cell)
+
+
+def check_effect(cell: Cell) -> None:
+    """Fences grow with the attempts, and the downstream has the effect of the last attempt."""
+    for place, effect in cell.effects.items():
+        calls = calls_of(cell, place)
+        fences = [call.fence for call in calls]
+        assert fences == sorted(set(fences))
+        assert effect == calls[-1]
+
+
+def calls_of(cell: Cell, place: str) -> list[Call]:
+    """The attempts on a place of the downstream."""
+    return [call for call in cell.calls if place in (call.key, f"{call.key}@{call.state}")]
+
+
+@contextmanager
+def metrics(cell: Cell) -> Iterator[dict[str, int]]:
+    """The metrics that the block writes, with their sums."""
+    written, found = StringIO(), dict[str, int]()
+    cell.telemetry = SetTelemetry() if cell.kind == "sets" else PowertoolsTelemetry()
+    cell.process = cell.start()
+    with redirect_stdout(written):
+        yield found
+    for line in map(json.loads, written.getvalue().splitlines()):
+        for name, values in line.items() if "_aws" in line else ():
+            if isinstance(values, list):
+                found[name] = found.get(name, 0) + int(sum(values))
+
+
+@pytest.fixture(autouse=True)
+def powertools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "cell")
+
+
+# --- one delivery, and other numbers of deliveries
+
+
+@every_cell
+def test_a_thing_is_processed_and_committed_once(make: Make) -> None:
+    cell = make()
+    cell.submit()
+    cell.run()
+    [call] = cell.calls
+    assert (call.key, call.attempt) == (KEY, 1)
+    assert cell.known().commit_id == "done"
+    assert cell.outcomes["Committed"] == 1
+    check_done(cell)
+
+
+@every_cell
+def test_a_duplicate_runs_nothing(make: Make) -> None:
+    """Before the commit, at the same time, and after it."""
+    cell = make()
+    cell.submit()
+    cell.duplicate()
+    cell.turn()
+    cell.clock.advance(MINUTE)
+    cell.duplicate()
+    cell.run()
+    cell.duplicate()
+    cell.run()
+    assert len(cell.calls) == 1
+    assert cell.late_writes == 0
+    check_done(cell)
+
+
+@every_cell
+def test_an_older_event_after_a_newer_one_undoes_nothing(make: Make) -> None:
+    cell = make()
+    cell.submit_reversed()
+    if is_latest(cell):
+        assert len(cell.calls) == 1
+        check_done(cell)
+    else:
+        assert len({call.state for call in cell.calls}) == len(cell.calls) == 2
+        check_done(cell, "1", "2")
+
+
+@pytest.mark.failure_mode("F145")
+@every_cell
+def test_a_newer_one_of_the_key_runs_after_the_first(make: Make) -> None:
+    """Never at the same time, and its effect is the last one."""
+    cell = make()
+
+    def overwrite(_: Any) -> None:
+        cell.inside = lambda _: None
+        cell.submit("2")
+        cell.turn(cell.start())
+        if cell.name != "every version":
+            assert cell.begun == 1
+
+    cell.inside = overwrite
+    cell.submit()
+    cell.turn()
+    if cell.runner == "machine":
+        overwrite(None)
+    cell.run()
+    assert len(cell.calls) == 2
+    if cell.name != "every version":
+        check_done(cell, "1" if is_latest(cell) else "2")
+    assert not cell.source_messages
+    assert cell.outcomes["Committed"] == 2
+
+
+# --- losses
+
+
+@every_cell
+def test_a_lost_event_is_found(make: Make) -> None:
+    cell = make()
+    cell.submit(sends=False)
+    cell.clock.advance(2 * HOUR)
+    assert cell.check() == [KEY]
+    cell.run()
+    assert len(cell.calls) == 1
+    check_done(cell)
+    cell.clock.advance(2 * HOUR)
+    assert cell.check() == []
+
+
+@every_cell
+def test_a_lost_message_of_unfinished_work_is_found(make: Make) -> None:
+    cell = make(answers=[FAIL])
+    cell.submit()
+    cell.run(hours=0.001, minutes=1)
+    cell.lose()
+    cell.clock.advance(DAY)
+    for one in cell.running():
+        cell.lost_events = True
+        cell.end(one)
+    assert cell.check() == [KEY]
+
+
+# --- deaths
+
+
+def kill_everywhere(
+    make: Make, scenario: Callable[[Cell], None], check: Callable[[Cell], None], **options: Any
+) -> None:
+    """Run the scenario again and again. The process dies before its first request, then before its second one..."""
+    for after in (False, True):
+        number = 0
+        while True:
+            number += 1
+            cell = make(**options)
+            cell.answers = list(cell.answers)
+            cell.dies = (number, after)
+            scenario(cell)
+            if cell.dies is not None:
+                break
+            try:
+                check(cell)
+            except AssertionError as error:
+                error.add_note(
+                    f"killed {'after' if after else 'before'} request {number}: {cell.operations[number - 1]}"
+                )
+                raise
+        assert number > 2
+
+
+def submit_and_run(cell: Cell) -> None:
+    cell.submit()
+    cell.run()
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_of_an_attempt(make: Make) -> None:
+    """The effect has one idempotency key. An execution runs once."""
+
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert len({call.idempotency_key for call in cell.calls}) == 1
+        assert len(cell.calls) == 1 if cell.runner == "machine" else len(cell.calls) <= 2
+
+    kill_everywhere(make, submit_and_run, check)
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_of_a_failed_attempt(make: Make) -> None:
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert len({call.idempotency_key for call in cell.calls}) == 1
+        assert len(cell.calls) <= 3
+
+    kill_everywhere(make, submit_and_run, check, answers=[FAIL])
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_of_a_rejection(make: Make) -> None:
+    """There is a row, and a copy in the dead-letter queue."""
+
+    def check(cell: Cell) -> None:
+        assert cell.known().status is Status.REJECTED
+        assert 1 <= len(cell.sqs.dead_letters) <= 2
+        assert {one.reason for one in cell.sqs.dead_letters} == {"no invoice"}
+        assert cell.source_messages == cell.expired == 0
+
+    kill_everywhere(make, submit_and_run, check, answers=[NEVER] * 3)
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_of_a_wait(make: Make) -> None:
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert len({call.idempotency_key for call in cell.calls}) == 1
+
+    kill_everywhere(make, submit_and_run, check, answers=[WAIT])
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_of_a_redrive(make: Make) -> None:
+    def scenario(cell: Cell) -> None:
+        dies, cell.dies = cell.dies, None
+        submit_and_run(cell)
+        cell.operations.clear()
+        cell.dies = dies
+        cell.redrive()
+        cell.run()
+
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert 2 <= len(cell.calls) <= 3
+
+    kill_everywhere(make, scenario, check, answers=[NEVER])
+
+
+@every_cell
+def test_a_late_worker_overwrites_nothing(make: Make) -> None:
+    """It pauses in its attempt until another worker has committed, and goes on then."""
+    cell = make()
+
+    def pause(_: Any = None) -> None:
+        cell.inside, cell.on_start, paused = lambda _: None, lambda: None, cell.process
+        cell.clock.advance(LONGER_THAN_A_LEASE)
+        cell.process = cell.start()
+        cell.run()
+        assert cell.known().status is Status.PROCESSED
+        cell.process = paused
+
+    cell.inside = cell.on_start = pause
+    cell.submit()
+    cell.turn()
+    fence = cell.known().committed_fence
+    cell.process = cell.start()
+    cell.run()
+    assert cell.known().committed_fence == fence
+    if cell.runner == "machine":
+        assert len(cell.calls) == 1
+    else:
+        assert [call.idempotency_key for call in cell.calls] == [cell.calls[0].idempotency_key] * 2
+        assert cell.outcomes["Fenced"] == 1
+        [effect] = cell.effects.values()
+        assert effect.fence == fence
+    assert cell.outcomes["Committed"] == 1
+    assert cell.known().status is Status.PROCESSED
+    assert not cell.source_messages
+
+
+@every_cell
+def test_a_late_worker_of_an_older_state_overwrites_nothing(make: Make) -> None:
+    """It goes on after a newer one of the key was committed."""
+    cell = make()
+
+    def pause(_: Any = None) -> None:
+        cell.inside, cell.on_start, paused = lambda _: None, lambda: None, cell.process
+        cell.clock.advance(LONGER_THAN_A_LEASE)
+        cell.process = cell.start()
+        cell.submit("2")
+        cell.run()
+        cell.process = paused
+
+    cell.inside = cell.on_start = pause
+    cell.submit()
+    cell.turn()
+    cell.process = cell.start()
+    cell.run()
+    assert not cell.source_messages
+    if is_latest(cell):
+        effect, row = cell.effects[KEY], cell.known()
+        assert (effect.fence, f"v#{effect.state}") == (row.committed_fence, row.committed_state)
+    else:
+        assert {cell.known(event).status for event in "12"} == {Status.PROCESSED}
+    for place, effect in cell.effects.items():
+        assert effect.fence == max(call.fence for call in calls_of(cell, place))
+
+
+@every_cell
+def test_long_work_is_not_repeated(make: Make) -> None:
+    """It takes five hours. Another worker looks at its messages all the time."""
+    cell = make()
+    worker, other = cell.process, cell.start()
+    if worker.host is None and cell.runner != "machine":
+        raise DoesNotApply
+
+    def work(_: Any) -> None:
+        assert worker.host is not None
+        cell.inside = lambda _: None
+        cell.duplicate()
+        for _beat in range(5 * 180):
+            cell.clock.advance(20 * SECOND)
+            worker.host.heartbeat.beat()
+            cell.turn(other)
+
+    cell.inside = work
+    cell.submit()
+    cell.turn(worker)
+    cell.run(minutes=300)
+    assert len(cell.calls) == 1
+    check_done(cell)
+
+
+# --- ends
+
+
+@every_cell
+def test_a_failure_is_tried_again_and_the_last_one_is_rejected(make: Make) -> None:
+    cell = make(answers=[FAIL] * 3)
+    cell.submit()
+    cell.run()
+    assert [call.attempt for call in cell.calls] == [1, 2, 3]
+    assert len({call.idempotency_key for call in cell.calls}) == 1
+    assert cell.known().status is Status.REJECTED
+    [copy] = cell.sqs.dead_letters
+    assert copy.attributes["attempts"] == 3
+    assert not cell.source_messages
+
+
+@every_cell
+def test_a_thing_that_can_never_be_processed_is_rejected_at_once(make: Make) -> None:
+    """Its copy in the dead-letter queue has the reason."""
+    cell = make(answers=[NEVER])
+    cell.submit()
+    cell.run()
+    assert len(cell.calls) == 1
+    assert cell.known().reason == "no invoice"
+    [copy] = cell.sqs.dead_letters
+    assert (copy.reason, copy.attributes["reason_code"]) == ("no invoice", "unprocessable")
+
+
+@every_cell
+def test_a_malformed_answer_after_the_effect_takes_one_attempt(make: Make) -> None:
+    """The effect is there, and each further attempt would repeat it."""
+    cell = make(answers=[{"commit": ["no text"]}] * 3)
+    cell.submit()
+    cell.run()
+    assert len(cell.calls) == 1
+    if cell.runner == "machine":
+        # Most state machines return the result of their last step.
+        check_done(cell)
+    else:
+        assert cell.known().status is Status.REJECTED
+        assert len(cell.sqs.dead_letters) == 1
+
+
+@every_cell
+def test_a_wait_counts_no_attempt(make: Make) -> None:
+    cell = make(answers=[WAIT] * 5)
+    cell.submit()
+    cell.run()
+    assert len(cell.calls) == 6
+    assert {call.attempt for call in cell.calls} == {1}
+    check_done(cell)
+
+
+@every_cell
+def test_a_wait_ends_before_its_message_is_lost(make: Make) -> None:
+    """After `max_wait`, or before the retention of the source, it is rejected with the reason."""
+    cell = make(answers=[WAIT] * 999)
+    cell.submit()
+    cell.run()
+    row = cell.known()
+    assert row.status is Status.REJECTED
+    assert "no rates" in str(row.reason)
+    [copy] = cell.sqs.dead_letters
+    assert copy.attributes["reason_code"] == "max_wait"
+    assert cell.expired == 0
+    assert len(cell.calls) < 200
+
+
+@pytest.mark.failure_mode("F365")
+@every_cell
+def test_a_message_that_expires_without_an_end_is_found(make: Make) -> None:
+    """The dead-letter queue has taken no copy for weeks, so the queue deletes the message."""
+    cell = make(answers=[NEVER] * 9_999)
+    cell.sqs.dead_letter_bytes = 10
+    cell.submit()
+    cell.run(hours=24 * 29)
+    assert (cell.expired, cell.source_messages) == (1, 0)
+    cell.clock.advance(DAY)
+    assert cell.check() == [KEY]
+
+
+# --- operations
+
+
+@every_cell
+def test_a_redrive_runs_a_rejected_thing_once(make: Make) -> None:
+    cell = make(answers=[NEVER])
+    cell.submit()
+    cell.run()
+    cell.redrive()
+    cell.run()
+    assert len(cell.calls) == 2
+    check_done(cell)
+    cell.duplicate()
+    cell.run()
+    assert len(cell.calls) == 2
+
+
+@every_cell
+def test_a_reprocess_runs_finished_work_again(make: Make) -> None:
+    """With another idempotency key."""
+    cell = make()
+    cell.submit()
+    cell.run()
+    cell.reprocess()
+    cell.run()
+    cell.duplicate()
+    cell.run()
+    assert len({call.idempotency_key for call in cell.calls}) == len(cell.calls) == 2
+    check_done(cell)
+
+
+@every_cell
+def test_a_pause_delays_and_loses_nothing(make: Make) -> None:
+    """No worker takes messages for three days. Executions run on."""
+    cell = make(answers=[FAIL])
+    cell.submit()
+    cell.turn()
+    cell.clock.advance(3 * DAY)
+    for one in cell.running():
+        cell.end(one)
+    cell.process = cell.start()
+    cell.run()
+    assert len(cell.calls) == 2
+    check_done(cell)
+
+
+@every_cell
+def test_the_audit_agrees_with_finished_work(make: Make) -> None:
+    cell = make()
+    cell.submit()
+    cell.run()
+    cell.clock.advance(DAY)
+    assert cell.check() == []
+    assert not cell.source_messages
+
+
+# --- metrics
+
+
+@every_cell
+def test_a_rejection_is_counted(make: Make) -> None:
+    cell = make(answers=[NEVER])
+    with metrics(cell) as found:
+        cell.submit()
+        cell.run()
+    assert found["Rejected"] == found["Accepted"] == 1
+    assert "Committed" not in found
+
+
+@every_cell
+def test_retries_and_lapsed_leases_are_counted(make: Make) -> None:
+    cell = make(answers=[FAIL])
+
+    def die(_: Any = None) -> None:
+        cell.inside, cell.on_start = lambda _: None, lambda: None
+        cell.die()
+
+    with metrics(cell) as found:
+        cell.inside = cell.on_start = die
+        cell.submit()
+        cell.run()
+    assert found["Retries"] == (1 if cell.runner == "machine" else 2)
+    assert found["LapsedLeases"] == 1
+    assert found["Committed"] == 1
+
+
+@every_cell
+def test_a_wait_that_is_too_long_is_counted(make: Make) -> None:
+    cell = make(answers=[WAIT] * 999)
+    with metrics(cell) as found:
+        cell.submit()
+        cell.run()
+    assert found["WaitedTooLong"] == found["Rejected"] == 1
+
+
+@every_cell
+def test_a_refused_copy_is_counted(make: Make) -> None:
+    """And the message stays until the dead-letter queue takes it."""
+    cell = make(answers=[NEVER])
+    cell.sqs.dead_letter_bytes = 10
+    with metrics(cell) as found:
+        cell.submit()
+        cell.run(hours=1)
+    assert found["CopiesRefused"] >= 1
+    assert cell.source_messages >= 1
+    cell.sqs.dead_letter_bytes = 10**6
+    cell.answers = [NEVER] * 9
+    cell.run()
+    assert len(cell.sqs.dead_letters) == 1
+    assert cell.known().status is Status.REJECTED
+    assert not cell.source_messages
+
+
+@every_cell
+def test_a_refused_start_is_counted(make: Make) -> None:
+    cell = make()
+    if cell.runner != "machine":
+        raise DoesNotApply
+    denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "StartExecution")
+    cell.machine.refuse_starts = lambda: denied
+    with metrics(cell) as found:
+        cell.submit()
+        cell.run(hours=1)
+    assert found["StartRefused"] >= 1
+    cell.machine.refuse_starts = lambda: None
+    cell.run()
+    assert len(cell.calls) == 1
+    check_done(cell)
+
+
+def test_the_page_is_generated() -> None:
+    """`python -m scripts.kinds_page --write` writes it."""
+    from scripts.kinds_page import PAGE, page  # noqa: PLC0415 - it reads the tests above
+
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_each_reason_is_about_a_test_and_a_cell() -> None:
+    for one in ABSENT:
+        assert one.test in TESTS, one
+        assert any(one.covers(place) for place in CELLS), one
+    for test in TESTS:
+        for place in CELLS:
+            absence(test, place)
