@@ -1,8 +1,7 @@
 """A state machine as the processor: names and inputs of executions, requests to Step Functions, and the next step."""
 
 from intake_ledger.executions.answer import commit_of
-from intake_ledger.executions.decide import Action, Decision, Execution, decide, poll_ms
-from intake_ledger.executions.names import execution_name
+from intake_ledger.executions.decide import Action, Decision, Execution, decide, execution_name, poll_ms
 from intake_ledger.executions.state_machine import StateMachine, is_refused, is_throttled
 
 __all__ = [

@@ -1,13 +1,17 @@
 """What to do about a claim whose execution may run: a pure function of Step Functions' answer, the row and the time.
 
+The name of an execution is a function of the row, so that a repeated start is the same.
+
 DescribeExecution decides. The lease only says when a missing execution may be started again, and an event of Step
 Functions only wakes the consumer.
 """
 
+import hashlib
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from intake_ledger.protocol import Row, Status
+from intake_ledger.protocol import Row, RowKey, Status
 
 MIN_POLL_MS = 30_000
 _DECIDED = ("SUCCEEDED", "FAILED")
@@ -15,6 +19,8 @@ _STOPPED = ("ABORTED", "TIMED_OUT")
 """An execution that was stopped may have tasks that still run."""
 _GROWTH = 1 / 16
 """A poll waits for this share of the execution's age, so that polls do not use up the queue's maxReceiveCount."""
+_NAME = re.compile(r"[0-9a-f]{40}-\d{1,39}")
+"""Step Functions takes 80 characters. The local AWS takes any name, so names are checked here."""
 
 
 class Action(StrEnum):
@@ -58,6 +64,19 @@ class Decision:
 
     action: Action
     until: int = 0
+
+
+def execution_name(key: RowKey, fence: int) -> str:
+    """The name of the only execution of this fence.
+
+    Raises:
+        ValueError: The fence is not a positive number.
+
+    """
+    name = f"{hashlib.sha256(f'{key.pk}\n{key.sk}'.encode()).hexdigest()[:40]}-{fence}"
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{fence} is not the fence of an execution")
+    return name
 
 
 def decide(row: Row, execution: Execution | None, *, now: int, longest_task_ms: int) -> Decision:
