@@ -26,7 +26,7 @@ _NO_LISTING = "messages are in no listing that the row could be compared with"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Inspected:
     """A row and a state of the same object or version. One of them may be missing."""
 
     row: Row | None
@@ -54,7 +54,7 @@ def key_in(deployed: "DeployedPipeline", text: str) -> str:
     return key
 
 
-def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Comparison], str | None]:
+def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Inspected], str | None]:
     """Compare the rows of a key with S3. The second value is the action that the caller lacks to read S3, or None.
 
     Raises:
@@ -64,7 +64,7 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
     # Read the row before S3, so that a change in between can only make the ledger look late.
     entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
     if deployed.message_source is not None:
-        return [Comparison(entry.row, None, None, _NO_LISTING) for entry in entries], None
+        return [Inspected(entry.row, None, None, _NO_LISTING) for entry in entries], None
     try:
         versions = s3_listing.list_key_versions(aws.s3, deployed, key)
     except ClientError as error:
@@ -75,11 +75,11 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
     return [_without_skipped(deployed, key, one) for one in found], denied
 
 
-def _without_skipped(deployed: "DeployedPipeline", key: str, found: Comparison) -> Comparison:
+def _without_skipped(deployed: "DeployedPipeline", key: str, found: Inspected) -> Inspected:
     """The comparison, or the reason why a directory marker has no row."""
     if found.row is not None or found.state is None or not deployed.skips(key, found.state):
         return found
-    return Comparison(None, found.state, True, _SKIPPED)
+    return Inspected(None, found.state, True, _SKIPPED)
 
 
 def compare(
@@ -88,7 +88,7 @@ def compare(
     deployed: "DeployedPipeline",
     now: int,
     all_rows_since: int | None,
-) -> list[Comparison]:
+) -> list[Inspected]:
     """Compare the key's row with its current state. In EVERY_VERSION compare each version with its row, newest first.
 
     Args:
@@ -102,7 +102,7 @@ def compare(
     """
     rows = [entry.row for entry in entries]
     if versions is None:
-        return [Comparison(row, None, None, "S3 could not be read") for row in rows]
+        return [Inspected(row, None, None, "S3 could not be read") for row in rows]
     if deployed.ordering is Ordering.LATEST:
         current = next((one.state for one in versions if one.current), ABSENT)
         row = rows[0] if rows else None
@@ -117,21 +117,21 @@ def compare(
 
 def _compared(
     row: Row | None, state: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
-) -> Comparison:
+) -> Inspected:
     if row is not None and row.status is Status.LATER_FORMAT:
-        return Comparison(row, state, None, _LATER_FORMAT)
-    return Comparison(row, state, *agreement(row, state, deployed, now, all_rows_since))
+        return Inspected(row, state, None, _LATER_FORMAT)
+    return Inspected(row, state, *agreement(row, state, deployed, now, all_rows_since))
 
 
-def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Comparison:
+def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Inspected:
     """Compare a row of EVERY_VERSION whose version S3 does not list."""
     if row.status is Status.LATER_FORMAT:
-        return Comparison(row, None, None, _LATER_FORMAT)
+        return Inspected(row, None, None, _LATER_FORMAT)
     if row.kind is StateKind.DELETED:
         state = State(StateKind.DELETED, row.version_id)
-        return Comparison(row, None, *agreement(row, state, deployed, now, None))
+        return Inspected(row, None, *agreement(row, state, deployed, now, None))
     if row.settled:
-        return Comparison(row, None, True, "S3 no longer has this version, and it was settled")
-    return Comparison(
+        return Inspected(row, None, True, "S3 no longer has this version, and it was settled")
+    return Inspected(
         row, None, False, "S3 no longer has this version: the ledger can only settle it without processing"
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from intake_ledger_cli.deployed import DeployedPipeline
     from intake_ledger_cli.former import FormerPipeline
-    from intake_ledger_cli.inspection import Comparison
+    from intake_ledger_cli.inspection import Inspected
 
 JsonObject = dict[str, Any]
 
@@ -48,7 +48,7 @@ def reasons_json(counts: "Mapping[tuple[str, str], int]", budget: ReadBudget) ->
 
 
 def inspect_json(
-    deployed: "DeployedPipeline", key: str, found: "Sequence[Comparison]", denied: str | None
+    deployed: "DeployedPipeline", key: str, found: "Sequence[Inspected]", denied: str | None
 ) -> JsonObject:
     return {
         "pipeline": deployed.name,

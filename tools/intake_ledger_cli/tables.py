@@ -11,7 +11,7 @@ from intake_ledger.protocol import Status
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.executions import execution_arn
-from intake_ledger_cli.inspection import Comparison
+from intake_ledger_cli.inspection import Inspected
 from intake_ledger_cli.read_budget import ReadBudget
 from intake_ledger_cli.reading import ReviewPage
 
@@ -90,7 +90,7 @@ def reasons_table(counts: Mapping[tuple[str, str], int], budget: ReadBudget) -> 
 
 
 def inspect_table(
-    deployed: "DeployedPipeline", key: str, found: Sequence[Comparison], denied: str | None, now: int
+    deployed: "DeployedPipeline", key: str, found: Sequence[Inspected], denied: str | None, now: int
 ) -> RenderableType:
     parts: list[RenderableType] = [heading(escape(key), f"{deployed.name}, {deployed.place}")]
     if not deployed.wants(key):
