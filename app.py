@@ -64,7 +64,7 @@ class CatalogueStack(Stack):
         CfnOutput(self, "QueueUrl", value=self.models.queue.queue_url)
         CfnOutput(self, "DeadLetterQueueUrl", value=self.models.dead_letter_queue.queue_url)
         CfnOutput(self, "LedgerTable", value=self.models.table.table_name)
-        CfnOutput(self, "ConsumerFunction", value=self.models.consumer_function.function_name)
+        CfnOutput(self, "ConsumerFunction", value=self.models.function.function_name)
         CfnOutput(self, "AuditFunction", value=self.models.audit_function.function_name)
         CfnOutput(self, "CatalogueTable", value=self.catalogue.table_name)
 

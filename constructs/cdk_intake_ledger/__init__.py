@@ -17,6 +17,7 @@ from cdk_intake_ledger._lazy import lazily
 if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
     from cdk_intake_ledger.functions import Processor
+    from cdk_intake_ledger.intake import Intake
     from cdk_intake_ledger.messages import MessageIntake, MessageSource
     from cdk_intake_ledger.monitoring import IntakeMonitoring
     from cdk_intake_ledger.options import (
@@ -45,6 +46,7 @@ __all__ = [
     "Engine",
     "Existing",
     "FileSets",
+    "Intake",
     "IntakeConfigurationError",
     "IntakeLedger",
     "IntakeMonitoring",
@@ -75,6 +77,7 @@ if not TYPE_CHECKING:
             "Engine": "cdk_intake_ledger.options",
             "Existing": "cdk_intake_ledger.options",
             "FileSets": "cdk_intake_ledger.sets",
+            "Intake": "cdk_intake_ledger.intake",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
             "IntakeLedger": "cdk_intake_ledger.resources",
             "IntakeMonitoring": "cdk_intake_ledger.monitoring",

@@ -1,16 +1,11 @@
 """The construct of a pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import jsii
-from aws_cdk import Duration, Names, RemovalPolicy, Stack
-from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
@@ -24,7 +19,6 @@ from cdk_intake_ledger.functions import (
     Processor,
     existing_resources,
 )
-from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
 from cdk_intake_ledger.options import (
     AuditOptions,
     ConcurrencyOptions,
@@ -34,19 +28,17 @@ from cdk_intake_ledger.options import (
     Ordering,
     RetryOptions,
 )
-from cdk_intake_ledger.outputs import OutputGrants, Places
+from cdk_intake_ledger.outputs import Places
 from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
-    MAX_NAME,
     IntakeLedger,
     IntakeQueue,
     bucket_props_problems,
     fix_names,
     intake_bucket,
-    tag,
 )
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
@@ -54,13 +46,14 @@ from intake_ledger.contract import OBJECTS
 
 
 @check_arguments
-@jsii.implements(iam.IGrantable)
-class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
+class IntakePipeline(PipelineGrants):
     """Process the files of a bucket, with one commit for each state: bucket, queue, ledger, consumer, audit and alarms.
 
     The pipeline calls your processor for each change that the ledger admits. If the processor needs other resources,
     grant them to the pipeline: `table.grant_read_write_data(pipeline)`.
     """
+
+    _kind = OBJECTS
 
     def __init__(
         self,
@@ -75,7 +68,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         deletes: bool = False,
         directory_markers: bool = False,
         processing_timeout: Duration | None = None,
-        pipeline_name: str | None = None,
+        name: str | None = None,
         delivery: Delivery | None = None,
         queue: IntakeQueue | None = None,
         ledger: IntakeLedger | None = None,
@@ -91,7 +84,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
 
         Args:
             scope: the stack, or a construct in it.
-            id: the construct's id. Without a `pipeline_name`, the names of bucket, ledger, queues and pipeline follow
+            id: the construct's id. Without a `name`, the names of bucket, ledger, queues and pipeline follow
                 from `scope` and `id`. If you change either, CloudFormation replaces them by new, empty ones.
             processor: your function.
             bucket: where files arrive; a new versioned bucket when omitted. A bucket of the same stack uses S3
@@ -109,7 +102,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             processing_timeout: the processor's time for one object, 1 to 890 seconds, or 5,390 with a
                 `capacity_provider`; 1 minute when omitted. The function's timeout, the lease and the queue's visibility
                 timeout follow from it.
-            pipeline_name: fixes the name in the ledger, logs and metrics, and all logical ids. You may then rename and
+            name: fixes the name in the ledger, logs and metrics, and all logical ids. You may then rename and
                 move the construct within its stack. 1 to 64 letters, digits, `-` and `_`, first a letter, unique in
                 the stack and on the ledger. When omitted, all of them follow from `scope` and `id`. Adding it to a
                 deployed pipeline changes them: `intake-ledger adopt` moves the data. Your own `bucket`, `ledger` and
@@ -154,7 +147,7 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         )
         of_resources = resource_problems(
             self,
-            pipeline_name=pipeline_name,
+            name=name,
             bucket=bucket,
             queue=queue,
             ledger=ledger,
@@ -170,33 +163,20 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         if problems := [*of_resources, *of_bucket, *of_options, *report_problems(audit, bucket, keys), *argument]:
             refuse(self.node.path, problems)
 
-        self._pipeline_name = pipeline_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
         self._filters = keys
         self._bucket = bucket or intake_bucket(
             self, "Bucket", props=bucket_props, encryption_key=encryption_key, removal_policy=removal_policy
         )
         self._places = Places(self, self._bucket, keys)
-        visibility = int(plan.least_visibility)
-        self._queue = queue or IntakeQueue(
-            self,
-            "Queue",
-            visibility_timeout=Duration.seconds(visibility),
-            encryption_key=encryption_key,
-            removal_policy=removal_policy,
+        self._begin(
+            plan, name=name, queue=queue, ledger=ledger, encryption_key=encryption_key, removal_policy=removal_policy
         )
-        self._queue.attach_to(self, visibility)
-        self._ledger = ledger or IntakeLedger(
-            self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
-        )
-        for root in filter(None, (self, queue)):
-            tag(root, self._pipeline_name)
-
         networking = FunctionNetworking.of(
             self, network, monitoring, encryption_key=encryption_key, removal_policy=removal_policy
         )
         bucket_resource = owned_resource(self._bucket)
         resources = PipelineResources(
-            name=self._pipeline_name,
+            name=self._name,
             bucket=self._bucket,
             bucket_resource=bucket_resource,
             bucket_is_own=bucket is None,
@@ -229,53 +209,10 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
             self, "Audit", networking=networking, resources=resources, options=audit, consumer=self._consumer
         )
         if ledger is not None:
-            ledger.share(self._pipeline_name, self._bucket, self._audit.function)
-        self._monitoring = IntakeMonitoring(
-            self,
-            "Monitoring",
-            kind=OBJECTS,
-            pipeline_name=self._pipeline_name,
-            queue=self._queue.queue,
-            dead_letter_queue=self._queue.dead_letter_queue,
-            consumer_function=self._consumer.function,
-            audit_function=self._audit.function,
-            settle_time=audit.settle_time,
-            audit_interval=audit.interval,
-            starts_executions=processor.executions is not None,
-            options=monitoring,
-        )
+            ledger.share(self._name, self._bucket, self._audit.function)
+        self._watch(monitoring, audit_interval=audit.interval, settle_time=audit.settle_time)
         connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)
-        fix_names(self, pipeline_name, table=self._ledger.table, queue=queue)
-
-    @property
-    def pipeline_name(self) -> str:
-        """The pipeline's name in the ledger, logs and metrics. It is unique among pipelines that share a ledger."""
-        return self._pipeline_name
-
-    @property
-    def bucket(self) -> s3.IBucket:
-        """The bucket where files arrive."""
-        return self._bucket
-
-    @property
-    def queue(self) -> sqs.IQueue:
-        """The queue of S3's events, and of messages of the audit and of operators."""
-        return self._queue.queue
-
-    @property
-    def dead_letter_queue(self) -> sqs.IQueue:
-        """The queue of messages that need an operator, each with its reason."""
-        return self._queue.dead_letter_queue
-
-    @property
-    def table(self) -> dynamodb.ITable:
-        """The ledger's table. To read it, use `grant_read_ledger`. Do not write to it."""
-        return self._ledger.table
-
-    @property
-    def consumer_function(self) -> lambda_.IFunction:
-        """The function that runs the processor."""
-        return self._consumer.function
+        fix_names(self, name, table=self._ledger.table, queue=queue)
 
     @property
     def audit_function(self) -> lambda_.IFunction:
@@ -288,18 +225,3 @@ class IntakePipeline(IntakeMetrics, PipelineGrants, OutputGrants):
         `{}`. With `{"dryRun": true}`, it sends no messages.
         """
         return self._audit.state_machine
-
-    @property
-    def monitoring(self) -> IntakeMonitoring:
-        """The alarms, and widgets for a dashboard."""
-        return self._monitoring
-
-    @property
-    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """Alarms by name, such as `DeadLetters`. docs/runbooks has the repair of each."""
-        return self._monitoring.alarms
-
-    @property
-    def grant_principal(self) -> iam.IPrincipal:
-        """The role of the processor. It makes the pipeline a grantee."""
-        return self._consumer.role

@@ -78,7 +78,7 @@ def key_problems(scope: Construct, key: kms.IKey) -> Iterator[Problem]:
 def resource_problems(
     scope: Construct,
     *,
-    pipeline_name: str | None,
+    name: str | None,
     bucket: s3.IBucket | None,
     queue: IntakeQueue | None,
     ledger: IntakeLedger | None,
@@ -89,7 +89,7 @@ def resource_problems(
     """Reasons why a pipeline cannot have this name, or work with these existing resources."""
     table = ledger.table if ledger else None
     return [
-        *(pipeline_name_problems(scope, pipeline_name, table) if pipeline_name is not None else ()),
+        *(pipeline_name_problems(scope, name, table) if name is not None else ()),
         *(bucket_problems(bucket, scope, filters, delivery) if bucket else ()),
         *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
         *(queue.problems(max_attempts) if queue else ()),

@@ -36,7 +36,7 @@ def connect_bucket(
     add_notifications(
         scope,
         resources.delivery,
-        pipeline_name=resources.name,
+        name=resources.name,
         bucket=resources.bucket,
         own=resources.bucket_is_own,
         resource=resources.bucket_resource,

@@ -1,4 +1,4 @@
-"""Permissions that pipelines and sets give to others."""
+"""The members that pipelines and sets share, and permissions that a pipeline gives to others."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
@@ -10,14 +10,14 @@ from aws_cdk import aws_s3 as s3
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.delivery import KeyPattern, in_stack_of, read_patterns
 from cdk_intake_ledger.functions import IntakeConsumer
+from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.key_access import (
     BUCKET_READ_KEY_ACTIONS,
     BUCKET_WRITE_KEY_ACTIONS,
-    QUEUE_KEY_ACTIONS,
     grant_key,
     imported_alias,
 )
-from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+from cdk_intake_ledger.outputs import OutputGrants
 from cdk_intake_ledger.validation.nag_compliance import READERS
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress, suppress_wildcards
 
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 
 @check_arguments
-class OperatorGrants:
-    """Grants of a pipeline or of sets for people who operate it."""
+class FileIntake(Intake, OutputGrants):
+    """The base of `IntakePipeline` and `FileSets`: work whose content is in a bucket."""
 
     _bucket: s3.IBucket
-    _queue: IntakeQueue
-    _ledger: IntakeLedger
     _consumer: IntakeConsumer
-    _pipeline_name: str
+
+    @property
+    def bucket(self) -> s3.IBucket:
+        """The bucket where files arrive."""
+        return self._bucket
 
     def grant_read_ledger(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to read rows, to list rows that need review, and to list the bucket's versions.
@@ -46,23 +48,7 @@ class OperatorGrants:
             the grant.
 
         """
-        return self._ledger.grant_read(grantee).combine(self._grant_list(grantee, "s3:ListBucketVersions"))
-
-    def grant_redrive(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow a principal to move messages from the dead-letter queue back to the queue.
-
-        Args:
-            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
-                also write records of operations into the ledger's table, and no rows, and lines into the consumer's log
-                group.
-
-        Returns:
-            the grant.
-
-        """
-        receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-        grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
-        return grant.combine(self._grant_send(grantee)).combine(self._grant_record(grantee))
+        return super().grant_read_ledger(grantee).combine(self._grant_list(grantee, "s3:ListBucketVersions"))
 
     def grant_reprocess(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a principal to request that objects or sets are processed again, by key or by prefix.
@@ -77,7 +63,7 @@ class OperatorGrants:
 
         """
         listing = self._grant_list(grantee, "s3:ListBucket", "s3:ListBucketVersions")
-        sending = self._with_queue_key(grantee, self._grant_send(grantee))
+        sending = self._with_queue_key(grantee, self._grant_requests(grantee))
         return sending.combine(listing).combine(self._grant_record(grantee))
 
     def grant_operate(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -92,32 +78,20 @@ class OperatorGrants:
             the grant.
 
         """
-        grant = self.grant_read_ledger(grantee).combine(self.grant_redrive(grantee))
-        grant = grant.combine(self.grant_reprocess(grantee))
-        marks = f"{self._pipeline_name}#downstream"
-        grant = grant.combine(self._ledger.grant_update(grantee, rows=f"{self._bucket.bucket_name}/*", marks=marks))
+        grant = super().grant_operate(grantee).combine(self.grant_reprocess(grantee))
         return grant.combine(self._queue.dead_letter_queue.grant(grantee, "sqs:SendMessage"))
 
-    def _grant_record(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Who did what is in the table and in the log."""
-        record = self._ledger.grant_record(grantee, self._pipeline_name)
-        return record.combine(self._consumer.function.log_group.grant_write(grantee))
+    def _place_of_rows(self) -> str:
+        return self._bucket.bucket_name
 
     def _grant_list(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
         return iam.Grant.add_to_principal(
             grantee=grantee, actions=list(actions), resource_arns=[self._bucket.bucket_arn]
         )
 
-    def _grant_send(self, grantee: iam.IGrantable) -> iam.Grant:
-        return self._queue.queue.grant(grantee, "sqs:GetQueueAttributes", "sqs:SendMessage")
-
-    def _with_queue_key(self, grantee: iam.IGrantable, grant: iam.Grant) -> iam.Grant:
-        key = self._queue.encryption_key
-        return grant.combine(grant_key(key, grantee, *QUEUE_KEY_ACTIONS)) if key else grant
-
 
 @check_arguments
-class PipelineGrants(OperatorGrants):
+class PipelineGrants(FileIntake):
     """`grant_*` for one pipeline."""
 
     _filters: Sequence[KeyPattern]

@@ -61,7 +61,7 @@ class StandStack(cdk.Stack):
                 for output, value in {
                     "QueueUrl": pipeline.queue.queue_url,
                     "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
-                    "Function": pipeline.consumer_function.function_name,
+                    "Function": pipeline.function.function_name,
                     "Audit": pipeline.audit_function.function_name,
                 }.items():
                     cdk.CfnOutput(self, f"{name}{output}", value=value)

@@ -57,7 +57,7 @@ class OrdersStack(cdk.Stack):
             "QueueUrl": self.orders.queue.queue_url,
             "DeadLetterQueueUrl": self.orders.dead_letter_queue.queue_url,
             "LedgerTable": self.orders.table.table_name,
-            "ConsumerFunction": self.orders.consumer_function.function_name,
+            "ConsumerFunction": self.orders.function.function_name,
             "AuditFunction": self.orders.audit_function.function_name,
         }.items():
             cdk.CfnOutput(self, name, value=value)

@@ -78,7 +78,7 @@ class WordsStack(cdk.Stack):
         self.pipeline.bucket.grant_read(task)
         for name, value in {
             "Bucket": self.pipeline.bucket.bucket_name,
-            "Function": self.pipeline.consumer_function.function_name,
+            "Function": self.pipeline.function.function_name,
             "QueueUrl": self.pipeline.queue.queue_url,
             "DeadLetterQueueUrl": self.pipeline.dead_letter_queue.queue_url,
             "AuditFunction": self.pipeline.audit_function.function_name,

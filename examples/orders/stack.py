@@ -44,7 +44,7 @@ class OrdersStack(cdk.Stack):
             "Bus": bus.event_bus_name,
             "StockTable": stock.table_name,
             "DeadLetters": orders.dead_letter_queue.queue_url,
-            "Function": orders.consumer_function.function_name,
+            "Function": orders.function.function_name,
         }.items():
             cdk.CfnOutput(self, f"Out{name}", value=value)
 

@@ -74,7 +74,7 @@ class ComparisonStack(cdk.Stack):
         self._outputs(column, pipeline.bucket, pipeline.queue, copies)
         cdk.CfnOutput(self, f"{column.construct}Audit", value=pipeline.audit_function.function_name)
         cdk.CfnOutput(self, f"{column.construct}Table", value=pipeline.table.table_name)
-        cdk.CfnOutput(self, f"{column.construct}Function", value=pipeline.consumer_function.function_name)
+        cdk.CfnOutput(self, f"{column.construct}Function", value=pipeline.function.function_name)
 
     def _usual_consumer(self) -> None:
         """Make the usual resources: a queue with six times the function's timeout and a dead-letter queue."""

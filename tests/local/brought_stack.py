@@ -67,4 +67,4 @@ class BroughtStack(cdk.Stack):
             iam.PolicyStatement(actions=["dynamodb:PutItem"], resources=[self._effects.table_arn])
         )
         cdk.CfnOutput(self, f"{id}Bucket", value=made.bucket.bucket_name)
-        cdk.CfnOutput(self, f"{id}Function", value=made.consumer_function.function_name)
+        cdk.CfnOutput(self, f"{id}Function", value=made.function.function_name)

@@ -85,7 +85,7 @@ class ElsewhereStack(cdk.Stack):
         times["concurrency"] = ConcurrencyOptions(clock_skew=skew)
         parts = IntakePipeline(self, "Parts", processor=here, **times)
         form = SetForm.manifest("loads/*/manifest.json")
-        loads = FileSets(self, "Loads", pipeline=parts, form=form, processor=elsewhere, set_name="Loads", **times)
+        loads = FileSets(self, "Loads", pipeline=parts, form=form, processor=elsewhere, name="Loads", **times)
         loads.grant_read(task)
         for name, value in {
             "Queue": intake.queue.queue_url,

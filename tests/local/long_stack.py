@@ -39,7 +39,7 @@ class LongStack(WordsStack):
         # The messages of a worker that died come back when its lease ends.
         [queue] = [one for one in self.node.find_all() if one.node.path.endswith("/Queue/Messages/Resource")]
         queue.add_property_override("VisibilityTimeout", 20)  # type: ignore[attr-defined] # a CfnQueue
-        consumer = self.pipeline.consumer_function.node.default_child
+        consumer = self.pipeline.function.node.default_child
         assert isinstance(consumer, lambda_.CfnFunction)
         consumer.add_property_override("Code.ZipFile", DYING.replace("{folder!r}", repr(str(code))))
         [rule] = [one for one in self.node.find_all() if one.node.path.endswith("/Ended")]

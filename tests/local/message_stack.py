@@ -71,7 +71,7 @@ class MessageStack(cdk.Stack):
             )
             effects.grant(intake, "dynamodb:GetItem", "dynamodb:PutItem")
             outputs |= {
-                f"{name}Function": intake.consumer_function.function_name,
+                f"{name}Function": intake.function.function_name,
                 f"{name}Queue": intake.queue.queue_url,
                 f"{name}DeadLetters": intake.dead_letter_queue.queue_url,
             }

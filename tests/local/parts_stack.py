@@ -44,7 +44,7 @@ class PartsStack(cdk.Stack):
         for name, value in {
             "Bucket": bucket.bucket_name,
             "Files": files.bucket_name,
-            "Function": made.consumer_function.function_name,
+            "Function": made.function.function_name,
             "EffectsTable": effects.table_name,
             "LedgerTable": made.table.table_name,
             "Machine": made.audit_state_machine.state_machine_arn,

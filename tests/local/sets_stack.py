@@ -47,7 +47,7 @@ class SetsStack(cdk.Stack):
             "Bucket": pipeline.bucket.bucket_name,
             "Table": pipeline.table.table_name,
             "EffectsTable": effects.table_name,
-            "PartsFunction": pipeline.consumer_function.function_name,
+            "PartsFunction": pipeline.function.function_name,
             "PartsQueueUrl": pipeline.queue.queue_url,
         }
         for name, form in FORMS.items():
@@ -57,7 +57,7 @@ class SetsStack(cdk.Stack):
                 pipeline=pipeline,
                 form=form,
                 processor=processor("collecting:process_set"),
-                set_name=f"{name}OfTests",
+                name=f"{name}OfTests",
                 **times,
             )
             effects.grant(sets, "dynamodb:UpdateItem")

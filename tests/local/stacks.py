@@ -55,7 +55,7 @@ def pipeline(scope: Construct, id: str, code: Path, effects: dynamodb.Table, **o
     made = IntakePipeline(scope, id, processor=recording(code, effects), **(TIMES | options))
     effects.grant(made, "dynamodb:PutItem")
     cdk.CfnOutput(scope, f"{id}Bucket", value=made.bucket.bucket_name)
-    cdk.CfnOutput(scope, f"{id}Function", value=made.consumer_function.function_name)
+    cdk.CfnOutput(scope, f"{id}Function", value=made.function.function_name)
     return made
 
 
@@ -107,7 +107,7 @@ class LocalStack(CatalogueStack):
             "RemoteQueueUrl": remote.queue.queue_url,
             "RemoteDeadLetterQueueUrl": remote.dead_letter_queue.queue_url,
             "RemoteLedgerTable": remote.table.table_name,
-            "RemoteFunction": remote.consumer_function.function_name,
+            "RemoteFunction": remote.function.function_name,
         }.items():
             cdk.CfnOutput(self, name, value=value)
 

@@ -51,12 +51,12 @@ def synthesise(folder: Path, *, renamed: bool) -> tuple[Json, dict[str, Path]]:
     )
     calls.grant(pipeline, "dynamodb:UpdateItem")
     for name, value in {
-        "Name": pipeline.pipeline_name,
+        "Name": pipeline.name,
         "Bucket": pipeline.bucket.bucket_name,
         "Calls": calls.table_name,
         "Ledger": pipeline.table.table_name,
         "Queue": pipeline.queue.queue_url,
-        "Consumer": pipeline.consumer_function.function_name,
+        "Consumer": pipeline.function.function_name,
     }.items():
         cdk.CfnOutput(stack, f"{name}Output", value=value)
     return cloudformation.synthesise(stack)

@@ -36,7 +36,7 @@ class WatchedStack(cdk.Stack):
         made = IntakePipeline(self, id, processor=processor, removal_policy=DESTROY, **options)  # type: ignore[arg-type] # a few of its options
         for name, value in {
             "Bucket": made.bucket.bucket_name,
-            "Function": made.consumer_function.function_name,
+            "Function": made.function.function_name,
             "Audit": made.audit_function.function_name,
             "QueueUrl": made.queue.queue_url,
             "QueueArn": made.queue.queue_arn,

@@ -44,7 +44,7 @@ CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "IntakePipeline": (IntakePipeline, {"id": "Orders", "processor": None}),
     "MessageIntake": (MessageIntake, {"id": "Orders", "source": None, "key": "k", "identity": "i", "processor": None}),
     "FileSets": (FileSets, {"id": "Loads", "pipeline": None, "form": None, "processor": None}),
-    "IntakeWorkers": (IntakeWorkers, {"id": "Workers", "pipeline": None, "cluster": None, "image": None}),
+    "IntakeWorkers": (IntakeWorkers, {"id": "Workers", "intake": None, "cluster": None, "image": None}),
     "IntakeQueue": (IntakeQueue, {"id": "Queue"}),
     "IntakeLedger": (IntakeLedger, {"id": "Ledger"}),
     "Processor.from_asset": (Processor.from_asset, {"path": "orders", "entrypoint": "orders:process"}),
@@ -93,6 +93,7 @@ class Values:
             "machine": self.machine,
             "pipeline": IntakePipeline(stack, "Pipeline", processor=processor()),
         }
+        self.right["intake"] = self.right["pipeline"]
         self.names = {
             **vars(cdk_intake_ledger),
             **{name: getattr(cdk_intake_ledger, name) for name in cdk_intake_ledger.__all__},
@@ -163,14 +164,14 @@ def test_a_refused_construct_is_not_in_the_tree() -> None:
 
 
 def test_each_public_class_checks_its_arguments() -> None:
-    """Enums and the error are the only classes without arguments of the user."""
+    """Enums, the error and the common base are the only classes without arguments of the user."""
     unchecked = {
         name
         for name in cdk_intake_ledger.__all__
         if not hasattr(getattr(cdk_intake_ledger, name).__init__, "__wrapped__")
     }
     enums = {"Delivery", "Engine", "Existing", "ManifestFormat", "Ordering", "Reasons"}
-    assert unchecked == {"IntakeConfigurationError", *enums}
+    assert unchecked == {"Intake", "IntakeConfigurationError", *enums}
     assert hasattr(Processor.from_asset, "__wrapped__")
     assert hasattr(IntakePipeline.grant_put, "__wrapped__")
     assert hasattr(IntakePipeline.metric, "__wrapped__")

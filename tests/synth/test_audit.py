@@ -81,7 +81,7 @@ class TestReports:
         template = template_of(stack)
         (writing,) = [one for one in statements(template, "OrdersAuditRole") if actions(one) == ["s3:PutObject"]]
         (reports,) = resources(template, "AWS::S3::Bucket", "Reports")
-        expected = key.replace("StackOrders", f"{pipeline.pipeline_name}/")
+        expected = key.replace("StackOrders", f"{pipeline.name}/")
         assert writing["Resource"] == {"Fn::Join": ["", [{"Fn::GetAtt": [reports, "Arn"]}, expected]]}
         assert ["kms:GenerateDataKey"] in [actions(one) for one in statements(template, "OrdersAuditRole")]
         told = audit_settings(variables(template, "OrdersAudit")).reports
@@ -113,7 +113,7 @@ class TestReports:
         template = template_of(stack)
         (bucket,) = resources(template, "AWS::S3::Bucket", "Orders")
         (writing,) = [one for one in statements(template, "OrdersAuditRole") if actions(one) == ["s3:PutObject"]]
-        key = f"/{prefix}{pipeline.pipeline_name}/*"
+        key = f"/{prefix}{pipeline.name}/*"
         assert writing["Resource"] == {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, key]]}
 
     @pytest.mark.failure_mode("F71")
@@ -207,7 +207,7 @@ class TestDeployed:
             processor=processor(),
             concurrency=ConcurrencyOptions(max_concurrency=7, max_batching_window=Duration.seconds(3)),
         )
-        function = pipeline.consumer_function.node.default_child
+        function = pipeline.function.node.default_child
         assert isinstance(function, lambda_.CfnFunction)
         function.reserved_concurrent_executions = 9
         template = template_of(stack)

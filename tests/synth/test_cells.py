@@ -78,7 +78,7 @@ def workers_of(stack: Stack, made: Any, name: str = "Workers", **options: Any) -
     if not isinstance(cluster, ecs.Cluster):
         cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=0))
     image = ecs.ContainerImage.from_registry("example/orders")
-    return IntakeWorkers(stack, name, pipeline=made, cluster=cluster, image=image, **options)
+    return IntakeWorkers(stack, name, intake=made, cluster=cluster, image=image, **options)
 
 
 @pytest.fixture(scope="module")

@@ -181,7 +181,7 @@ def test_a_pipeline_without_sets_has_none_of_this() -> None:
 
 
 def test_a_set_name_fixes_the_logical_ids() -> None:
-    template = template_of(with_sets(set_name="DailyLoad"))
+    template = template_of(with_sets(name="DailyLoad"))
     assert environment(template, "DailyLoadConsumer")["INTAKE_PIPELINE_NAME"] == "DailyLoad"
 
 
@@ -212,7 +212,7 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
         ({"form": SetForm.quiet_prefix("in/"), "deadline": Duration.minutes(19)}, "set-quiet-deadline", "20 minutes"),
         ({"retry": RetryOptions(max_wait=Duration.hours(1))}, "set-deadline-twice", ""),
         ({"pipeline": {"ordering": Ordering.EVERY_VERSION}}, "set-every-version", "Stack/Orders"),
-        ({"set_name": "9"}, "name-format", ""),
+        ({"name": "9"}, "name-format", ""),
         ({"processing_timeout": Duration.hours(1)}, "processing-timeout-range", ""),
     ],
 )
@@ -353,7 +353,7 @@ def test_sets_after_workers_are_refused() -> None:
     orders: Any = stack.node.find_child("Orders")
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))
     image = ecs.ContainerImage.from_registry("example/orders")
-    IntakeWorkers(stack, "Workers", pipeline=orders, cluster=cluster, image=image)
+    IntakeWorkers(stack, "Workers", intake=orders, cluster=cluster, image=image)
     [container] = only(template_of(stack), "AWS::ECS::TaskDefinition")["ContainerDefinitions"]
     assert "INTAKE_SETS" in {one["Name"] for one in container["Environment"]}
     with refused("set-after-workers", "Stack/Orders"):

@@ -47,8 +47,8 @@ def everything(stack: Stack, before: bool) -> None:
             return stack, name
         return Construct(Construct(stack, f"Domain{name}"), "Intake"), f"Renamed{name}"
 
-    own = IntakePipeline(*place("Own"), pipeline_name="own", processor=processor(), encryption_key=key)
-    own.consumer_function.grant_invoke(iam.ServicePrincipal("scheduler.amazonaws.com"))
+    own = IntakePipeline(*place("Own"), name="own", processor=processor(), encryption_key=key)
+    own.function.grant_invoke(iam.ServicePrincipal("scheduler.amazonaws.com"))
     own.grant_redrive(account)
     own.grant_read_ledger(account)
     CfnOutput(own, "Table", value=own.table.table_name)
@@ -57,7 +57,7 @@ def everything(stack: Stack, before: bool) -> None:
     IntakePipeline(
         scope,
         id_,
-        pipeline_name="big",
+        name="big",
         processor=processor(),
         network=NetworkOptions(vpc=vpc, vpc_subnets=private),
         delivery=Delivery.EVENTBRIDGE,
@@ -68,7 +68,7 @@ def everything(stack: Stack, before: bool) -> None:
     IntakePipeline(
         scope,
         id_,
-        pipeline_name="guest",
+        name="guest",
         processor=processor(),
         bucket=theirs,
         filters=[s3.NotificationKeyFilter(prefix="in/")],
@@ -78,7 +78,7 @@ def everything(stack: Stack, before: bool) -> None:
     )
     scope, id_ = place("Imported")
     inbox = s3.Bucket.from_bucket_name(stack, "Inbox", "inbox")
-    IntakePipeline(scope, id_, pipeline_name="imported", processor=processor(), bucket=inbox)
+    IntakePipeline(scope, id_, name="imported", processor=processor(), bucket=inbox)
 
 
 def assembly(before: bool, directory: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_queue_of_its_own_says_for_itself() -> None:
 def test_the_name_is_what_ledger_metrics_and_logs_say() -> None:
     """Both functions get the fixed name, and no path."""
     stack = new_stack()
-    pipeline = IntakePipeline(stack, "Orders", pipeline_name="billing_v1", processor=processor())
-    assert pipeline.pipeline_name == "billing_v1"
+    pipeline = IntakePipeline(stack, "Orders", name="billing_v1", processor=processor())
+    assert pipeline.name == "billing_v1"
     for place in ("billingv1Consumer", "billingv1Audit"):
         told = variables(template_of(stack), place)
         assert told["INTAKE_PIPELINE_NAME"] == told["POWERTOOLS_SERVICE_NAME"] == "billing_v1"
@@ -175,7 +175,7 @@ def test_the_name_is_what_ledger_metrics_and_logs_say() -> None:
 def test_an_id_that_the_team_has_fixed_stays() -> None:
     """It is set later, and synthesis does not replace it."""
     stack = new_stack()
-    pipeline = IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
+    pipeline = IntakePipeline(stack, "Orders", name="billing", processor=processor())
     resource = pipeline.bucket.node.default_child
     assert isinstance(resource, s3.CfnBucket)
     resource.override_logical_id("FromBefore")
@@ -186,14 +186,14 @@ def test_a_fixed_id_is_no_other_constructs() -> None:
     """A construct with the same readable path has another ID."""
     stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor())
-    IntakePipeline(stack, "Other", pipeline_name="Orders", processor=processor())
+    IntakePipeline(stack, "Other", name="Orders", processor=processor())
     assert len(logical_ids(stack, "AWS::S3::Bucket")["AWS::S3::Bucket"]) == 2
 
 
 def test_what_holds_data_says_whose_it_is() -> None:
     """F97: `intake-ledger adopt` finds retained resources by their tag."""
     stack = new_stack()
-    IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
+    IntakePipeline(stack, "Orders", name="billing", processor=processor())
     tags = [
         (one["Type"].split("::")[-1], tag["Key"], tag["Value"])
         for type_ in STATEFUL
@@ -211,7 +211,7 @@ def test_the_functions_say_that_the_pipeline_is_deployed() -> None:
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     functions = resources(template_of(stack), "AWS::Lambda::Function", "Orders").values()
-    wanted = {"Key": "intake-ledger:pipeline", "Value": pipeline.pipeline_name}
+    wanted = {"Key": "intake-ledger:pipeline", "Value": pipeline.name}
     assert [wanted in one["Properties"].get("Tags", []) for one in functions] == [True, True]
 
 
@@ -237,7 +237,7 @@ def test_audits_on_one_ledger_know_of_each_other() -> None:
         IntakePipeline(
             stack,
             name,
-            pipeline_name=name,
+            name=name,
             processor=processor(),
             ledger=ledger,
             filters=prefix,
@@ -255,7 +255,7 @@ class TestRefusals:
     def test_characters_and_length(self, name: str) -> None:
         """It is a part of row keys, index keys, dimensions of metrics, S3 keys and logical IDs."""
         with pytest.raises(IntakeConfigurationError) as caught:
-            IntakePipeline(new_stack(), "Orders", pipeline_name=name, processor=processor())
+            IntakePipeline(new_stack(), "Orders", name=name, processor=processor())
         assert repr(name) in str(caught.value)
         assert "1 to 64 letters, digits, - and _" in str(caught.value)
         stack = new_stack()
@@ -266,17 +266,15 @@ class TestRefusals:
     def test_a_token_as_a_name_is_refused(self) -> None:
         """Logical ids are needed at synthesis."""
         stack = new_stack()
-        with refused("name-is-token", "pipeline_name is a token"):
-            IntakePipeline(stack, "Orders", pipeline_name=stack.stack_name + stack.region, processor=processor())
+        with refused("name-is-token", "name is a token"):
+            IntakePipeline(stack, "Orders", name=stack.stack_name + stack.region, processor=processor())
 
     def test_twice_in_one_stack(self) -> None:
         """Both would have the same logical ids."""
         stack = new_stack()
-        IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
-        with refused(
-            "pipeline-name-in-use", "pipeline_name is 'billing', which Stack/Orders already has in this stack"
-        ):
-            IntakePipeline(stack, "Invoices", pipeline_name="billing", processor=processor())
+        IntakePipeline(stack, "Orders", name="billing", processor=processor())
+        with refused("pipeline-name-in-use", "name is 'billing', which Stack/Orders already has in this stack"):
+            IntakePipeline(stack, "Invoices", name="billing", processor=processor())
 
     def test_two_ledgers_of_one_name(self) -> None:
         """Both tables would have the same logical id."""
@@ -299,16 +297,16 @@ class TestRefusals:
                 IntakeLedger(one, "Ledger", table=dynamodb.Table.from_table_arn(one, "Table", arn))
                 for one in (first, second)
             ]
-        IntakePipeline(first, "Orders", pipeline_name="billing", processor=processor(), ledger=ledgers[0])
+        IntakePipeline(first, "Orders", name="billing", processor=processor(), ledger=ledgers[0])
         with refused("pipeline-name-on-ledger", "First/Orders already has on the same ledger"):
-            IntakePipeline(second, "Orders", pipeline_name="billing", processor=processor(), ledger=ledgers[1])
+            IntakePipeline(second, "Orders", name="billing", processor=processor(), ledger=ledgers[1])
 
     def test_twice_in_one_environment(self) -> None:
         """Two stacks may share a name. In one account and region, CloudWatch adds up their metrics."""
         app = new_app()
         stacks = [new_stack(name, app) for name in ("Dev", "Test")]
         for stack in stacks:
-            IntakePipeline(stack, "Orders", pipeline_name="billing", processor=processor())
+            IntakePipeline(stack, "Orders", name="billing", processor=processor())
         [warning] = warned(stacks[1], "pipeline-name-twice")
         assert "Dev/Orders" in warning
         assert "[ack: cdk-intake-ledger:pipelineNameTwice]" in warning
@@ -319,5 +317,5 @@ def test_parts_of_a_name_are_told_apart() -> None:
     names = ("a-b", "a_b", "ab", "AB")
     stack = new_stack()
     for name in names:
-        IntakePipeline(stack, f"P{names.index(name)}", pipeline_name=name, processor=processor())
+        IntakePipeline(stack, f"P{names.index(name)}", name=name, processor=processor())
     assert len(logical_ids(stack, "AWS::Lambda::Function")["AWS::Lambda::Function"]) == 2 * len(names)

@@ -45,7 +45,7 @@ def test_the_key_of_a_pipeline_encrypts_all_its_log_groups() -> None:
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), encryption_key=key, audit=audit)
     FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.marker("_SUCCESS"), processor=processor())
     image = ecs.ContainerImage.from_registry("example/orders")
-    IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=ecs.Cluster(stack, "Cluster"), image=image)
+    IntakeWorkers(stack, "Workers", intake=pipeline, cluster=ecs.Cluster(stack, "Cluster"), image=image)
     messages(stack, "Intake", MessageSource.sqs(), encryption_key=key)
     template = template_of(stack)
     groups = resources(template, "AWS::Logs::LogGroup")

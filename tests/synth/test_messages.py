@@ -263,7 +263,7 @@ def test_rows_of_messages_expire_also_in_a_ledger_that_keeps_the_rows_of_objects
 def test_a_name_fixes_the_logical_ids() -> None:
     def ids(place: str) -> set[str]:
         stack = new_stack()
-        messages(stack, place, MessageSource.sqs(), intake_name="orders")
+        messages(stack, place, MessageSource.sqs(), name="orders")
         return {name for name in template_of(stack)["Resources"] if not name.startswith("CDK")}
 
     assert ids("Here") == ids("There")
@@ -271,9 +271,9 @@ def test_a_name_fixes_the_logical_ids() -> None:
 
 def test_two_intakes_with_a_name_are_refused() -> None:
     stack = new_stack()
-    messages(stack, "One", MessageSource.sqs(), intake_name="orders")
+    messages(stack, "One", MessageSource.sqs(), name="orders")
     with refused("pipeline-name-in-use"):
-        messages(stack, "Two", MessageSource.sqs(), intake_name="orders")
+        messages(stack, "Two", MessageSource.sqs(), name="orders")
 
 
 def test_your_key_encrypts_queues_and_table() -> None:

@@ -140,7 +140,7 @@ def with_workers(app: App) -> None:
         stack, "Cluster", container_insights_v2=ecs.ContainerInsights.ENABLED, vpc=rows.network(stack).vpc
     )
     image = ecs.ContainerImage.from_registry("example/orders")
-    IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=cluster, image=image)
+    IntakeWorkers(stack, "Workers", intake=pipeline, cluster=cluster, image=image)
 
 
 def with_an_alias(app: App) -> None:

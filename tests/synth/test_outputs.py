@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger import IntakePipeline, Processor
+from cdk_intake_ledger import FileSets, IntakePipeline, Processor, SetForm
 from intake_ledger import Output, OutputError
 from intake_ledger.outputs import source_of
 from tests.inside.audits import lifecycle
@@ -106,6 +106,19 @@ def test_the_processor_may_write_its_prefixes_and_nothing_else(template: Json) -
 
 
 @pytest.mark.failure_mode("F45")
+def test_the_processor_of_sets_may_write_outputs_too() -> None:
+    """`FileSet.output` had no grant. A prefix of the parts is refused, as for another pipeline."""
+    app = new_app()
+    stack = new_stack(app=app)
+    pipeline = pipeline_of(stack)
+    sets = FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.marker("in/*/_OK"), processor=processor())
+    sets.grant_output(sets.bucket, "sums/")
+    [one] = [one for one in statements(template_of(stack), "LoadsConsumer") if "s3:PutObject" in actions(one)]
+    assert one["Resource"]["Fn::Join"][1][-1] == "/sums/*"
+    sets.grant_output(sets.bucket, "in/sums/")
+    assert found(app) == ["output-in-other-intake"]
+
+
 def test_a_missing_output_is_not_a_forbidden_one(template: Json) -> None:
     """S3 answers 404 for a new output only to a caller that may list its bucket."""
     listed = [one["Resource"] for one in statements(template, "OrdersConsumer") if "s3:ListBucket" in actions(one)]

@@ -514,12 +514,12 @@ def test_two_pipelines_share_a_stack_and_a_ledger() -> None:
     one = IntakePipeline(stack, "Orders", processor=shared, ledger=ledger)
     other = IntakePipeline(stack, "Invoices", processor=shared, ledger=ledger)
     template = template_of(stack)
-    assert one.pipeline_name != other.pipeline_name
+    assert one.name != other.name
     assert len(resources(template, "AWS::DynamoDB::Table")) == 1
     assert len(resources(template, "AWS::S3::Bucket")) == 2
     assert one.table is other.table
     names = {variables(template, path)["INTAKE_PIPELINE_NAME"] for path in ("OrdersConsumer", "InvoicesConsumer")}
-    assert names == {one.pipeline_name, other.pipeline_name}
+    assert names == {one.name, other.name}
 
 
 def test_a_ledger_of_another_stack_is_shared() -> None:

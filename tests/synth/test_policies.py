@@ -285,9 +285,9 @@ def granted_to_operate(scope: Stack, construct: MessageIntake | FileSets) -> lis
 def test_grant_operate_of_sets_covers_their_rows_and_queues() -> None:
     """Their rows have the bucket of the parts, and their marks and records the name of the sets."""
     stack = new_stack()
-    pipeline = IntakePipeline(stack, "Orders", processor=processor(), pipeline_name="orders")
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), name="orders")
     form = SetForm.manifest("loads/*/manifest.json")
-    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), set_name="loads")
+    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), name="loads")
     found = granted_to_operate(stack, sets)
     given = {action for one in found for action in actions(one)}
     commands = ("list", "inspect", "redrive", "reprocess", "retry-now", "status")
@@ -307,7 +307,7 @@ def test_grant_operate_of_messages_covers_their_rows_and_queues() -> None:
         key="id",
         identity="version",
         processor=processor(),
-        intake_name="orders",
+        name="orders",
     )
     found = granted_to_operate(stack, intake)
     given = {action for one in found for action in actions(one)}
@@ -367,9 +367,9 @@ def test_each_principal_that_uses_a_table_may_use_its_key() -> None:
     """All functions, and people with each grant of each construct. One that writes needs more than one that reads."""
     stack = new_stack()
     key = kms.Key(stack, "Key")
-    pipeline = IntakePipeline(stack, "Orders", processor=processor(), encryption_key=key, pipeline_name="orders")
+    pipeline = IntakePipeline(stack, "Orders", processor=processor(), encryption_key=key, name="orders")
     form = SetForm.manifest("loads/*/manifest.json")
-    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), set_name="loads")
+    sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), name="loads")
     intake = messages(stack, "Messages", MessageSource.sqs(), encryption_key=key)
     people = 0
     for construct in (pipeline, sets, intake):

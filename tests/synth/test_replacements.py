@@ -37,27 +37,27 @@ TYPES = {"bucket": "AWS::S3::Bucket", "table": "AWS::DynamoDB::Table", "queues":
 Make = Callable[[Stack], object]
 
 
-def pipeline(name: str = "Orders", within: str = "", **options: Any) -> Make:
+def pipeline(id_: str = "Orders", within: str = "", **options: Any) -> Make:
     """A pipeline. An option that is a function makes its value in the stack."""
 
     def make(stack: Stack) -> IntakePipeline:
         scope = Construct(stack, within) if within else stack
         made = {key: value(stack) if callable(value) else value for key, value in options.items()}
-        return IntakePipeline(scope, name, **({"processor": processor()} | made))
+        return IntakePipeline(scope, id_, **({"processor": processor()} | made))
 
     return make
 
 
-def intake(source: Callable[[Stack], MessageSource], name: str = "Orders", **options: Any) -> Make:
+def intake(source: Callable[[Stack], MessageSource], id_: str = "Orders", **options: Any) -> Make:
     return lambda stack: MessageIntake(
-        stack, name, source=source(stack), key="k", identity="i", processor=processor(), **options
+        stack, id_, source=source(stack), key="k", identity="i", processor=processor(), **options
     )
 
 
-def sets(form: SetForm, name: str = "Loads", **options: Any) -> Make:
+def sets(form: SetForm, id_: str = "Loads", **options: Any) -> Make:
     def make(stack: Stack) -> FileSets:
         parts = IntakePipeline(stack, "Orders", processor=processor())
-        return FileSets(stack, name, pipeline=parts, form=form, processor=processor(), **options)
+        return FileSets(stack, id_, pipeline=parts, form=form, processor=processor(), **options)
 
     return make
 
@@ -65,7 +65,7 @@ def sets(form: SetForm, name: str = "Loads", **options: Any) -> Make:
 def elsewhere(stack: Stack) -> object:
     app = stack.node.root
     assert isinstance(app, App)
-    return pipeline(pipeline_name="orders")(Stack(app, "Other"))
+    return pipeline(name="orders")(Stack(app, "Other"))
 
 
 def own_bucket(stack: Stack) -> s3.IBucket:
@@ -111,26 +111,26 @@ QUIET: dict[str, Any] = {
 }
 """Options that change resources in place."""
 
-PLAIN, NAMED = pipeline(), pipeline(pipeline_name="orders")
+PLAIN, NAMED = pipeline(), pipeline(name="orders")
 LEDGER, NAMED_LEDGER = pipeline(ledger=ledger()), pipeline(ledger=ledger(ledger_name="rows"))
 QUEUE, SQS, FIFO = pipeline(queue=queue()), intake(sqs), intake(fifo)
 BUCKET, SETS = pipeline(bucket=own_bucket), sets(MARKER)
 
 ROWS: dict[str, list[tuple[Make, Make]]] = {
-    "`id` or the place in the construct tree, without a `pipeline_name`": [
+    "`id` or the place in the construct tree, without a `name`": [
         (PLAIN, pipeline("Invoices")),
         (PLAIN, pipeline(within="Part")),
     ],
-    "`id` or the place in the stack, with the same `pipeline_name`": [
-        (NAMED, pipeline("Invoices", pipeline_name="orders")),
-        (NAMED, pipeline(within="Part", pipeline_name="orders")),
+    "`id` or the place in the stack, with the same `name`": [
+        (NAMED, pipeline("Invoices", name="orders")),
+        (NAMED, pipeline(within="Part", name="orders")),
     ],
-    "`pipeline_name` is added, changed or removed": [
+    "`name` is added, changed or removed": [
         (PLAIN, NAMED),
-        (NAMED, pipeline(pipeline_name="invoices")),
+        (NAMED, pipeline(name="invoices")),
         (NAMED, PLAIN),
     ],
-    "another stack, also with a `pipeline_name`": [(NAMED, elsewhere)],
+    "another stack, also with a `name`": [(NAMED, elsewhere)],
     "`bucket` is added or removed": [
         (PLAIN, BUCKET),
         (BUCKET, PLAIN),
@@ -145,18 +145,18 @@ ROWS: dict[str, list[tuple[Make, Make]]] = {
         (NAMED_LEDGER, pipeline(ledger=ledger("Rows", ledger_name="rows")))
     ],
     "`queue` is added or removed": [(PLAIN, QUEUE), (QUEUE, PLAIN)],
-    "`id` or place of the `IntakeQueue`, without a `pipeline_name`": [(QUEUE, pipeline(queue=queue("Jobs")))],
+    "`id` or place of the `IntakeQueue`, without a `name`": [(QUEUE, pipeline(queue=queue("Jobs")))],
     "`MessageSource.sqs()` becomes `fifo()`, or back": [(SQS, FIFO), (FIFO, SQS)],
     "`MessageSource.sqs()`, `kinesis()`, `dynamodb()` or `event_bridge()` becomes another of them": [
         (SQS, intake(kinesis)),
         (intake(kinesis), SQS),
     ],
-    "`intake_name` of a `MessageIntake`, or its `id` without one": [
-        (SQS, intake(sqs, intake_name="orders")),
+    "`name` of a `MessageIntake`, or its `id` without one": [
+        (SQS, intake(sqs, name="orders")),
         (SQS, intake(sqs, "Invoices")),
     ],
-    "`set_name` of `FileSets`, or its `id` without one": [
-        (SETS, sets(MARKER, set_name="loads")),
+    "`name` of `FileSets`, or its `id` without one": [
+        (SETS, sets(MARKER, name="loads")),
         (SETS, sets(MARKER, "Exports")),
     ],
     "`form` of `FileSets`": [(SETS, sets(MANIFEST))],

@@ -37,7 +37,7 @@ def with_everything() -> Stack:
     FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("loads/*/manifest.json"), processor=processor())
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))
     image = ecs.ContainerImage.from_registry("example/orders")
-    IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=cluster, image=image)
+    IntakeWorkers(stack, "Workers", intake=pipeline, cluster=cluster, image=image)
     return stack
 
 

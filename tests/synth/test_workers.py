@@ -29,7 +29,7 @@ def with_workers(app: App | None = None, **options: Any) -> Stack:
     pipeline = IntakePipeline(stack, "Orders", processor=processor(environment={"REGION_OF_ORDERS": "EU"}))
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))
     image = ecs.ContainerImage.from_registry("example/orders")
-    IntakeWorkers(stack, "Workers", pipeline=pipeline, cluster=cluster, image=image, **options)
+    IntakeWorkers(stack, "Workers", intake=pipeline, cluster=cluster, image=image, **options)
     return stack
 
 

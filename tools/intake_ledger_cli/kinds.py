@@ -33,8 +33,8 @@ REFUSED: dict[str, dict[PipelineKind, str]] = {
         PipelineKind.SETS: "dismiss its parts, with --pipeline and the name of the pipeline of the parts",
     },
     "adopt": {
-        PipelineKind.MESSAGES: "deploy it with its former name: `MessageIntake(intake_name=...)`",
-        PipelineKind.SETS: "deploy them with their former name: `FileSets(set_name=...)`",
+        PipelineKind.MESSAGES: "deploy it with its former name: `MessageIntake(name=...)`",
+        PipelineKind.SETS: "deploy them with their former name: `FileSets(name=...)`",
     },
     "pause": {PipelineKind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
     "resume": {PipelineKind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},

@@ -29,7 +29,7 @@ def switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.Cf
 
 
 def deliver_by_event_bridge(
-    scope: Construct, pipeline_name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyPattern]
+    scope: Construct, name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyPattern]
 ) -> None:
     """Add a rule that sends the events of these keys to the queue."""
     detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}
@@ -39,7 +39,7 @@ def deliver_by_event_bridge(
     rule = events.CfnRule(
         scope,
         "Delivery",
-        description=f"Intake ledger, changes for {pipeline_name}",
+        description=f"Intake ledger, changes for {name}",
         event_pattern={"source": ["aws.s3"], "detail-type": DETAIL_TYPES, "detail": detail},
         targets=[
             events.CfnRule.TargetProperty(

@@ -42,7 +42,7 @@ def add_notifications(
     scope: Construct,
     delivery_mode: Delivery,
     *,
-    pipeline_name: str,
+    name: str,
     bucket: s3.IBucket,
     own: bool,
     resource: s3.CfnBucket | None,
@@ -54,7 +54,7 @@ def add_notifications(
     Args:
         scope: the pipeline.
         delivery_mode: the option, or the default of the bucket.
-        pipeline_name: for the description of a rule.
+        name: for the description of a rule.
         bucket: the bucket.
         own: whether the pipeline created the bucket.
         resource: the bucket's resource; None for an imported bucket.
@@ -69,7 +69,7 @@ def add_notifications(
         return
     if delivery_mode is Delivery.EVENTBRIDGE:
         switch_event_bridge_on(scope, bucket, resource)
-        deliver_by_event_bridge(scope, pipeline_name, bucket, queue, filters)
+        deliver_by_event_bridge(scope, name, bucket, queue, filters)
     elif resource is None:
         _notify_by_cdk(scope, bucket, queue, filters, {"ArnLike": {"aws:SourceArn": bucket.bucket_arn}})
     elif not own and has_cdk_notifications(bucket):

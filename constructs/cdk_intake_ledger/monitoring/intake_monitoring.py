@@ -44,10 +44,10 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         id: str,
         *,
         kind: Literal["objects", "messages", "sets"],
-        pipeline_name: str,
+        name: str,
         queue: sqs.IQueue,
         dead_letter_queue: sqs.IQueue,
-        consumer_function: lambda_.IFunction,
+        function: lambda_.IFunction,
         audit_interval: Duration,
         audit_function: lambda_.IFunction | None = None,
         settle_time: Duration | None = None,
@@ -62,10 +62,10 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             scope: the pipeline, intake or sets.
             id: the construct's id.
             kind: the kind of work.
-            pipeline_name: the dimension `service` of the metrics.
+            name: the dimension `service` of the metrics.
             queue: the queue of the consumer.
             dead_letter_queue: its dead-letter queue.
-            consumer_function: the function that runs the processor.
+            function: the function that runs the processor.
             audit_interval: the time between two audits, known at synthesis.
             audit_function: the function of the audit; the consumer's when omitted.
             settle_time: the maximum normal age of a message; an hour when omitted.
@@ -77,10 +77,10 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         """
         super().__init__(scope, id)
         self._kind = kind
-        self._pipeline_name = pipeline_name
+        self._name = name
         self._queue = queue
         self._dead_letter_queue = dead_letter_queue
-        self._functions = {Source.CONSUMER: consumer_function, Source.AUDIT: audit_function or consumer_function}
+        self._functions = {Source.CONSUMER: function, Source.AUDIT: audit_function or function}
         self._audit_interval = to_seconds(audit_interval)
         self._limits = {
             Limit.SETTLE_TIME: to_seconds(settle_time or Duration.hours(1)),
@@ -97,9 +97,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             alarm.add_alarm_action(*options.alarm_actions)
 
     @property
-    def pipeline_name(self) -> str:
+    def name(self) -> str:
         """The dimension `service` of the metrics."""
-        return self._pipeline_name
+        return self._name
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
@@ -111,7 +111,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         # CloudWatch refuses a widget without alarms.
         alarms = list(self._alarms.values())
         return [
-            cloudwatch.TextWidget(markdown=f"## {self._pipeline_name}", width=6, height=3),
+            cloudwatch.TextWidget(markdown=f"## {self._name}", width=6, height=3),
             *([cloudwatch.AlarmStatusWidget(alarms=alarms, width=18, height=3)] if alarms else []),
             *(
                 cloudwatch.GraphWidget(title=title, left=metrics, width=8)
@@ -183,5 +183,5 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             datapoints_to_alarm=row.needed,
             comparison_operator=_COMPARISONS[row.comparison],
             treat_missing_data=_NO_DATA[row.no_data],
-            alarm_description=f"{self._pipeline_name}: {row.meaning_of(self._kind)} ({row.runbook})",
+            alarm_description=f"{self._name}: {row.meaning_of(self._kind)} ({row.runbook})",
         )

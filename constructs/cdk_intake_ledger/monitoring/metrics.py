@@ -35,7 +35,7 @@ class IntakeMetrics:
     """
 
     @property
-    def pipeline_name(self) -> str:
+    def name(self) -> str:
         """The value of the metrics' dimension `service`."""
         raise NotImplementedError
 
@@ -55,12 +55,12 @@ class IntakeMetrics:
 
         """
         if metric_name not in METRICS and not Token.is_unresolved(metric_name):
-            refuse(f"{self.pipeline_name}.metric", [METRIC_NAME.problem(name=metric_name, right=_right(metric_name))])
+            refuse(f"{self.name}.metric", [METRIC_NAME.problem(name=metric_name, right=_right(metric_name))])
         row = METRICS.get(metric_name, MetricRow())
         return cloudwatch.Metric(
             namespace=METRICS_NAMESPACE,
             metric_name=metric_name,
-            dimensions_map={"service": self.pipeline_name},
+            dimensions_map={"service": self.name},
             **(MetricOptions(statistic=row.statistic, period=FIVE_MINUTES) | options),
         )
 

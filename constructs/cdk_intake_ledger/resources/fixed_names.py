@@ -139,7 +139,7 @@ def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable |
         table: the table of an existing ledger, or None.
 
     """
-    yield from (found := list(_text_problems("pipeline_name", name)))
+    yield from (found := list(_text_problems("name", name)))
     if found:
         return
     stack, used = Stack.of(scope), _table_identity(scope, table)

@@ -199,19 +199,19 @@ class IntakeLedger(Construct):
         )
         return self._with_key(grantee, grant, TABLE_READ_KEY_ACTIONS)
 
-    def grant_record(self, grantee: iam.IGrantable, pipeline_name: str) -> iam.Grant:
+    def grant_record(self, grantee: iam.IGrantable, name: str) -> iam.Grant:
         """Let a principal write who did what, and the lock of redrives. It cannot write rows.
 
         Args:
             grantee: may write and delete items with one partition key, and use the table's key.
-            pipeline_name: name of the pipeline.
+            name: name of the pipeline.
 
         """
         grant = iam.Grant.add_to_principal(
             grantee=grantee,
             actions=["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"],
             resource_arns=[self._table.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{pipeline_name}#operations"]}},
+            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{name}#operations"]}},
         )
         return self._with_key(grantee, grant, TABLE_KEY_ACTIONS)
 

@@ -1,61 +1,53 @@
 """The construct of sets of files: a function that processes files together when all of them are committed."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
-import jsii
-from aws_cdk import Duration, Names, RemovalPolicy, Stack
-from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.audit import make_schedule
 from cdk_intake_ledger.delivery import LifecycleValidation
 from cdk_intake_ledger.functions import (
     IntakeConsumer,
     Processor,
 )
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.monitoring import IntakeMonitoring
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
+from cdk_intake_ledger.outputs import Places
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems
-from cdk_intake_ledger.pipeline_grants import OperatorGrants
+from cdk_intake_ledger.pipeline_grants import FileIntake
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
-    MAX_NAME,
     IntakeQueue,
     fix_names,
     pipeline_name_problems,
-    tag,
 )
 from cdk_intake_ledger.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems, warn_of_expiry
 from cdk_intake_ledger.sets.set_processor import SetProcessor
-from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import SETS
 from intake_ledger.protocol import REVIEW_INDEX, ConsumerSettings, variable_of
 
-AUDIT_MINUTES = 60
-"""Minutes between two audits of sets."""
+AUDIT_INTERVAL = Duration.hours(1)
+"""The time between two audits of sets."""
 
 
 @check_arguments
-@jsii.implements(iam.IGrantable)
-class FileSets(Construct, OperatorGrants):
+class FileSets(FileIntake):
     """Process files of a pipeline together, when the pipeline has committed all of them.
 
     The files of a set are its parts. A part that is replaced later makes a new version of the set. A missing part is a
     row that waits, with its reason, until the deadline. Grant resources that the processor needs to this construct:
     `table.grant_read_write_data(sets)`.
     """
+
+    _kind = SETS
 
     def __init__(
         self,
@@ -68,7 +60,7 @@ class FileSets(Construct, OperatorGrants):
         deadline: Duration | None = None,
         alarm_after: Duration | None = None,
         processing_timeout: Duration | None = None,
-        set_name: str | None = None,
+        name: str | None = None,
         queue: IntakeQueue | None = None,
         retry: RetryOptions | None = None,
         concurrency: ConcurrencyOptions | None = None,
@@ -79,7 +71,7 @@ class FileSets(Construct, OperatorGrants):
 
         Args:
             scope: the stack of the pipeline, or a construct in it.
-            id: the construct's id. Without a `set_name`, the names of queues and sets follow from `scope` and `id`.
+            id: the construct's id. Without a `name`, the names of queues and sets follow from `scope` and `id`.
             pipeline: the pipeline of the parts. Its processor is called for each part, and not for manifests and
                 markers.
             form: what names the parts of a set.
@@ -92,7 +84,7 @@ class FileSets(Construct, OperatorGrants):
                 minute and less than the deadline. Half of the deadline when omitted, so that half of it is left to
                 provide the missing part.
             processing_timeout: the processor's time for one set, 1 to 890 seconds; 1 minute when omitted.
-            set_name: fixes the name in the ledger, logs and metrics, and all logical ids, as `pipeline_name` of a
+            name: fixes the name in the ledger, logs and metrics, and all logical ids, as `name` of a
                 pipeline. When omitted, all of them follow from `scope` and `id`.
             queue: a queue with options, or your own queue; a new queue when omitted.
             retry: attempts of the processor and the waits between them, without `max_wait`; 12 attempts when omitted.
@@ -124,7 +116,7 @@ class FileSets(Construct, OperatorGrants):
         refuse(
             self.node.path,
             [
-                *(pipeline_name_problems(self, set_name, parts.table) if set_name is not None else ()),
+                *(pipeline_name_problems(self, name, parts.table) if name is not None else ()),
                 *(queue.problems(plan.max_attempts) if queue else ()),
                 *option_problems(self, processor, plan, filters=(), audit=AuditOptions(), network=networking.network),
                 *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
@@ -133,19 +125,17 @@ class FileSets(Construct, OperatorGrants):
         )
         warn_of_expiry(self, consumer)
         form.warn(self)
-        self._pipeline_name = set_name or Names.unique_resource_name(self, max_length=MAX_NAME, separator="-")
-        self._bucket, self._ledger = parts.bucket, parts.ledger
-        visibility = int(plan.least_visibility)
-        self._queue = queue or IntakeQueue(
-            self,
-            "Queue",
-            visibility_timeout=Duration.seconds(visibility),
+        self._bucket = parts.bucket
+        # The filters of the pipeline are its own places.
+        self._places = Places(self, parts.bucket, ())
+        self._begin(
+            plan,
+            name=name,
+            queue=queue,
+            ledger=parts.ledger,
             encryption_key=parts.queue.encryption_key,
             removal_policy=removal_policy,
         )
-        self._queue.attach_to(self, visibility)
-        for root in filter(None, (self, queue)):
-            tag(root, self._pipeline_name)
         self._pipeline = pipeline
         self._part_lists = (
             part_lists(self, "PartLists", encryption_key=self._queue.encryption_key, removal_policy=removal_policy)
@@ -161,9 +151,7 @@ class FileSets(Construct, OperatorGrants):
                 removal_policy=removal_policy,
                 tracing=monitoring.tracing,
             ),
-            resources=replace(
-                parts, name=self._pipeline_name, queue=self._queue, ordering=Ordering.LATEST, deletes=False
-            ),
+            resources=replace(parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False),
             processor=SetProcessor(
                 processor,
                 form=form,
@@ -196,59 +184,22 @@ class FileSets(Construct, OperatorGrants):
             )
         )
         self._wake_from(consumer, form)
-        self._audit()
+        # A lost message loses no set.
+        self._check_regularly(
+            "AuditSchedule",
+            description=f"Intake ledger, audit of the sets {self._name}",
+            interval=AUDIT_INTERVAL,
+            content={"auditSets": True},
+        )
         # The pipeline's audit must not take the rows of the sets for rows of a former name.
         parts.ledger.share(parts.name, parts.bucket, pipeline._audit.function)  # noqa: SLF001 - as the consumer
-        parts.ledger.share(self._pipeline_name, parts.bucket, None)
-        self._monitoring = IntakeMonitoring(
-            self,
-            "Monitoring",
-            kind=SETS,
-            pipeline_name=self._pipeline_name,
-            queue=self._queue.queue,
-            dead_letter_queue=self._queue.dead_letter_queue,
-            consumer_function=self._consumer.function,
-            audit_interval=Duration.minutes(AUDIT_MINUTES),
-            starts_executions=processor.executions is not None,
+        parts.ledger.share(self._name, parts.bucket, None)
+        self._watch(
+            monitoring,
+            audit_interval=AUDIT_INTERVAL,
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
-            options=monitoring,
         )
-        fix_names(self, set_name, table=parts.table, queue=queue)
-
-    @property
-    def set_name(self) -> str:
-        """The name of the sets in the ledger, logs and metrics. Pass it as `--pipeline` to the command."""
-        return self._pipeline_name
-
-    @property
-    def queue(self) -> sqs.IQueue:
-        """The queue of messages that wake sets."""
-        return self._queue.queue
-
-    @property
-    def dead_letter_queue(self) -> sqs.IQueue:
-        """The queue of messages that need an operator, each with its reason."""
-        return self._queue.dead_letter_queue
-
-    @property
-    def function(self) -> lambda_.IFunction:
-        """The function that runs the processor."""
-        return self._consumer.function
-
-    @property
-    def monitoring(self) -> IntakeMonitoring:
-        """The alarms, the metrics, and widgets for a dashboard."""
-        return self._monitoring
-
-    @property
-    def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """Alarms by name, such as `WaitedTooLong`."""
-        return self._monitoring.alarms
-
-    @property
-    def grant_principal(self) -> iam.IPrincipal:
-        """The role of the processor. It makes the construct a grantee."""
-        return self._consumer.role
+        fix_names(self, name, table=parts.table, queue=queue)
 
     @property
     def part_lists(self) -> s3.IBucket | None:
@@ -286,22 +237,8 @@ class FileSets(Construct, OperatorGrants):
         queue.queue.grant(consumer.role, "sqs:SendMessage")
         if queue.encryption_key is not None:
             grant_key(queue.encryption_key, consumer.role, *QUEUE_KEY_ACTIONS, wildcards=consumer.resources.wildcards)
-        consumer.sets.append({"name": self._pipeline_name, **form.settings, "queueUrl": queue.queue.queue_url})
+        consumer.sets.append({"name": self._name, **form.settings, "queueUrl": queue.queue.queue_url})
         described = Stack.of(self).to_json_string(consumer.sets)
         name = variable_of(ConsumerSettings, "sets")
         consumer.environment[name] = described
         consumer.function.add_environment(name, described)
-
-    def _audit(self) -> None:
-        """Look at the sets each hour, so that a lost message loses no set."""
-        make_schedule(
-            self,
-            "AuditSchedule",
-            description=f"Intake ledger, audit of the sets {self._pipeline_name}",
-            minutes=AUDIT_MINUTES,
-            target=self._consumer.function.function_arn,
-            action="lambda:InvokeFunction",
-            content={"auditSets": True},
-        )
-        self._consumer.function.configure_async_invoke(retry_attempts=0)
-        suppress(self._consumer.function.node.find_child("EventInvokeConfig"), AUDIT_DESTINATION)

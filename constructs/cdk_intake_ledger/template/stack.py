@@ -80,7 +80,7 @@ class TemplateStack(Stack):
         pipeline = IntakePipeline(
             self,
             options.name,
-            pipeline_name=options.name,
+            name=options.name,
             processor=Processor.from_function(function),
             bucket=s3.Bucket.from_bucket_name(self, "Existing", options.existing_bucket)
             if options.existing_bucket
@@ -162,7 +162,7 @@ class TemplateStack(Stack):
             "QueueUrl": (pipeline.queue.queue_url, "Queue of S3's events"),
             "DeadLetterQueueUrl": (pipeline.dead_letter_queue.queue_url, "Messages that need an operator"),
             "LedgerTableName": (pipeline.table.table_name, "Table of the ledger"),
-            "ConsumerFunctionName": (pipeline.consumer_function.function_name, "Function that calls the processor"),
+            "ConsumerFunctionName": (pipeline.function.function_name, "Function that calls the processor"),
             "AuditFunctionName": (pipeline.audit_function.function_name, "Function that finds lost events"),
         }
         for name, (value, description) in outputs.items():

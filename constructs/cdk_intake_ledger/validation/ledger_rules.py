@@ -45,14 +45,14 @@ TABLE_UNKNOWN = SUBJECT.warning(
 )
 NAME_IS_TOKEN = SUBJECT.error(
     "name-is-token",
-    inputs=("pipeline_name", "ledger_name"),
+    inputs=("name", "ledger_name"),
     what="{option} is a token",
     why="logical IDs follow from it",
     fix="Pass a plain text",
 )
 NAME_FORMAT = SUBJECT.error(
     "name-format",
-    inputs=("pipeline_name", "ledger_name"),
+    inputs=("name", "ledger_name"),
     what="{option} is {name!r}",
     why="it is a part of row keys, metrics and logical IDs",
     fix=f"Use 1 to {MAX_NAME} letters, digits, - and _, with a letter first",
@@ -66,22 +66,22 @@ LEDGER_NAME_IN_USE = SUBJECT.error(
 )
 PIPELINE_NAME_IN_USE = SUBJECT.error(
     "pipeline-name-in-use",
-    inputs=("pipeline_name",),
-    what="pipeline_name is {name!r}, which {other} already has in this stack",
+    inputs=("name",),
+    what="name is {name!r}, which {other} already has in this stack",
     why="both would have the same logical IDs",
     fix="Give each its own name",
 )
 PIPELINE_NAME_ON_LEDGER = SUBJECT.error(
     "pipeline-name-on-ledger",
-    inputs=("pipeline_name", "ledger"),
-    what="pipeline_name is {name!r}, which {other} already has on the same ledger",
+    inputs=("name", "ledger"),
+    what="name is {name!r}, which {other} already has on the same ledger",
     why="both would use the same rows",
     fix="Give each its own name",
 )
 PIPELINE_NAME_TWICE = SUBJECT.warning(
     "pipeline-name-twice",
-    inputs=("pipeline_name",),
-    what="pipeline_name is {name!r}, which {other} already has in the same account and region",
+    inputs=("name",),
+    what="name is {name!r}, which {other} already has in the same account and region",
     why="CloudWatch would add up the metrics of both",
     fix="Give each its own name",
 )

@@ -13,10 +13,8 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.messages import MessageIntake
-from cdk_intake_ledger.pipeline import IntakePipeline
+from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
-from cdk_intake_ledger.sets import FileSets
 from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
@@ -41,7 +39,7 @@ class IntakeWorkers(Construct):
         scope: Construct,
         id: str,
         *,
-        pipeline: IntakePipeline | MessageIntake | FileSets,
+        intake: Intake,
         cluster: ecs.ICluster,
         image: ecs.ContainerImage,
         processing_timeout: Duration | None = None,
@@ -56,14 +54,14 @@ class IntakeWorkers(Construct):
         Args:
             scope: the stack, or a construct in it.
             id: the construct's id.
-            pipeline: the pipeline, intake or sets whose queue the workers handle. The processor has to be in the image,
+            intake: the pipeline, intake or sets whose queue the workers handle. The processor has to be in the image,
                 under the name of the `entrypoint`. For an existing function or state machine, the image needs the
                 runtime only. The messages of an intake have to come from a queue or from EventBridge.
             cluster: the ECS cluster. Its VPC needs endpoints or a NAT gateway for S3, SQS, DynamoDB and CloudWatch
                 Logs.
             image: the container image. Its command has to be `python -m intake_ledger.worker`.
             processing_timeout: the processor's time for one object, message or set, up to 11 hours; that of the
-                `pipeline` when omitted. At least 10 seconds more than the timeout of an existing function.
+                `intake` when omitted. At least 10 seconds more than the timeout of an existing function.
             cpu: CPU units of a task, in Fargate's steps; 512 when omitted.
             memory_limit_mib: memory of a task in MiB, as Fargate combines it with `cpu`; 1,024 when omitted.
             min_tasks: the smallest number of tasks; 1 when omitted. With 0, no task runs while the queue is empty.
@@ -78,7 +76,8 @@ class IntakeWorkers(Construct):
         age = target_age or Duration.minutes(5)
         refuse(self.node.path, [*unknown_times(processing_timeout=processing_timeout, target_age=age)])
         seconds = processing_timeout.to_seconds() if processing_timeout else None
-        consumer = pipeline._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
+        self._intake = intake
+        consumer = intake._consumer  # noqa: SLF001 - not public, since it is a part of the pipeline
         refuse(
             self.node.path,
             list(
@@ -131,7 +130,7 @@ class IntakeWorkers(Construct):
         tasks = self._service.auto_scale_task_count(min_capacity=min_tasks, max_capacity=max_tasks)
         tasks.scale_on_metric(
             "Age",
-            metric=_age_of_waiting(pipeline.queue),
+            metric=_age_of_waiting(intake.queue),
             scaling_steps=[
                 scaling.ScalingInterval(upper=0, change=-1),
                 scaling.ScalingInterval(lower=age.to_seconds(), change=1),
@@ -139,6 +138,11 @@ class IntakeWorkers(Construct):
             ],
             adjustment_type=scaling.AdjustmentType.CHANGE_IN_CAPACITY,
         )
+
+    @property
+    def intake(self) -> Intake:
+        """The pipeline, intake or sets whose queue the workers handle. It has all other members."""
+        return self._intake
 
     @property
     def service(self) -> ecs.FargateService:

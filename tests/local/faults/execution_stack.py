@@ -47,7 +47,7 @@ def add_executions(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
         removal_policy=cdk.RemovalPolicy.DESTROY,
     )
     pipeline.bucket.grant_read(task)
-    consumer = pipeline.consumer_function.node.default_child
+    consumer = pipeline.function.node.default_child
     assert isinstance(consumer, lambda_.CfnFunction)
     for service in ("DYNAMODB", "S3", "SFN"):
         consumer.add_property_override(f"Environment.Variables.AWS_ENDPOINT_URL_{service}", proxy)
@@ -62,7 +62,7 @@ def add_executions(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
         "QueueUrl": pipeline.queue.queue_url,
         "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
         "Table": pipeline.table.table_name,
-        "Function": pipeline.consumer_function.function_name,
+        "Function": pipeline.function.function_name,
         "Machine": machine.state_machine_arn,
         "Rule": rule.ref,
         "Stream": table.attr_stream_arn,

@@ -42,11 +42,11 @@ def add_messages(scope: Construct, *, downstream: str, proxy: str, lines: Collec
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         for what, value in {
-            "Bucket": f"messages:{intake.pipeline_name}",
+            "Bucket": f"messages:{intake.name}",
             "QueueUrl": intake.queue.queue_url,
             "DeadLetterQueueUrl": intake.dead_letter_queue.queue_url,
             "Table": intake.table.table_name,
-            "Function": intake.consumer_function.function_name,
+            "Function": intake.function.function_name,
             "Source": of,
         }.items():
             cdk.CfnOutput(scope, f"{name}{what}", value=value)

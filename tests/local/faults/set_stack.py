@@ -37,7 +37,7 @@ def add_sets(scope: Construct, *, downstream: str, proxy: str, lines: Collection
         "SetParts": {
             "QueueUrl": pipeline.queue.queue_url,
             "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
-            "Function": pipeline.consumer_function.function_name,
+            "Function": pipeline.function.function_name,
         }
     }
     for name, form in FORMS.items():
@@ -48,7 +48,7 @@ def add_sets(scope: Construct, *, downstream: str, proxy: str, lines: Collection
             "QueueUrl": made.queue.queue_url,
             "DeadLetterQueueUrl": made.dead_letter_queue.queue_url,
             "Function": made.function.function_name,
-            "Name": made.set_name,
+            "Name": made.name,
         }
     for name, values in outputs.items():
         for what, value in (shared | values).items():

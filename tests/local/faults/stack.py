@@ -77,7 +77,7 @@ class FaultsStack(cdk.Stack):
                 "QueueUrl": pipeline.queue.queue_url,
                 "DeadLetterQueueUrl": pipeline.dead_letter_queue.queue_url,
                 "Table": pipeline.table.table_name,
-                "Function": pipeline.consumer_function.function_name,
+                "Function": pipeline.function.function_name,
             }.items():
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
         if "Executions" in lines:

@@ -37,7 +37,7 @@ class WorkedStack(cdk.Stack):
             "Bucket": made.bucket.bucket_name,
             "Table": made.table.table_name,
             "EffectsTable": effects.table_name,
-            "Function": made.consumer_function.function_name,
+            "Function": made.function.function_name,
         }.items():
             cdk.CfnOutput(self, name, value=value)
 

@@ -130,7 +130,7 @@ def construct_of_the_team(app: App) -> None:
 
 @combination("S3")
 def fixed_name(app: App) -> None:
-    orders(Stack(app, "Stack"), pipeline_name="billing")
+    orders(Stack(app, "Stack"), name="billing")
 
 
 @combination("S3", consumers=2)
@@ -138,7 +138,7 @@ def fixed_names_with_siblings(app: App) -> None:
     theirs, ours = two_stacks(app)
     key = kms.Key(theirs, "Key")
     for name in ("billing", "returns"):
-        orders(ours, name, pipeline_name=name, encryption_key=key)
+        orders(ours, name, name=name, encryption_key=key)
 
 
 @combination("S3")
@@ -313,7 +313,7 @@ def workers_on_fargate(app: App) -> None:
     pipeline = orders(stack)
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Vpc"))
     IntakeWorkers(
-        stack, "Workers", pipeline=pipeline, cluster=cluster, image=ecs.ContainerImage.from_registry("intake:1")
+        stack, "Workers", intake=pipeline, cluster=cluster, image=ecs.ContainerImage.from_registry("intake:1")
     )
 
 
