@@ -49,7 +49,7 @@ _LAST_SECONDS = 60
 """The longest wait of a message that its source deletes soon."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Failures:
     """Chooses when messages are delivered again, and sends copies of the others to the dead-letter queue."""
 
@@ -182,7 +182,7 @@ class _Attempt:
     """Its commit is written later."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempts:
     """Runs the processor on claims, and reports each outcome to ledger, telemetry and circuit breaker."""
 

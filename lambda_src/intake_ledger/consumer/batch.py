@@ -60,7 +60,7 @@ class ProcessingTime:
         return max(int(window_ms / (_CAUTION * self._average_ms + 1)), 0)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Returns:
     """The messages of one batch that are to be delivered again later. Several threads may add to it.
 

@@ -186,7 +186,7 @@ def later_format_seconds(receives: int) -> float:
     return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MessageHandler:
     """Handles the messages of a batch, one at a time in each thread."""
 
@@ -347,7 +347,7 @@ class MessageHandler:
         return max(rest, 0.0) + self.services.jitter() * BUSY_JITTER_SECONDS
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Groups:
     """Claims new messages together, and writes the commits that a batch holds."""
 

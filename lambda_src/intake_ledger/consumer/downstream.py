@@ -9,7 +9,7 @@ from intake_ledger.ledger import AWS_ERRORS
 from intake_ledger.protocol import Reason
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Downstream:
     """Asks the circuit breaker before an attempt, and tells it how the attempt ended."""
 

@@ -20,7 +20,7 @@ WAKE_AGAIN_SECONDS = 5.0
 """The wait of a part's message whose sets could not be woken."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SetWakes:
     """Wakes the sets of a batch's objects before the messages are acknowledged.
 

@@ -97,7 +97,7 @@ class ProcessorThreads:
         return overrun
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ParallelGroups:
     """Handles messages of different keys at the same time, and messages of one key in turn."""
 
