@@ -1,6 +1,7 @@
 """Measure how readable the code and the documents are: `make house`. It fails if a text has too many unusual phrases.
 
-The routes of records and the structure are reported without a limit: a reader judges whether the code is clear.
+The drift, the routes of records and the structure are reported without a limit. A test holds the drift, and a reader
+judges whether the code is clear.
 """
 
 import ast
@@ -8,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from scripts import prose, structure
+from scripts import drift, prose, structure
 from scripts.trace_record import WORK, route, trace
 
 ROOT = Path(__file__).parents[1]
@@ -78,8 +79,8 @@ def details(root: Path = ROOT) -> list[str]:
 
 def main() -> int:
     """Print all measures. Return 1 if a text has too many unusual phrases."""
-    rates = phrases()
-    print("\n".join(details()))
+    rates, differences = phrases(), drift.lines()
+    print("\n".join([*details(), *differences]))
     print(f"\n{'unusual phrases in 1,000 words':32}(at most {MAX_PHRASES:g})")
     for name, rate in rates.items():
         print(f"{name:32}{rate:.2f}")

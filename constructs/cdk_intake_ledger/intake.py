@@ -23,41 +23,6 @@ from cdk_intake_ledger.resources import MAX_NAME, IntakeLedger, IntakeQueue, tag
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import Plan
 
-LACKS: Mapping[str, str] = {
-    # Options.
-    "alarm_after": "only sets wait for other work of the ledger",
-    "audit": "the check of sets and of messages reads the ledger's rows only, at a fixed interval",
-    "bucket": "sets have the bucket of their pipeline, and messages have none",
-    "bucket_props": "only a pipeline makes a bucket",
-    "concurrency": "the batches of messages are options of their source",
-    "clock_skew": "pipelines and sets have it in `concurrency`, with batches, which messages have in their source",
-    "deadline": "only sets wait for other work of the ledger",
-    "deletes": "a set is never removed, and messages are not removed",
-    "delivery": "only a pipeline connects a bucket to its queue",
-    "directory_markers": "only objects can be empty files that stand for a directory",
-    "encryption_key": "sets use the key of their pipeline's queue",
-    "filters": "the form of sets has patterns, and the source of messages has a pattern or a filter",
-    "form": "only sets have parts",
-    "identity": "objects have versions, and sets the versions of their parts",
-    "key": "objects and sets have keys in S3",
-    "ledger": "sets use the ledger of their pipeline",
-    "network": "sets use the network of their pipeline",
-    "ordering": "a set has one current version, and each identity of a message has its own row",
-    "pipeline": "only sets need the work of another construct",
-    "queue": "the queue of messages is an option of their source",
-    "reserved_concurrency": "pipelines and sets have it in `concurrency`, as `clock_skew`",
-    "source": "objects come from the bucket, and sets from their pipeline",
-    # Members.
-    "audit_state_machine": "only a listing of a bucket can be too long for one function",
-    "grant_output": "a message has no method `output`: its processor gets any permission by `grant_principal`",
-    "grant_put": "parts of sets are uploaded to their pipeline, and messages are sent: `grant_send`",
-    "grant_read": "a request about a message contains the message",
-    "grant_reprocess": "the ledger does not have the content of messages: their sender sends them again",
-    "grant_send": "the queues of objects and sets take events and wake-ups only, and refuse other messages",
-    "part_lists": "only requests about sets are too long for a message",
-}
-"""The reasons why some kinds of work do not have an option or a member that another kind has."""
-
 
 @check_arguments
 @jsii.implements(iam.IGrantable)

@@ -378,3 +378,52 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "Audit": ("AuditResubmitted",),
 }
 """The graphs of a dashboard by title, with their metrics besides those of the alarms."""
+
+LACKS: Mapping[str, str] = {
+    # Options of the constructs.
+    "alarm_after": "only sets wait for other work of the ledger",
+    "audit": "the check of sets and of messages reads the ledger's rows only, at a fixed interval",
+    "bucket": "sets have the bucket of their pipeline, and messages have none",
+    "bucket_props": "only a pipeline makes a bucket",
+    "clock_skew": "pipelines and sets have it in `concurrency`, with batches, which messages have in their source",
+    "concurrency": "the batches of messages are options of their source",
+    "deadline": "only sets wait for other work of the ledger",
+    "deletes": "sets and messages have no removal that a processor could be called for",
+    "delivery": "only a pipeline connects a bucket to its queue",
+    "directory_markers": "only objects can be empty files that stand for a directory",
+    "encryption_key": "sets use the key of the queue of their pipeline",
+    "filters": "the form of sets has a pattern, and the source of messages has one",
+    "form": "only sets have parts",
+    "identity": "objects have versions, and sets the versions of their parts",
+    "key": "objects and sets have keys in S3",
+    "ledger": "sets use the ledger of their pipeline",
+    "network": "sets use the network of their pipeline",
+    "ordering": "a set has one current version, and each identity of a message has its own row",
+    "pipeline": "only sets need the work of another construct",
+    "queue": "the queue of messages is an option of their source",
+    "reserved_concurrency": "pipelines and sets have it in `concurrency`, as `clock_skew`",
+    "source": "objects come from the bucket, and sets from their pipeline",
+    # Members of the constructs.
+    "audit_state_machine": "only the listing of a bucket can be too long for one function",
+    "grant_output": "a message has no method `output`: grant the permission to the construct",
+    "grant_put": "parts of sets are uploaded to their pipeline, and messages are sent: `grant_send`",
+    "grant_read": "a request about a message has the whole message",
+    "grant_reprocess": "the ledger does not have the content of messages: their sender sends them again",
+    "grant_send": "the queues of objects and sets take events and wake-ups only",
+    "part_lists": "only requests about sets are too long for a request",
+    # Variables of the functions and workers.
+    "INTAKE_BUCKET_OWNER": "messages have no bucket",
+    "INTAKE_COMMIT_TOGETHER": "each message needs the lock of its key, so claims and commits are single",
+    "INTAKE_CONCURRENCY": "the messages of a batch are processed in the order of their groups, without threads",
+    "INTAKE_KEEP_ROWS": "the rows of messages have no object that they could outlive",
+    "INTAKE_KEY_FILTERS": "the source of messages filters",
+    "INTAKE_MESSAGE_IDENTITY": "it is the option `identity`",
+    "INTAKE_MESSAGE_KEY": "it is the option `key`",
+    "INTAKE_MESSAGE_SOURCE": "it is the option `source`",
+    "INTAKE_PART_LISTS": "it is the place of `part_lists`",
+    "INTAKE_SETS": "only objects are parts of sets",
+    "INTAKE_SET_FORM": "it is the option `form`",
+    "INTAKE_SET_PARTS_PIPELINE": "it is the option `pipeline`",
+    "INTAKE_SKIP_EXISTING": "only a bucket has objects from before the pipeline",
+}
+"""The reasons why some kinds of work lack an option, a member or a variable that another kind has."""
