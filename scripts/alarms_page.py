@@ -1,8 +1,8 @@
-"""Generates docs/runbooks/README.md from the table of alarms.
+"""Generates docs/runbooks/README.md from the table of alarms, and the table of metrics in docs/monitoring.md.
 
     python -m scripts.alarms_page [--write]
 
-Without `--write` it prints the page.
+Without `--write` it prints both.
 """
 
 import sys
@@ -11,6 +11,8 @@ from pathlib import Path
 from intake_ledger.contract import ALARMS, KINDS, METRICS, AlarmRow, Limit, MetricRow, Source
 
 PAGE = Path(__file__).parents[1] / "docs" / "runbooks" / "README.md"
+METRICS_PAGE = PAGE.parents[1] / "monitoring.md"
+_BEGIN, _END = "<!-- python -m scripts.alarms_page --write -->\n", "<!-- end of the table -->"
 
 HEAD = """\
 # Alarms and runbooks
@@ -43,10 +45,19 @@ def page() -> str:
     titles = " | ".join(f"`{construct}`" for construct in KINDS.values())
     table = [f"| alarm | {titles} | goes into ALARM when | problem |", f"|{' --- |' * (len(KINDS) + 3)}"]
     table += [_line(row) for row in ALARMS]
-    missing = [_only(row.name, row) for row in ALARMS if row.reason]
-    unwritten = [_only(name, row) for name, row in METRICS.items() if row.reason]
-    heads = ("## Alarms that a kind of work does not have", "## Metrics that a kind of work does not write")
-    return "\n".join((HEAD, *table, "", WORKERS, heads[0], "", *missing, "", heads[1], "", *unwritten, ""))
+    missing = [f"- `{row.name}`, only {_constructs(row)}: {row.reason}." for row in ALARMS if row.reason]
+    head = "## Alarms that a kind of work does not have"
+    return "\n".join((HEAD, *table, "", WORKERS, head, "", *missing, ""))
+
+
+def metrics_page() -> str:
+    """docs/monitoring.md, with the table of metrics that belongs there."""
+    lines = ["| metric | counts | written by |", "| --- | --- | --- |"]
+    for name, row in METRICS.items():
+        others = f"{_constructs(row)}: {row.reason}" if row.reason else "all"
+        lines.append(f"| `{name}` | {row.counts} | {others} |")
+    before, _, rest = METRICS_PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    return f"{before}{_BEGIN}\n" + "\n".join(lines) + f"\n\n{_END}{rest.partition(_END)[2]}"
 
 
 def condition(row: AlarmRow) -> str:
@@ -70,9 +81,8 @@ def _when(periods: int, needed: int | None, period: int) -> str:
     return f"in {needed} of the last {periods} periods of {length}"
 
 
-def _only(name: str, row: AlarmRow | MetricRow) -> str:
-    constructs = " and ".join(f"`{KINDS[kind]}`" for kind in row.kinds)
-    return f"- `{name}`, only {constructs}: {row.reason}."
+def _constructs(row: AlarmRow | MetricRow) -> str:
+    return " and ".join(f"`{KINDS[kind]}`" for kind in row.kinds)
 
 
 def _line(row: AlarmRow) -> str:
@@ -86,5 +96,6 @@ def _line(row: AlarmRow) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
+        METRICS_PAGE.write_text(metrics_page(), encoding="utf-8")
     else:
-        sys.stdout.write(page())
+        sys.stdout.write(page() + metrics_page())

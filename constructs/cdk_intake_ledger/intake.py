@@ -1,7 +1,6 @@
 """The members that each kind of work has: a queue, a ledger, a function, alarms, and grants for operators."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
 
 import jsii
 from aws_cdk import Duration, Names, RemovalPolicy
@@ -29,7 +28,6 @@ from cdk_intake_ledger.validation.plan import Plan
 class Intake(Construct, IntakeMetrics):
     """The base of `IntakePipeline`, `MessageIntake` and `FileSets`. Use it as a type for any of them."""
 
-    _kind: ClassVar[Literal["objects", "messages", "sets"]]
     _name: str
     _queue: IntakeQueue
     _ledger: IntakeLedger

@@ -29,6 +29,8 @@ FOUND_AGAIN = "in two periods of five minutes within an hour"
 class MetricRow:
     """A metric that the functions write."""
 
+    counts: str
+    """The counted thing in Markdown, with links relative to docs."""
     statistic: str = "Sum"
     """The statistic when the user chooses none. A metric with another one than the sum is a time in milliseconds."""
     kinds: tuple[str, ...] = tuple(KINDS)
@@ -42,44 +44,130 @@ _NO_BUCKET = "no bucket is listed, and no path from S3 is checked"
 _NO_OBJECTS = "the work is not an object of S3"
 
 METRICS: Mapping[str, MetricRow] = {
-    "Accepted": MetricRow(),
-    "AlreadyRejected": MetricRow(),
-    "AuditDeliveryProblems": MetricRow(kinds=(OBJECTS,), reason=_NO_BUCKET),
-    "AuditDeliveryUnknown": MetricRow(kinds=(OBJECTS,), reason=_NO_BUCKET),
-    "AuditFindings": MetricRow(),
-    "AuditIncomplete": MetricRow(kinds=(OBJECTS,), reason="a check that needs several runs continues at the next one"),
-    "AuditResubmitted": MetricRow(kinds=_OF_FILES, reason="the ledger does not have the content of messages"),
-    "AuditRuns": MetricRow(),
-    "BreakerOpen": MetricRow(),
-    "Busy": MetricRow(),
-    "CommitLag": MetricRow("Maximum"),
-    "Committed": MetricRow(),
-    "ConsumerErrors": MetricRow(),
-    "CopiesRefused": MetricRow(),
-    "DirectoryMarkers": MetricRow(kinds=(OBJECTS,), reason=_NO_OBJECTS),
-    "DuplicateAge": MetricRow("Maximum"),
-    "Duplicates": MetricRow(),
-    "Exhausted": MetricRow(),
-    "ExpiredSets": MetricRow(kinds=(SETS,), reason="only sets have members whose rows expire before the set"),
-    "Failed": MetricRow(),
-    "Fenced": MetricRow(),
-    "FilteredOut": MetricRow(kinds=_OF_FILES, reason="messages have no filters: the source filters"),
-    "LapsedLeases": MetricRow(),
-    "LateWrites": MetricRow(),
-    "LaterFormat": MetricRow(),
-    "OldestClaimAge": MetricRow("Maximum", kinds=(OBJECTS,), reason="only the audit of a bucket reads all claims"),
-    "OldestWaitingSet": MetricRow("Maximum", kinds=(SETS,), reason="only sets wait for other work of the ledger"),
-    "Rejected": MetricRow(),
-    "RemovalsRecorded": MetricRow(kinds=_OF_FILES, reason="messages are not removed"),
-    "RemovedUnprocessed": MetricRow(kinds=_OF_FILES, reason="messages are not removed"),
-    "Retries": MetricRow(),
-    "Stale": MetricRow(),
-    "StartRefused": MetricRow(),
-    "Started": MetricRow(),
-    "UnreadableMessages": MetricRow(),
-    "VersionGone": MetricRow(kinds=_OF_FILES, reason="messages have no versions"),
-    "WaitedTooLong": MetricRow(),
-    "Waiting": MetricRow(),
+    "Accepted": MetricRow("claims: calls of the processor that were about to begin"),
+    "AlreadyRejected": MetricRow("messages about a rejected state"),
+    "AuditDeliveryProblems": MetricRow(
+        "differences between the deployed path from S3 to the ledger and the actual one, at each tick",
+        kinds=(OBJECTS,),
+        reason=_NO_BUCKET,
+    ),
+    "AuditDeliveryUnknown": MetricRow(
+        "parts of that path that a tick could not judge, if there are any",
+        kinds=(OBJECTS,),
+        reason=_NO_BUCKET,
+    ),
+    "AuditFindings": MetricRow("keys on which S3 and the ledger differed"),
+    "AuditIncomplete": MetricRow(
+        "calls of the audit that ended before their run did",
+        kinds=(OBJECTS,),
+        reason="a check that needs several runs continues at the next one",
+    ),
+    "AuditResubmitted": MetricRow(
+        "messages that were sent for these keys",
+        kinds=_OF_FILES,
+        reason="the ledger does not have the content of messages",
+    ),
+    "AuditRuns": MetricRow("audits that finished"),
+    "BreakerOpen": MetricRow(
+        "messages that returned to the queue without an attempt because the downstream seemed to be out"
+    ),
+    "Busy": MetricRow(
+        "changes that could not be claimed: another worker held the key, the next attempt was not due, or "
+        "the row changed at each try. Their messages return to the queue",
+    ),
+    "CommitLag": MetricRow(
+        "milliseconds from S3's event to the end of the attempt that was committed, one value for each "
+        "commit of an event. Messages of the audit and of `reprocess` report no event",
+        statistic="Maximum",
+    ),
+    "Committed": MetricRow("states that were processed and committed"),
+    "ConsumerErrors": MetricRow("messages whose handling failed in AWS or in this library"),
+    "CopiesRefused": MetricRow(
+        "copies of rejected or unreadable messages that the dead-letter queue did not take. The messages "
+        "stay in the queue",
+    ),
+    "DirectoryMarkers": MetricRow(
+        "empty objects whose key ends with `/` or `_$folder$`, and removals of them, that were skipped. "
+        "`directory_markers=True` processes them",
+        kinds=(OBJECTS,),
+        reason=_NO_OBJECTS,
+    ),
+    "DuplicateAge": MetricRow(
+        "milliseconds from the commit of a state to a further message about it, one value for each such "
+        "message. Repeated requests to reprocess have none",
+        statistic="Maximum",
+    ),
+    "Duplicates": MetricRow("messages about a state that was already committed"),
+    "Exhausted": MetricRow("last attempts without an outcome"),
+    "ExpiredSets": MetricRow(
+        "messages of sets that are [older than the retention and have no row](file-sets.md#limits). They "
+        "change nothing, and a log line `expired set` names the set and the parts. Most are late copies "
+        "of events and removals of old files, so no alarm watches them. To process such a set, "
+        "`reprocess` its key",
+        kinds=(SETS,),
+        reason="only sets have members whose rows expire before the set",
+    ),
+    "Failed": MetricRow("attempts that failed and will be repeated"),
+    "Fenced": MetricRow(
+        "commits, failures, rejections and releases that were refused, since another attempt had claimed the row"
+    ),
+    "FilteredOut": MetricRow(
+        "changes of keys outside the pipeline's filters. Another sender uses the queue, or the filters were narrowed",
+        kinds=_OF_FILES,
+        reason="messages have no filters: the source filters",
+    ),
+    "LapsedLeases": MetricRow("leases that ended without an outcome, counted when another worker takes over"),
+    "LateWrites": MetricRow(
+        "late workers that may have written after their successor. The current state is processed again"
+    ),
+    "LaterFormat": MetricRow(
+        "messages that returned to the queue because [a later release](operating.md#after-a-rollback) wrote the row"
+    ),
+    "OldestClaimAge": MetricRow(
+        "milliseconds since the oldest claim without an outcome, when an audit began. An audit that saw "
+        "no such claim writes none",
+        statistic="Maximum",
+        kinds=(OBJECTS,),
+        reason="only the audit of a bucket reads all claims",
+    ),
+    "OldestWaitingSet": MetricRow(
+        "milliseconds for which the oldest waiting set waits for its parts or for its processor. A folder "
+        "that still gets uploads does not count",
+        statistic="Maximum",
+        kinds=(SETS,),
+        reason="only sets wait for other work of the ledger",
+    ),
+    "Rejected": MetricRow("changes that were rejected"),
+    "RemovalsRecorded": MetricRow(
+        "removals, without `deletes`",
+        kinds=_OF_FILES,
+        reason="messages are not removed",
+    ),
+    "RemovedUnprocessed": MetricRow(
+        "objects that were [removed before they were processed](operating.md#removed-objects), without "
+        "`deletes`. With `deletes`, only those that left no row. Clients that upload and rename cause "
+        "them, so no alarm watches them",
+        kinds=_OF_FILES,
+        reason="messages are not removed",
+    ),
+    "Retries": MetricRow("claims for an attempt after the first. The effect may happen again"),
+    "Stale": MetricRow("messages about a state that is no longer current"),
+    "StartRefused": MetricRow(
+        "executions that Step Functions refused to start, or throttled. Each start is tried again, and no "
+        "attempt is counted",
+    ),
+    "Started": MetricRow("executions that were started, if a state machine is the processor"),
+    "UnreadableMessages": MetricRow(
+        "messages of an unknown format, or with records of an unknown format. Each becomes one message in "
+        "the dead-letter queue, with `reason` and `unreadable_records`",
+    ),
+    "VersionGone": MetricRow(
+        "versions that were deleted before they were read",
+        kinds=_OF_FILES,
+        reason="messages have no versions",
+    ),
+    "WaitedTooLong": MetricRow("changes that were rejected after `max_wait`"),
+    "Waiting": MetricRow("attempts that ended because a prerequisite was missing"),
 }
 """The metrics that the functions write, by name."""
 

@@ -27,7 +27,7 @@ from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.kinds.objects import Objects, request_of
 from intake_ledger.observability.error_text import MAX_CAUSES
 from intake_ledger.observability.log_lines import ChangeFormatter
-from intake_ledger.observability.powertools import VERDICT_METRICS, PowertoolsTelemetry
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.lambda_processor import commit_from, remote_function
 from intake_ledger.processor.object_stream import download_to_file
 from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines

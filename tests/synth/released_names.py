@@ -10,10 +10,9 @@ from pathlib import Path
 from aws_cdk import Stack
 
 from cdk_intake_ledger import FileSets, IntakePipeline, SetForm
-from intake_ledger.contract import METRICS_NAMESPACE
-from intake_ledger.protocol import FORMAT, PIPELINE_TAG, STORED_STATUSES, OutcomeKind, ReasonCode, Row
+from intake_ledger.contract import METRICS
+from intake_ledger.protocol import FORMAT, PIPELINE_TAG, STORED_STATUSES, ReasonCode, Row
 from tests.inside.command import json_output
-from tests.inside.objects import VERDICT_METRICS
 from tests.synth.build import new_app, new_stack, processor, template_of
 from tests.synth.message_stack import message_intakes
 
@@ -33,17 +32,10 @@ Names = dict[str, list[str]]
 def present() -> Names:
     """The names of the present code, by subject."""
     stacks = (_files(), message_intakes(new_app()))
-    pipeline = stacks[0].node.find_child("Orders")
-    assert isinstance(pipeline, IntakePipeline)
-    methods = (getattr(pipeline, name)() for name in dir(pipeline) if name.startswith("metric_"))
-    metrics = {str(metric.to_metric_config().metric_stat.metric_name) for metric in methods}
-    metrics |= {*VERDICT_METRICS.values(), *(outcome.value for outcome in OutcomeKind)}
     resources = [item for stack in stacks for item in template_of(stack)["Resources"].items()]
-    alarms = [one["Properties"] for _, one in resources if one["Type"] == "AWS::CloudWatch::Alarm"]
-    metrics |= {alarm["MetricName"] for alarm in alarms if alarm.get("Namespace") == METRICS_NAMESPACE}
     names = {
         **{type_: [name for name, one in resources if one["Type"] == type_] for type_ in KEPT},
-        "metrics": metrics,
+        "metrics": [*METRICS],
         "attributes of a row": [field.name for field in dataclasses.fields(Row)],
         "statuses of a row": [status.value for status in STORED_STATUSES],
         "reason codes": [code.value for code in ReasonCode],

@@ -116,6 +116,7 @@ def test_a_new_alarm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_the_page_of_alarms_is_current() -> None:
-    """`python -m scripts.alarms_page --write` makes it so."""
+def test_the_pages_of_alarms_and_metrics_are_current() -> None:
+    """`python -m scripts.alarms_page --write` makes them so."""
     assert alarms_page.PAGE.read_text() == alarms_page.page()
+    assert alarms_page.METRICS_PAGE.read_text() == alarms_page.metrics_page()

@@ -39,7 +39,11 @@ def test_a_reason_that_no_lack_needs_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rows_of_one_kind_without_a_reason_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: dict[str, Any] = {**METRICS, "Accepted": MetricRow(kinds=("sets",)), "Failed": MetricRow(reason="none")}
+    rows: dict[str, Any] = {
+        **METRICS,
+        "Accepted": MetricRow("", kinds=("sets",)),
+        "Failed": MetricRow("", reason="none"),
+    }
     monkeypatch.setattr(drift, "METRICS", rows)
     monkeypatch.setattr(drift, "ALARMS", ALARMS)
     assert {"metric Accepted: no reason", "metric Failed: a reason without a lack"} <= set(found())

@@ -111,11 +111,11 @@ def use_in_a_stack(stack: Stack, bucket: s3.IBucket, theirs: sqs.IQueue, table: 
     assert_type(pipeline.queue, sqs.IQueue)
     assert_type(pipeline.table, dynamodb.ITable)
     assert_type(pipeline.function, lambda_.IFunction)
-    assert_type(pipeline.metric_committed(period=Duration.minutes(1), label="done"), cloudwatch.Metric)
+    assert_type(pipeline.metric("Committed", period=Duration.minutes(1), label="done"), cloudwatch.Metric)
     assert_type(pipeline.alarms["Fenced"], cloudwatch.Alarm)
     cloudwatch.Dashboard(stack, "Board").add_widgets(*pipeline.monitoring.widgets())
 
-    pipeline.metric_committed(colour="red")  # type: ignore[call-arg] # CDK writes `color`
+    pipeline.metric("Committed", colour="red")  # type: ignore[call-arg] # CDK writes `color`
     IntakePipeline(stack, "NoProcessor")  # type: ignore[call-arg]
     IntakePipeline(stack, "Text", processor="orders:process")  # type: ignore[arg-type]
     pipeline.bucket = bucket  # type: ignore[misc] # attributes are read-only

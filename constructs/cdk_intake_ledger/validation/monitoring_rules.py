@@ -25,6 +25,13 @@ METRIC_NAME = SUBJECT.error(
     why="a metric without data shows nothing, and its alarms never go off",
     fix="Write {right}. For a metric that your processor writes, use cloudwatch.Metric",
 )
+METRIC_OF_OTHER_KIND = SUBJECT.error(
+    "metric-of-other-kind",
+    inputs=("metric_name",),
+    what="metric_name is {name!r}, and {construct} does not write it: {reason}",
+    why="a metric without data shows nothing, and its alarms never go off",
+    fix="Watch it on the {others}",
+)
 ALARM_NOT_CHOSEN = SUBJECT.error(
     "alarm-not-chosen",
     inputs=("thresholds", "alarms", "omit_alarms"),

@@ -14,6 +14,7 @@ from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.log_lines import ChangeFormatter, ChangeLines
 from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol import (
+    VERDICT_METRICS,
     Change,
     CopyRefused,
     OutcomeKind,
@@ -28,19 +29,6 @@ from intake_ledger.protocol import (
     code_of,
 )
 
-VERDICT_METRICS = {
-    Verdict.ACCEPTED: "Accepted",
-    Verdict.DUPLICATE: "Duplicates",
-    Verdict.STALE: "Stale",
-    Verdict.BUSY: "Busy",
-    # `Rejected` counts changes that are rejected now. An alarm watches it, so a duplicate of one must not count there.
-    Verdict.REJECTED: "AlreadyRejected",
-    Verdict.EXHAUSTED: "Exhausted",
-    Verdict.SETTLED: "RemovalsRecorded",
-    Verdict.SKIPPED: "DirectoryMarkers",
-    Verdict.LATER_FORMAT: "LaterFormat",
-}
-"""The metric of each verdict."""
 _VERDICT = "verdict"
 _GOOD = frozenset({OutcomeKind.COMMITTED, OutcomeKind.STARTED})
 _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})

@@ -123,7 +123,16 @@ from intake_ledger.protocol.settings import (
     variable_of,
 )
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
-from intake_ledger.protocol.verdict import ARCHIVED, Policy, Ruling, Verdict, judge_row, judge_state, keeps_copy
+from intake_ledger.protocol.verdict import (
+    ARCHIVED,
+    VERDICT_METRICS,
+    Policy,
+    Ruling,
+    Verdict,
+    judge_row,
+    judge_state,
+    keeps_copy,
+)
 
 if TYPE_CHECKING:
     from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, JoinSettings, Reports, audit_settings
@@ -171,6 +180,7 @@ __all__ = [
     "SET_VARIABLES",
     "STATE_MACHINE",
     "STORED_STATUSES",
+    "VERDICT_METRICS",
     "VERSION_BYTES",
     "AuditSettings",
     "Change",

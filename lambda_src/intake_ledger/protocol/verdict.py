@@ -38,6 +38,21 @@ class Verdict(StrEnum):
     """A later release wrote the row. Try again when it is deployed, and do not acknowledge the message."""
 
 
+VERDICT_METRICS = {
+    Verdict.ACCEPTED: "Accepted",
+    Verdict.DUPLICATE: "Duplicates",
+    Verdict.STALE: "Stale",
+    Verdict.BUSY: "Busy",
+    # `Rejected` counts changes that are rejected now. An alarm watches it, so a duplicate of one must not count there.
+    Verdict.REJECTED: "AlreadyRejected",
+    Verdict.EXHAUSTED: "Exhausted",
+    Verdict.SETTLED: "RemovalsRecorded",
+    Verdict.SKIPPED: "DirectoryMarkers",
+    Verdict.LATER_FORMAT: "LaterFormat",
+}
+"""The metric of each verdict. Each has a row of `intake_ledger.contract.METRICS`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The settings that verdicts depend on."""
