@@ -1,6 +1,6 @@
 """The Lambda functions of a pipeline, and the processor."""
 
-from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds, retry_environment
+from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds, options_environment
 from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
 from cdk_intake_ledger.functions.lambda_function import (
     FunctionCode,
@@ -39,8 +39,8 @@ __all__ = [
     "in_text",
     "intake_function",
     "machine_problems",
+    "options_environment",
     "record_version",
-    "retry_environment",
     "runtime_layer",
     "warn_without_endpoints",
 ]

@@ -1,5 +1,8 @@
 """The consumer: the function behind the queue, its permissions and its event source."""
 
+from dataclasses import fields
+from typing import Any, cast
+
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -52,10 +55,8 @@ class IntakeConsumer(ConsumerFunction):
                 max_receives=in_text(resources.queue.max_receives),
                 max_hold_seconds=held,
                 max_event_age_seconds=in_text(LATE_AFTER),
-                threads=in_text(concurrency.threads),
-                commit_together=concurrency.commit_together,
             )
-            | retry_environment(retry, held),
+            | options_environment(retry, concurrency, held=held),
             reserved_concurrency=concurrency.reserved_concurrency,
         )
         self.resources = resources
@@ -95,15 +96,28 @@ class IntakeConsumer(ConsumerFunction):
         )
 
 
-def retry_environment(retry: RetryOptions, held: str) -> dict[str, str]:
-    """Environment variables of the options of retries, for messages that wait for `held` seconds in an outage."""
-    return environment_of(
-        ConsumerSettings,
-        max_attempts=in_text(retry.max_attempts),
-        min_backoff_seconds=in_seconds(retry.min_backoff),
-        max_backoff_seconds=in_seconds(retry.max_backoff),
-        max_wait_seconds=in_seconds(retry.max_wait) if retry.max_wait else held,
-    )
+def options_environment(*groups: object, held: str) -> dict[str, str]:
+    """The variables of options: of each that has a setting with its name, or with its name and `_seconds`.
+
+    Args:
+        groups: groups of options, such as `RetryOptions`.
+        held: the seconds that messages wait in an outage, which is also the longest wait for a prerequisite.
+
+    """
+    settings = {field.name for field in fields(ConsumerSettings)}
+    values: dict[str, object] = {"max_wait_seconds": held}
+    for group in groups:
+        options = {field.name: getattr(group, field.name) for field in fields(cast("Any", group))}
+        for name, value in options.items():
+            for setting in settings & {name, f"{name}_seconds"} if value is not None else ():
+                values[setting] = _text(value)
+    return environment_of(ConsumerSettings, **values)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, Duration):
+        return in_seconds(value)
+    return value if isinstance(value, bool) or not isinstance(value, int | float) else in_text(value)
 
 
 def hold_seconds(queue: IntakeQueue) -> str:

@@ -17,7 +17,7 @@ from cdk_intake_ledger.functions import (
     hold_seconds,
     in_seconds,
     in_text,
-    retry_environment,
+    options_environment,
     warn_without_endpoints,
 )
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
@@ -107,7 +107,7 @@ class MessageResources:
         )
         return (
             consumer
-            | retry_environment(self.retry, hold)
+            | options_environment(self.retry, held=hold)
             | message
             | {
                 "POWERTOOLS_SERVICE_NAME": self.name,
