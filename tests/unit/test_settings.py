@@ -15,6 +15,7 @@ from intake_ledger.protocol import (
     SettingsError,
     audit_settings,
     consumer_settings,
+    entrypoint_of,
     environment_of,
 )
 
@@ -115,7 +116,7 @@ OPTIONAL = {"INTAKE_BUCKET_OWNER", "INTAKE_KEY_FILTERS", "INTAKE_KEEP_ROWS", "IN
 OPTIONAL |= {"INTAKE_DIRECTORY_MARKERS"}
 
 
-@pytest.mark.parametrize("name", sorted(set(CONSUMER) - OPTIONAL))
+@pytest.mark.parametrize("name", sorted(set(CONSUMER) - OPTIONAL - {"INTAKE_PROCESSOR"}))
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
     """Unset and empty are the same."""
@@ -124,6 +125,14 @@ def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
         environment[name] = value
     with pytest.raises(SettingsError, match=name):
         consumer_settings(environment)
+
+
+@pytest.mark.parametrize("more", [{}, {"INTAKE_PROCESSOR": ""}])
+def test_a_consumer_without_a_processor_names_the_variable(more: dict[str, str]) -> None:
+    """Another function or a state machine needs none, so the choice of the runner notices it."""
+    environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_PROCESSOR"} | more
+    with pytest.raises(SettingsError, match="INTAKE_PROCESSOR is not set"):
+        entrypoint_of(consumer_settings(environment))
 
 
 @pytest.mark.failure_mode("F29")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from aws_cdk import Duration
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -83,12 +82,8 @@ class ConsumerFunction(Construct):
 
     def _use(self, processor: Processor, wildcards: Wildcards) -> None:
         """Let the consumer invoke the existing function, or start the state machine."""
-        if processor.function is not None:
-            self.role.add_to_policy(
-                iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[processor.function.function_arn])
-            )
-        if processor.executions is not None:
-            processor.executions.allow_starting(self, self.role, wildcards)
+        if processor.elsewhere is not None:
+            processor.elsewhere.allow(self, self.role, wildcards)
 
     def _receive(
         self,

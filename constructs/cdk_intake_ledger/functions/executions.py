@@ -26,6 +26,7 @@ class Executions:
     """The limit of an execution."""
     longest_task: Duration
     """The time for which a task may outlive an execution that was aborted or timed out."""
+    services: tuple[str, ...] = ("states",)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -37,7 +38,7 @@ class Executions:
             longest_task_seconds=in_seconds(self.longest_task),
         )
 
-    def allow_starting(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
         """Let a consumer start the machine, and describe its executions.
 
         Args:

@@ -13,6 +13,7 @@ from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
 from cdk_intake_ledger.functions.processor_problems import runtime_problems
+from cdk_intake_ledger.functions.remote_function import RemoteFunction
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 
 # The layer has all code, but Lambda requires a function to have some.
@@ -223,7 +224,7 @@ class Processor(ProcessorBase):
             lambda: lambda_.Code.from_inline(CONSUMER_CODE),
             entrypoint="",
             memory_size=256,
-            function=function,
+            elsewhere=RemoteFunction(function=function),
             processor_version=processor_version,
         )
 
@@ -266,6 +267,6 @@ class Processor(ProcessorBase):
             lambda: code(CONSUMER_CODE),
             entrypoint="",
             memory_size=256,
-            executions=executions,
+            elsewhere=executions,
             processor_version=processor_version,
         )

@@ -16,6 +16,7 @@ from cdk_intake_ledger.functions.processor_problems import (
     storage_problems,
     version_problems,
 )
+from cdk_intake_ledger.functions.remote_function import Elsewhere, RemoteFunction
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.processor_rules import FUNCTION_ARGUMENT_TYPE
 from cdk_intake_ledger.validation.registry import Problem
@@ -45,8 +46,7 @@ class ProcessorBase:
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
         problems: Sequence[Problem] = (),
-        function: lambda_.IFunction | None = None,
-        executions: Executions | None = None,
+        elsewhere: Elsewhere | None = None,
         capacity_provider: lambda_.ICapacityProvider | None = None,
         processor_version: str | None = None,
     ) -> None:
@@ -62,8 +62,7 @@ class ProcessorBase:
             architecture: as for `from_asset`; arm64 when omitted.
             layers: as for `from_asset`; none when omitted.
             problems: reasons why the processor cannot work, which the pipeline reports; none when omitted.
-            function: an existing function to invoke; the processor is the code itself when omitted.
-            executions: an existing state machine to start; the processor is the code itself when omitted.
+            elsewhere: an existing function or state machine; the processor is the code itself when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
             processor_version: as for `from_code`; the hash of an asset or of inline code when omitted.
 
@@ -72,10 +71,8 @@ class ProcessorBase:
         self._problems = tuple(problems)
         self.entrypoint = entrypoint
         """`module:function`; empty if the processor is an existing function or state machine."""
-        self.function = function
-        """The existing function, or None."""
-        self.executions = executions
-        """The existing state machine with its times, or None."""
+        self.elsewhere = elsewhere
+        """The place of the work; None if the consumer has the code."""
         self.capacity_provider = capacity_provider
         """The capacity provider of the consumer's function; None for Lambda's own capacity."""
         self.processor_version = processor_version
@@ -97,14 +94,22 @@ class ProcessorBase:
     @property
     def is_elsewhere(self) -> bool:
         """True if an existing function or state machine does the work, and the consumer has none of its code."""
-        return self.function is not None or self.executions is not None
+        return self.elsewhere is not None
+
+    @property
+    def function(self) -> lambda_.IFunction | None:
+        """The existing function, or None."""
+        return self.elsewhere.function if isinstance(self.elsewhere, RemoteFunction) else None
+
+    @property
+    def executions(self) -> Executions | None:
+        """The existing state machine with its times, or None."""
+        return self.elsewhere if isinstance(self.elsewhere, Executions) else None
 
     @property
     def services(self) -> tuple[str, ...]:
         """Services that the consumer calls for this processor: the ends of their endpoints' names."""
-        if self.executions is not None:
-            return ("states",)
-        return ("lambda",) if self.function is not None else ()
+        return self.elsewhere.services if self.elsewhere else ()
 
     @property
     def handler(self) -> str:
@@ -123,10 +128,8 @@ class ProcessorBase:
     @property
     def settings(self) -> dict[str, str]:
         """Environment variables that tell the consumer which processor to call."""
-        if self.executions is not None:
-            return self.executions.settings
-        if self.function is not None:
-            return environment_of(ConsumerSettings, processor_function=self.function.function_arn)
+        if self.elsewhere is not None:
+            return self.elsewhere.settings
         return environment_of(ConsumerSettings, processor=self.entrypoint) | self.environment
 
     @property

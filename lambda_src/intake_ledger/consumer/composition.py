@@ -25,6 +25,7 @@ from intake_ledger.protocol import (
     Policy,
     SettingsError,
     consumer_settings,
+    entrypoint_of,
 )
 from intake_ledger.runners.inline import Inline
 
@@ -152,7 +153,7 @@ def make_runner(
             retries={"total_max_attempts": 1},
         )
         return Remote(watched(remote_function(_maker(settings, client), settings.processor_function)))
-    return Inline(watched(load_processor(settings.processor)))
+    return Inline(watched(load_processor(entrypoint_of(settings))))
 
 
 class _Kind(NamedTuple):

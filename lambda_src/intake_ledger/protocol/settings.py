@@ -264,7 +264,16 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    settings = settings_from(ConsumerSettings, environment)
-    if not (settings.processor or settings.processor_function or environment.get(STATE_MACHINE)):
+    return settings_from(ConsumerSettings, environment)
+
+
+def entrypoint_of(settings: ConsumerSettings) -> str:
+    """The entrypoint of the processor in this process.
+
+    Raises:
+        SettingsError: There is none, and no other runner either.
+
+    """
+    if not settings.processor:
         raise missing(variable_of(ConsumerSettings, "processor"))
-    return settings
+    return settings.processor

@@ -1,0 +1,52 @@
+"""The work that is done outside of the consumer's process, and another function as the processor."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+from intake_ledger.protocol import ConsumerSettings, environment_of
+
+
+class Elsewhere(Protocol):
+    """The place of the work, if the consumer has none of its code: a runner of `intake_ledger.runners`."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Environment variables that tell the consumer which runner does the work."""
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The ends of the names of endpoints that the consumer needs in a VPC."""
+
+    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+        """Let a consumer hand its work over.
+
+        Args:
+            scope: the consumer.
+            role: the consumer's.
+            wildcards: the accepted wildcards of the consumer's policies.
+
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteFunction:
+    """An existing function that does the work of a consumer."""
+
+    function: lambda_.IFunction
+    services: tuple[str, ...] = ("lambda",)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variable that names the function."""
+        return environment_of(ConsumerSettings, processor_function=self.function.function_arn)
+
+    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:  # noqa: ARG002 - see `Elsewhere`
+        """Let a consumer invoke the function, and no other."""
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])
+        )
