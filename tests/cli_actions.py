@@ -9,6 +9,7 @@ GRANTS = {
     "retry-now": ("grant_operate",),
     "inspect": ("grant_read_ledger",),
     "list": ("grant_read_ledger",),
+    "wait": ("grant_read_ledger",),
     "report": ("grant_read_ledger",),
     "redrive": ("grant_redrive",),
     "reprocess": ("grant_reprocess",),
@@ -44,6 +45,7 @@ NEEDED = {
     },
     "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
     "list": {"dynamodb:Query"},
+    "wait": {"dynamodb:BatchGetItem", "s3:ListBucketVersions"},
     "report": {"dynamodb:GetItem"},
     "redrive": {
         "dynamodb:DeleteItem",

@@ -59,3 +59,4 @@ from intake_ledger_cli.status import AccessDenied, PipelineStatus
 from intake_ledger_cli.status_json import count_json
 from intake_ledger_cli.status_table import count_text
 from intake_ledger_cli.tables import report_table
+from intake_ledger_cli.waiting import parse_until

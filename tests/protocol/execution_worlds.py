@@ -149,7 +149,7 @@ class World:
         return [body]
 
     def rest(self) -> str:
-        """What is wrong when nothing moves any more."""
+        """Errors when nothing moves any more."""
         return at_rest(self)
 
     def can_begin(self, execution: MemoryExecution) -> bool:
@@ -471,7 +471,7 @@ class _Telemetry(FakeTelemetry):
 
 
 def at_rest(w: World) -> str:
-    """What is wrong when nothing moves any more. Empty if something moves."""
+    """Errors when nothing moves any more. Empty if something moves."""
     running = any(one.status == "RUNNING" for one in w.machine.executions.values())
     if w.left.puts or w.queue or running or w.tasks:
         return ""

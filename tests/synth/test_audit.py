@@ -1,4 +1,4 @@
-"""What the audit is told of the delivery, and what it may look at."""
+"""Delivery settings in the environment of the audit, and its permissions."""
 
 import json
 from typing import Any

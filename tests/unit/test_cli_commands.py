@@ -596,7 +596,9 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         used.add(action_of(caller.meta.service_model.service_name, operation))
         return call(caller, operation, arguments)
 
-    person.site.put("in/a")
+    [version] = person.site.put("in/a")
+    committed = Row(Status.PROCESSED, 1, version_id=version, updated_at=START)
+    person.site.row("in/a", replace(committed, committed_state=committed.identity))
     person.site.reject("in/x", "no invoice")
     person.site.dead_letter("x", reason="no invoice")
     person.site.dead_letter("x", reason="other")
@@ -616,6 +618,7 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         "retry-now": ((), ("in/z",)),
         "inspect": (("in/a",),),
         "list": ((),),
+        "wait": (("--prefix", "in/a", "--expect", "1", "--until", "1m"),),
         "report": ((),),
         "redrive": (("--reason", "invoice"),),
         "reprocess": (("in/a",), ("--prefix", "in/")),

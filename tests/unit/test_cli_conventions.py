@@ -16,7 +16,7 @@ import boto3
 import pytest
 
 from intake_ledger.protocol import PIPELINE_TAG, KeyFilter, Row, Status
-from tests.inside.command import Aws, UsageError, commands, listing, pipelines, read_last_hour
+from tests.inside.command import Aws, UsageError, commands, formatting, pipelines, read_last_hour
 from tests.unit.cli_support import NAME, STACK, client, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture
@@ -198,12 +198,12 @@ class TestList:
 
     @pytest.mark.parametrize(("text", "milliseconds"), [("90s", 90_000), ("2h", 2 * HOUR), ("3d", 72 * HOUR)])
     def test_an_age_is_a_number_and_a_unit(self, text: str, milliseconds: int) -> None:
-        assert listing.parse_age(text) == milliseconds
+        assert formatting.parse_age("--older-than", text) == milliseconds
 
     @pytest.mark.parametrize("text", ["", "2", "h", "-1h", "2 h"])
     def test_another_text_is_no_age(self, text: str) -> None:
         with pytest.raises(UsageError, match="use a number and s, m, h or d"):
-            listing.parse_age(text)
+            formatting.parse_age("--older-than", text)
 
     @pytest.mark.failure_mode("F159")
     def test_a_list_reads_each_partition_no_further_than_its_limit(

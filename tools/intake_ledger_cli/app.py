@@ -11,6 +11,8 @@ from intake_ledger_cli.rate_limit import RateLimit
 
 FINDINGS = 3
 """Exit code with `--exit-code` if there is something that a person should look at."""
+TIME_LIMIT = 4
+"""Exit code of `wait` at its time limit."""
 
 app = typer.Typer(
     help="Inspect and operate a deployed intake pipeline.",

@@ -16,7 +16,7 @@ from intake_ledger.protocol import (
     row_from_attributes,
     waiting_partition,
 )
-from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.errors import is_passing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -129,7 +129,7 @@ def _read(pages: Iterator[Mapping[str, Any]], most: int, tallies: _Tallies, depl
             if "LastEvaluatedKey" in page and read == most:
                 return f"only the first {scanned:,} rows were read"
     except ClientError as error:
-        if denied_action(error) is not None or not _is_passing(error):
+        if not is_passing(error):
             raise
         return f"DynamoDB answered {error.response['Error']['Code']}"
     return ""
@@ -179,10 +179,3 @@ def _request(deployed: "DeployedPipeline") -> Any:
         "ProjectionExpression": ", ".join(f"#{name}" for name in _ATTRIBUTES),
         "ExpressionAttributeNames": {f"#{name}": name for name in _ATTRIBUTES},
     }
-
-
-def _is_passing(error: ClientError) -> bool:
-    """True if DynamoDB may accept the same request later."""
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    code = error.response["Error"]["Code"]
-    return status >= 500 or "Throttl" in code or "Exceeded" in code or code == "InternalServerError"

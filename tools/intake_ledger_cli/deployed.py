@@ -24,6 +24,7 @@ from intake_ledger.protocol import (
     setting_from,
     variable_of,
 )
+from intake_ledger.set_members import set_targets
 from intake_ledger_cli.errors import CliError, denied_action
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class DeployedPipeline:
     """True if `IntakeWorkers` takes the messages instead of the function, whose event source mapping is disabled."""
     set_variables: Mapping[str, str] | None = None
     """The variables of the function of sets of files. None if this is a pipeline of objects."""
+    sets: str = ""
+    """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
     max_wait_seconds: int | None = None
     """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
     release made the function."""
@@ -113,6 +116,10 @@ class DeployedPipeline:
         """True if the pipeline skips this state as a directory marker, unless it has a row."""
         every_version = self.ordering is Ordering.EVERY_VERSION
         return not self.directory_markers and is_skipped_marker(key, state, every_version=every_version)
+
+    def is_control(self, key: str) -> bool:
+        """True if the key is that of a manifest or a marker, which the pipeline does not process."""
+        return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
 
 
 def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
@@ -172,6 +179,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
             others=tuple(sorted(consumers.keys() - {name})),
             workers=read("has_workers"),
             set_variables=variables if SET_FORM in variables else None,
+            sets=read("sets"),
             max_wait_seconds=read("max_wait_seconds")
             if variable_of(ConsumerSettings, "max_wait_seconds") in variables
             else None,

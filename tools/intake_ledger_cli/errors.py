@@ -77,6 +77,16 @@ def denied_action(error: Exception) -> str | None:
     return named[1] if named else error.operation_name
 
 
+def is_passing(error: Exception) -> bool:
+    """True if AWS may accept the same request later: it is throttled, fails, or cannot be reached."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, (NoConnectionError, HTTPClientError))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = error.response["Error"].get("Code", "")
+    is_throttled = "Throttl" in code or "Exceeded" in code or code in ("TooManyRequestsException", "SlowDown")
+    return is_throttled or status >= 500 or code == "InternalServerError"
+
+
 def describe_error(error: CliError | BotoCoreError | ClientError | ResponseParserError) -> str:
     """Describe an error in one line."""
     if (action := denied_action(error)) is not None:

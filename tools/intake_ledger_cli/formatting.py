@@ -1,18 +1,35 @@
 """Describes rows, states and reports as text. Times are in epoch milliseconds."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
 from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
+from intake_ledger_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 _EVENT_MISSING = "its event is in transit, or was lost, and then the audit resubmits the key"
 _MESSAGE_MISSING = "its message will be received again, or was lost, and then the audit resubmits the key"
+_AGE = re.compile(r"(\d+)([smhd])")
+_AGE_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+
+
+def parse_age(option: str, text: str) -> int:
+    """Parse an age such as `90s`, `15m`, `2h` or `3d` into milliseconds.
+
+    Raises:
+        UsageError: It is not an age.
+
+    """
+    match = _AGE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{option} {text} is not an age: use a number and s, m, h or d, such as 2h")
+    return int(match[1]) * _AGE_MS[match[2]]
 
 
 def duration(milliseconds: int) -> str:

@@ -2,6 +2,7 @@
 milliseconds.
 """
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import Row, State, row_attributes
@@ -29,6 +30,20 @@ VERSION = 1
 def versioned(document: JsonObject) -> JsonObject:
     """Return the document with the version of its form."""
     return {"formatVersion": VERSION, **document}
+
+
+def document(value: Any) -> Any:
+    """The JSON form of a document: each field of a dataclass, with its name in camel case."""
+    if is_dataclass(value):
+        return {_camel_case(one.name): document(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [document(one) for one in value]
+    return {name: document(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(one.capitalize() for one in others)
 
 
 def list_json(found: ReviewPage) -> JsonObject:

@@ -24,6 +24,9 @@ _NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
 _SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
 REFUSED: dict[str, dict[PipelineKind, str]] = {
     RUNNING: {kind: _NOT_RUNNING for kind in PipelineKind if kind is not PipelineKind.MACHINE},
+    "wait": {
+        PipelineKind.MESSAGES: "no listing has its messages; see `status`, and `list` for those that failed",
+    },
     "reprocess": {
         PipelineKind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected "
         "messages",

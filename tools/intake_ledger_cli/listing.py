@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +18,6 @@ from intake_ledger.protocol import (
     waiting_partition,
 )
 from intake_ledger_cli import reading
-from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.formatting import shown_status, timestamp
 from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.reading import ObjectRow
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
     from intake_ledger_cli.deployed import DeployedPipeline
 
-_AGE = re.compile(r"(\d+)([smhd])")
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NO_REASON = "no reason"
 _LARGE_LIST = 1_000
 """Rows of a list that reads each partition in whole pages."""
@@ -51,19 +47,6 @@ class ListedRows:
     prefix: str = ""
     before: int | None = None
     """Only rows whose last change is before this time."""
-
-
-def parse_age(text: str) -> int:
-    """Parse an age such as `90s`, `15m`, `2h` or `3d` into milliseconds.
-
-    Raises:
-        UsageError: It is not an age.
-
-    """
-    match = _AGE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"--older-than {text} is not an age: use a number and s, m, h or d, such as 2h")
-    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 def select_rows(

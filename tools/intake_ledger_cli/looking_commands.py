@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.live import Live
 
 from intake_ledger_cli import (
+    formatting,
     json_output,
     listing,
     pipelines,
@@ -19,10 +20,11 @@ from intake_ledger_cli import (
     status_json,
     status_table,
     tables,
+    waiting,
 )
-from intake_ledger_cli.app import ExitCode, app, end_with, now_ms
+from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, end_with, now_ms
 from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.console import console
+from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.executions import running_output, without_running
 from intake_ledger_cli.history import read_history
@@ -137,7 +139,7 @@ def list_command(
         removed=removed,
         stuck=stuck,
         prefix=prefix,
-        before=None if older_than is None else now - listing.parse_age(older_than),
+        before=None if older_than is None else now - formatting.parse_age("--older-than", older_than),
     )
     aws, deployed = call.open()
     if running:
@@ -165,6 +167,39 @@ def list_command(
         shown = tables.list_table(found, now, identities=is_messages, max_wait_seconds=deployed.max_wait_seconds)
         call.output(json_output.list_json(found), shown)
         end_with(bool(found.entries) or budget.stopped, exit_code)
+
+
+@app.command("wait")
+@with_shared_options
+def wait_command(
+    call: Call,
+    *,
+    prefix: Annotated[str, typer.Option(help="Keys with this prefix.", show_default=False)],
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Time limit: a time of day in UTC such as 06:00, a time such as 2026-11-25T06:00:00Z, or an age such "
+            "as 90m. Without it, none.",
+            show_default=False,
+        ),
+    ] = None,
+    expect: Annotated[int | None, typer.Option(help="Least number of keys.", min=1, show_default=False)] = None,
+    marker: Annotated[
+        str | None,
+        typer.Option(help="Key that S3 must have: a marker or a manifest, uploaded last.", show_default=False),
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1)] = 15,
+) -> None:
+    """Wait until all files under a prefix are committed. Exit codes: 0 committed, 1 one is rejected, 4 time limit."""
+    if expect is None and marker is None:
+        raise UsageError("wait needs --expect or --marker: a prefix without keys is no success")
+    aws, deployed = call.open("wait")
+    limit = None if until is None else waiting.parse_until(until, now_ms())
+    console(stderr=True).print(escape(f"waiting for {prefix!r} {waiting.limit_text(limit)}"))
+    found = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms).run(time.sleep, interval)
+    call.output(json_output.document(found), waiting.wait_lines(found))
+    if found.outcome != waiting.COMMITTED:
+        raise typer.Exit(1 if found.outcome == waiting.REJECTED else TIME_LIMIT)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from rich.text import Text
 from intake_ledger.aws import Bucket
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering, Row, row_key
-from intake_ledger.sets import SetReader, set_settings
+from intake_ledger.sets import Contents, SetReader, set_settings
 from intake_ledger_cli import formatting, reading
 from intake_ledger_cli.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.set_keys import check_set_key
@@ -44,6 +44,23 @@ class InspectedSet:
     """True if the row has the present state of the set."""
 
 
+def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | None, Contents]:
+    """Read the row of a set, and its present state. The number of requests grows with its parts.
+
+    Raises:
+        ClientError: The caller may not read the manifest, the folder or the rows.
+
+    """
+    bucket = Bucket(lambda: aws.s3, deployed.bucket, deployed.bucket_owner)
+    table = LedgerTable(aws.dynamodb, deployed.table)
+    # The row first, so that a change in between can only make the ledger look late.
+    entries = reading.read_rows(aws.dynamodb, deployed, key)
+    row = entries[0].row if entries else None
+    settings = set_settings(deployed.set_variables or {})
+    reader = SetReader(table, bucket, settings, lambda: time.time_ns() // 1_000_000)
+    return row, reader.contents(key, reader.listing(key), row=row, whole=True)
+
+
 def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> InspectedSet:
     """Compare the row of a set with its present state.
 
@@ -59,14 +76,9 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
 
     """
     check_set_key(deployed, key)
-    settings = set_settings(deployed.set_variables or {})
-    bucket = Bucket(lambda: aws.s3, deployed.bucket, deployed.bucket_owner)
+    row, contents = read_set(aws, deployed, key)
     table = LedgerTable(aws.dynamodb, deployed.table)
-    # The row first, so that a change in between can only make the ledger look late.
-    entries = reading.read_rows(aws.dynamodb, deployed, key)
-    row = entries[0].row if entries else None
-    reader = SetReader(table, bucket, settings, lambda: time.time_ns() // 1_000_000)
-    contents = reader.contents(key, reader.listing(key), row=row, whole=True)
+    settings = set_settings(deployed.set_variables or {})
     parts = []
     for name in contents.listing.keys:
         place = row_key(settings.parts_pipeline, Ordering.LATEST, deployed.bucket, name, None)
