@@ -223,6 +223,11 @@ class MeteredSQS(MemorySQS):
         self._bill = bill
 
     @override
+    def get_queue_attributes(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["sqs.GetQueueAttributes"] += 1
+        return super().get_queue_attributes(**request)
+
+    @override
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         self._bill.requests["sqs.ChangeMessageVisibilityBatch"] += 1
         return super().change_message_visibility_batch(**request)

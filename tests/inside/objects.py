@@ -4,7 +4,7 @@ from intake_ledger.aws import clients
 from intake_ledger.consumer import composition, managed_instances
 from intake_ledger.consumer import deadline as deadline_module
 from intake_ledger.consumer.attempt import Attempts, Failures
-from intake_ledger.consumer.batch import ANSWER_MS, FULL, LATE_REQUESTS, RESERVE_SECONDS, Returns
+from intake_ledger.consumer.batch import RESERVE_SECONDS
 from intake_ledger.consumer.circuit_breaker import (
     CLOSE_MS,
     MAX_BAD_KEYS,
@@ -20,6 +20,16 @@ from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.group_by_key import group_by_key
 from intake_ledger.consumer.host import IN_LAMBDA
+from intake_ledger.consumer.returns import (
+    ANSWER_MS,
+    FULL,
+    LATE_REQUESTS,
+    LEAST_COPY_SECONDS,
+    LOOK_MS,
+    MAX_DELAY_SECONDS,
+    Crowd,
+    Returns,
+)
 from intake_ledger.consumer.threads import ProcessorThreads, exit_now
 from intake_ledger.events import parser
 from intake_ledger.events.parser import PATIENCE

@@ -30,6 +30,7 @@ from intake_ledger.protocol import (
     WorkerSettings,
     last_try_seconds,
     row_key,
+    success_key,
     ulid,
 )
 from intake_ledger.runners import Runner
@@ -82,7 +83,6 @@ FORMS = {
 """The kinds by name."""
 RUNNERS, HOSTS = ("inline", "remote", "machine"), ("lambda", "worker")
 HOLD_SECONDS, FUNCTION_SECONDS, VISIBILITY_SECONDS = 60, 130, 280
-EXECUTION_SECONDS = 6 * 3600
 LEASE_SECONDS = FUNCTION_SECONDS + CONSUMER.clock_skew_seconds
 KEY = "a/manifest.json"
 """The key of an object, a set and a message."""
@@ -160,6 +160,12 @@ class Cell:
     runner: str = "inline"
     host: str = "lambda"
     lost_events: bool = False
+    crowded: bool = False
+    """Many messages are in flight, so each wait is a delayed copy."""
+    in_flight_limit: int = CONSUMER.in_flight_limit
+    """The queue delivers nothing while this number of messages is in flight."""
+    execution_days: float = 0.25
+    """The limit of an execution."""
     answers: list[dict[str, Any]] = field(default_factory=list)
     """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
     inside: Callable[[Any], object] = lambda _: None
@@ -192,11 +198,13 @@ class Cell:
         self.clock = Clock()
         self.s3 = MemoryS3(clock=self.clock)
         self.dynamodb = MemoryDynamoDB()
-        dead_letters = f"{DEAD_LETTER_URL}{'.fifo' if is_fifo else ''}"
+        queue_url, dead_letters = (f"{url}{'.fifo' if is_fifo else ''}" for url in (QUEUE_URL, DEAD_LETTER_URL))
         kept = last_try_seconds(CONSUMER.max_hold_seconds) / LAST_TRY_SHARE
         self.sqs = MemorySQS(
             clock=self.clock,
             visibility_seconds=VISIBILITY_SECONDS,
+            queue_url=queue_url,
+            in_flight=self.in_flight_limit,
             dead_letter_url=dead_letters,
             retention_seconds=kept if self.kind == "messages" else 14 * 86_400,
             fifo=is_fifo,
@@ -211,8 +219,9 @@ class Cell:
             pipeline="cell",
             bucket="messages:orders" if self.kind == "messages" else BUCKET,
             ordering=ordering,
-            queue_url=QUEUE_URL,
+            queue_url=queue_url,
             dlq_url=dead_letters,
+            in_flight_limit=1 if self.crowded else self.in_flight_limit,
             deletes=False,
             keeps_rows=self.name in ("objects", "sets"),
             max_attempts=3,
@@ -238,6 +247,24 @@ class Cell:
             self.sqs.send(self._notification(KEY, version.version_id))
         if not sends:
             self.sqs.purge()
+
+    def submit_key(self, key: str) -> None:
+        """Upload an object with another key, and send its event."""
+        version = self.s3.put(key, b"1")
+        self.sqs.send(self._notification(key, version.version_id))
+
+    def retry_now(self) -> None:
+        """Ask to try the thing again now, as `intake-ledger retry-now` does for messages."""
+        row = self.known()
+        place = row_key("cell", self.settings.ordering, self.settings.bucket, KEY, row.identity)
+        for key, name in ((place, "retry_at"), (success_key("cell"), "retry_now_at")):
+            self.dynamodb.update_item(
+                TableName="table",
+                Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}},
+                UpdateExpression="SET #name = :now",
+                ExpressionAttributeNames={"#name": name},
+                ExpressionAttributeValues={":now": {"N": str(self.clock())}},
+            )
 
     def submit_reversed(self) -> None:
         """The event of the second thing of the key comes first, and that of the first one after it was handled."""
@@ -348,6 +375,10 @@ class Cell:
         return len(self.sqs.expired) + len(self.shard.expired)
 
     @property
+    def _execution_seconds(self) -> int:
+        return round(self.execution_days * 86_400)
+
+    @property
     def begun(self) -> int:
         """The number of calls, or of executions."""
         return len(self.machine.executions) if self.runner == "machine" else len(self.calls)
@@ -365,7 +396,9 @@ class Cell:
             for one in self.running():
                 due.setdefault(one.name, self.clock() + minutes * 60 * SECOND)
             times = [due[one.name] for one in self.running()]
-            times += [at for at in (self.sqs.next_visible_at(), self.shard.next_at()) if at is not None]
+            times += [one.visible_at for one in self.sqs.messages if one.visible_at > self.clock()]
+            if (at := self.shard.next_at()) is not None:
+                times.append(at)
             if not times:
                 return
             self.clock.now = max(self.clock.now, min([*times, until]))
@@ -410,7 +443,7 @@ class Cell:
             self.settings,
             ledger,
             bucket,
-            Queues(lambda: cast("Any", sqs), QUEUE_URL, self.settings.dlq_url, shortened=kind.shortened),
+            Queues(lambda: cast("Any", sqs), self.settings.queue_url, self.settings.dlq_url, shortened=kind.shortened),
             self.telemetry or OutcomeCounter(self),
             self.clock,
             lambda: 0.5,
@@ -438,7 +471,7 @@ class Cell:
             retention = LedgerOptions(
                 "cell", Ordering.EVERY_VERSION, Policy(3, 35 * 24 * HOUR, deletes=False), 0
             ).retention
-            longest = EXECUTION_SECONDS * 1000 if self.runner == "machine" else None
+            longest = self._execution_seconds * 1000 if self.runner == "machine" else None
             lock = KeyLock(table, "cell", retention, clock=self.clock, longest_work_ms=longest)
             settings = MessageSettings(self.settings, self.source, "order", "event")
             return Messages(settings, lock, sleep=self._sleep)
@@ -450,7 +483,7 @@ class Cell:
     def _runner(self, services: Services, host: WorkerHost | None, line: Line) -> Runner:
         here = cast("Any", Wire(self, line))
         if self.runner == "machine":
-            times = ExecutionSettings(MACHINE, EXECUTION_SECONDS, 2 * 3600)
+            times = ExecutionSettings(MACHINE, self._execution_seconds, 2 * 3600)
             return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
 
         def watches(processor: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -475,7 +508,7 @@ class Cell:
         if "unprocessable" in answer:
             raise Unprocessable(answer["unprocessable"])
         if "notYet" in answer:
-            raise NotYet(answer["notYet"])
+            raise NotYet(answer["notYet"], retry_in=cast("Any", answer.get("retryInSeconds")))
         return answer["commit"]
 
     def invoke(self, **request: Any) -> dict[str, Any]:

@@ -94,7 +94,9 @@ def every_cell(test: Callable[[Make], object]) -> Callable[..., None]:
     def checked(kind: str, runner: str, host: str) -> None:
         reason = absence(name, Place(kind, runner, host))
         try:
-            test(lambda **options: Cell(kind, runner, host, **options))
+            # Each wait is by visibility, and then a delayed copy.
+            for crowded in (False, True):
+                test(lambda crowded=crowded, **options: Cell(kind, runner, host, crowded=crowded, **options))
         except DoesNotApply:
             assert reason is not None, "it does not apply: write the reason into ABSENT"
         else:

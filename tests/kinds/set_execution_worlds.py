@@ -131,7 +131,7 @@ class SetWorld(World):
 
     def state(self) -> object:
         """The world without the times and names that make no difference."""
-        awaited = self.row.wake_id if self.row else None
+        awaited = self.row.waiter_id if self.row else None
         wakes = [(str(body.count("\t")) == awaited, body[-1]) for body in self.queue if "intakeLedger" in body]
         return super().state(), awaited is None, tuple(sorted(wakes)), frozenset(self.s3.lists)
 

@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import Status
+from tests.inside.kit import MAX_MESSAGE_BYTES
 from tests.inside.objects import PowertoolsTelemetry
 from tests.inside.sets import SetTelemetry
 from tests.kinds.cells import KEY, Call, Cell, DoesNotApply
@@ -418,12 +419,13 @@ def test_a_wait_ends_before_its_message_is_lost(make: Make) -> None:
 @pytest.mark.failure_mode("F365")
 @every_cell
 def test_a_message_that_expires_without_an_end_is_found(make: Make) -> None:
-    """The dead-letter queue has taken no copy for weeks, so the queue deletes the message."""
+    """Neither queue has taken a copy for weeks, so the queue deletes the message."""
     cell = make(answers=[NEVER] * 9_999)
-    cell.sqs.dead_letter_bytes = 10
+    cell.sqs.dead_letter_bytes = cell.sqs.queue_bytes = 10
     cell.submit()
     cell.run(hours=24 * 29)
     assert (cell.expired, cell.source_messages) == (1, 0)
+    cell.sqs.queue_bytes = MAX_MESSAGE_BYTES
     cell.clock.advance(DAY)
     assert cell.check() == [KEY]
 

@@ -204,21 +204,13 @@ def test_a_redriven_execution_without_its_key_has_an_end(host: str) -> None:
 
 @on_each_host
 class TestTheQueueDeletesAMessage:
-    """No audit finds it again. The longest hold of a message tells the retention."""
+    """No audit finds it again. The longest hold of a message tells the retention. The queue refuses delayed copies."""
 
     KEPT = round(CONSUMER.max_hold_seconds / HOLD_SHARE) * SECOND
 
     def send(self, cell: Cell, *events: str) -> None:
-        """Send these messages to a queue that tells the time of each."""
-        now, receive = cell.clock(), cell.sqs.receive
-
-        def received(*arguments: Any) -> Any:
-            records = receive(*arguments)
-            for one in records:
-                one["attributes"]["SentTimestamp"] = str(now)
-            return records
-
-        cell.sqs.receive = received  # type: ignore[method-assign, assignment]
+        """Send these messages. The queue takes no copies of them."""
+        cell.sqs.queue_bytes = 10
         for event in events:
             cell.submit(event)
 
@@ -237,7 +229,6 @@ class TestTheQueueDeletesAMessage:
         assert not cell.sqs.messages, "deleted without an end"
 
     def redrive(self, cell: Cell, body: str) -> None:
-        del cell.sqs.receive
         cell.sqs.send(body)
         cell.run()
 
@@ -279,3 +270,16 @@ class TestTheQueueDeletesAMessage:
         cell.on_start = lambda: None
         self.redrive(cell, copy.body)
         assert cell.known("1").status is Status.PROCESSED
+
+    @pytest.mark.failure_mode("F332")
+    def test_delayed_copies_outlive_it(self, cell: Cell) -> None:
+        """Executions of other messages of the key take longer than the queue keeps a message."""
+        events, start = [str(number) for number in range(10)], cell.clock()
+        for event in events:
+            cell.submit(event)
+        cell.run(minutes=700)
+        assert {cell.known(event).status for event in events} == {Status.PROCESSED}
+        assert cell.clock() - start > self.KEPT
+        assert cell.most_running == 1
+        assert not cell.sqs.dead_letters
+        assert not cell.sqs.expired

@@ -329,6 +329,10 @@ class _SQS:
         self._environment.now += SQS_MS
         self._hide(arguments)
 
+    def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
+        """Few messages are in flight."""
+        return {"Attributes": {"ApproximateNumberOfMessagesNotVisible": "0"}}
+
     def change_message_visibility_batch(self, **arguments: Any) -> dict[str, Any]:
         self._environment.now += SQS_MS
         for entry in arguments["Entries"]:

@@ -399,6 +399,10 @@ class MemoryQueues:
     def __init__(self, w: World) -> None:
         self._w = w
 
+    def in_flight(self) -> int:
+        """Few messages are in flight."""
+        return 0
+
     def deliver_later(self, *_: Any, **__: Any) -> None:
         """Each message may be received at any time."""
 

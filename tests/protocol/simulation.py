@@ -429,6 +429,10 @@ class _SQS:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
 
+    def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
+        """Few messages are in flight."""
+        return {"Attributes": {"ApproximateNumberOfMessagesNotVisible": "0"}}
+
     def change_message_visibility_batch(self, **arguments: Any) -> dict[str, Any]:
         self._simulation.tally.requests["ChangeMessageVisibilityBatch"] += 1
         for entry in arguments["Entries"]:

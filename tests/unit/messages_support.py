@@ -3,7 +3,7 @@
 import base64
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, cast
@@ -66,6 +66,8 @@ class Intake:
     settings: ConsumerSettings = SETTINGS
     delays: dict[str, int] = field(default_factory=dict)
     """Seconds after which each message is delivered again, by its receipt handle."""
+    delayed: list[dict[str, Any]] = field(default_factory=list)
+    """The entries of copies that wait."""
     unwrap_sns: bool = False
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -139,9 +141,17 @@ class Intake:
         holder = LedgerTable(self.table, "table").get(RowKey(f"{SOURCE_NAME}/{key}", item.get("holder") or "nobody"))
         return holder is not None and holder.is_live(self.clock()) and holder.fence == item["holder_fence"]
 
+    def get_queue_attributes(self, **request: Any) -> dict[str, Any]:
+        return self.sqs.get_queue_attributes(**request)
+
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """Each message has its receipt: tests deliver the records themselves."""
         self.delays |= {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in request["Entries"]}
+        return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]]}
+
+    def send_message_batch(self, **request: Any) -> dict[str, Any]:
+        """Messages that wait send copies of themselves. Tests deliver them: see `redelivered`."""
+        self.delayed += request["Entries"]
         return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]]}
 
     def send_message(self, **request: Any) -> None:
@@ -221,4 +231,22 @@ def dynamodb(order: str, event: str, number: int) -> dict[str, Any]:
             "StreamViewType": "NEW_AND_OLD_IMAGES",
         },
         "eventSourceARN": "arn:aws:dynamodb:eu-central-1:123456789012:table/orders/stream/2026-01-01T00:00:00.000",
+    }
+
+
+def copy_record(entry: Mapping[str, Any], *, name: str, sent_at: int) -> dict[str, Any]:
+    """The record of a delayed copy, at its first delivery."""
+    return {
+        "messageId": name,
+        "receiptHandle": f"receipt of {name}",
+        "body": entry["MessageBody"],
+        "attributes": {
+            "ApproximateReceiveCount": "1",
+            "SentTimestamp": str(sent_at),
+            "AWSTraceHeader": entry["MessageSystemAttributes"]["AWSTraceHeader"]["StringValue"],
+        },
+        "messageAttributes": {
+            name: {"stringValue": one["StringValue"], "dataType": one["DataType"]}
+            for name, one in entry["MessageAttributes"].items()
+        },
     }

@@ -273,8 +273,8 @@ class TestInFront:
         """The longer of the two."""
         downstream.handle(*downstream.uploads(THRESHOLD))
         settings = downstream.bench.settings()
-        longest = least_wait_ms(990, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000)
-        for receives, seconds in ((2, 15), (990, round(longest / 1000))):
+        longest = least_wait_ms(740, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000)
+        for receives, seconds in ((2, 15), (740, round(longest / 1000))):
             downstream.handle(*downstream.uploads(1, "new"), receives=receives)
             assert downstream.bench.queues.delays["handle-m0"] == pytest.approx(seconds, abs=1)
 

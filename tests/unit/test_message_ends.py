@@ -14,7 +14,7 @@ from intake_ledger.messages import KeyedMessage, MessageSourceType
 from intake_ledger.protocol import FORMAT, HOLD_SHARE, ConsumerSettings, NotBegun
 from tests.inside.kit import DEAD_LETTER_URL
 from tests.settings import examples
-from tests.unit.messages_support import LEASE_MS, SETTINGS, Intake, Killed, kinesis, sqs
+from tests.unit.messages_support import LEASE_MS, SETTINGS, Intake, Killed, copy_record, kinesis, sqs
 from tests.unit.support import DAY, HOUR, SECOND, START
 
 KEPT = {MessageSourceType.SQS: 4 * DAY, MessageSourceType.FIFO: 4 * DAY, MessageSourceType.KINESIS: DAY}
@@ -30,9 +30,13 @@ class Source:
         self.settings: ConsumerSettings = replace(
             SETTINGS, max_hold_seconds=int(kept * HOLD_SHARE) // SECOND, max_wait_seconds=kept // SECOND, **options
         )
-        dlq = "memory://dead-letters.fifo" if source is MessageSourceType.FIFO else DEAD_LETTER_URL
+        dlq = DEAD_LETTER_URL
+        if source is MessageSourceType.FIFO:
+            dlq = "memory://dead-letters.fifo"
+            self.settings = replace(self.settings, queue_url="memory://queue.fifo")
         self.intake = Intake(source, self.process, settings=self.settings, dlq_url=dlq)
         self.ends = list(ends)
+        self.kept = kept
         self.expires_at = START + kept
         self.record = kinesis("o", "e", 1) if source is MessageSourceType.KINESIS else sqs("o", "e", group="g")
         self.calls: list[int] = []
@@ -50,7 +54,7 @@ class Source:
                 raise NotYet("the customer", retry_in=600)
             case "throttled":
                 raise NotBegun("throttled")
-            case "dies" if now + LEASE_MS < self.expires_at - DAY // 20:
+            case "dies" if now + LEASE_MS < START + self.kept - DAY // 20:
                 raise Killed
             case "dies":
                 raise RuntimeError
@@ -58,16 +62,25 @@ class Source:
     def run(self, age: int) -> "Source":
         """Deliver the message from this age on, until it is finished or its source deletes it."""
         self.intake.clock.now = START + age
-        receives = 0
+        receives = deliveries = 0
         while self.intake.clock() < self.expires_at:
             receives += 1
-            assert receives < 3_000
+            deliveries += 1
+            assert deliveries < 3_000
             if "attributes" in self.record:
                 self.record["attributes"]["ApproximateReceiveCount"] = str(receives)
             worker = self.intake.worker()
             try:
                 if not self.intake.handle([self.record], worker):
-                    return self
+                    if not self.intake.delayed:
+                        return self
+                    [entry] = self.intake.delayed
+                    self.intake.delayed.clear()
+                    now = self.intake.clock()
+                    self.record = copy_record(entry, name=f"copy {deliveries}", sent_at=now)
+                    self.expires_at, receives = now + self.kept, 0
+                    self.intake.clock.advance(entry["DelaySeconds"] * SECOND)
+                    continue
             except KeyboardInterrupt:
                 self.intake.clock.advance(LEASE_MS + SECOND)
                 continue
@@ -141,7 +154,7 @@ def test_in_an_outage_an_old_message_spends_its_attempts(age: float, attempt: in
 
 
 @pytest.mark.failure_mode("F253")
-@pytest.mark.parametrize("source", KEPT)
+@pytest.mark.parametrize("source", [MessageSourceType.FIFO, MessageSourceType.KINESIS])
 @pytest.mark.parametrize("age", [0.0, 0.3, 0.5, 0.9])
 def test_a_message_that_waits_is_tried_until_its_source_keeps_it_no_longer(
     source: MessageSourceType, age: float
@@ -152,6 +165,19 @@ def test_a_message_that_waits_is_tried_until_its_source_keeps_it_no_longer(
     assert one.calls[-1] - START == pytest.approx(kept * 0.95, rel=0.001)
     assert "(the retention of its source): the customer" in one.copies[0].reason
     assert one.copies[0].attributes["reason_code"] == "max_wait"
+
+
+@pytest.mark.failure_mode("F332")
+@pytest.mark.parametrize("age", [0.0, 0.3, 0.9])
+def test_a_message_of_a_standard_queue_waits_longer_than_its_source_keeps_it(age: float) -> None:
+    """Its copies wait for all of `max_wait`. Each has another retention."""
+    one = Source(MessageSourceType.SQS, ["waits"])
+    one.intake.settings = one.settings = replace(one.settings, max_wait_seconds=20 * DAY // SECOND)
+    began = START + int(4 * DAY * age)
+    one.run(int(4 * DAY * age))
+    assert one.calls[-1] - began == pytest.approx(20 * DAY, rel=0.001)
+    assert "(max_wait): the customer" in one.copies[0].reason
+    assert len(one.calls) < 400
 
 
 @pytest.mark.failure_mode("F253")

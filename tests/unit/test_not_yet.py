@@ -10,7 +10,7 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import MAX_RETRY_IN, Origin, Status
 from tests.inside.audits import Finding, Window, judge
 from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created, make_reason
-from tests.unit.test_consumer import Bench, bench, message, put, raising  # noqa: F401 - a fixture
+from tests.unit.test_consumer import SENT_AT, Bench, bench, message, put, raising  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from intake_ledger.protocol import Row
@@ -146,8 +146,9 @@ class TestRow:
         bench.acts = [raising(NotYet(WHY, retry_in=600))]
         _, body = put(bench)
         bench.handle(message(body))
-        assert bench.handle(message(body, "m2")) == ["m2"]
+        assert bench.handle(message(body, "m2", sent_at=SENT_AT + 1)) == ["m2"]
         assert bench.queues.delays["handle-m2"] == 600
+        assert bench.handle(message(body, "m3")) == [], "it was not sent later than the one that waits"
         assert len(bench.seen) == 1
 
     @pytest.mark.failure_mode("F102")

@@ -28,7 +28,7 @@ from tests.unit.support import (
     make_reason,
     one_change,
 )
-from tests.unit.test_consumer import Bench, message, put, raising, raising_now
+from tests.unit.test_consumer import SENT_AT, Bench, message, put, raising, raising_now
 
 ARCHIVED = ClientError(
     {"Error": {"Code": "InvalidObjectState"}, "ResponseMetadata": {"HTTPStatusCode": 403}},  # type: ignore[typeddict-item]
@@ -109,7 +109,7 @@ def test_a_failed_object_is_tried_at_its_time(world: World) -> None:
     state, body = put(bench)
     bench.world.s3.before_open.append(raising_now(ARCHIVED))
     assert bench.handle(message(body)) == ["m1"]
-    assert bench.handle(message(restored(state), "restored")) == ["restored"]
+    assert bench.handle(message(restored(state), "restored", sent_at=SENT_AT + 1)) == ["restored"]
     assert bench.telemetry.verdicts[-1] is Verdict.BUSY
     bench.wait("restored")
     assert bench.handle(message(restored(state), "restored", receives=2)) == []

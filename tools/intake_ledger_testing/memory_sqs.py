@@ -53,6 +53,8 @@ class QueuedMessage:
     group: str = ""
     """The message group of a FIFO queue."""
     receives: int = 0
+    trace: str = ""
+    """The system attribute `AWSTraceHeader`."""
 
 
 class MemorySQS:
@@ -80,6 +82,8 @@ class MemorySQS:
         self._in_flight = in_flight
         self._fifo = fifo
         self._sent = 0
+        self.queue_bytes = MAX_MESSAGE_BYTES
+        """The `MaximumMessageSize` of the queue."""
         self.dead_letter_bytes = MAX_MESSAGE_BYTES
         """The `MaximumMessageSize` of the dead-letter queue."""
         self.messages: list[QueuedMessage] = []
@@ -87,11 +91,25 @@ class MemorySQS:
         self.expired: list[QueuedMessage] = []
         """Messages that the queue deleted at the end of its retention, before they were finished."""
 
-    def send(self, body: str, attributes: Mapping[str, str | int] | None = None, *, group: str = "") -> None:
-        """Send a visible message to the queue."""
+    def send(
+        self,
+        body: str,
+        attributes: Mapping[str, str | int] | None = None,
+        *,
+        group: str = "",
+        delay_seconds: int = 0,
+        trace: str = "",
+    ) -> None:
+        """Send a message to the queue. It is visible after the delay, and is not in flight before."""
         self._sent += 1
-        now = self._clock()
-        self.messages.append(QueuedMessage(f"message-{self._sent}", body, dict(attributes or {}), now, now, group))
+        now, name = self._clock(), f"message-{self._sent}"
+        visible = now + delay_seconds * 1000
+        self.messages.append(QueuedMessage(name, body, dict(attributes or {}), visible, now, group, trace=trace))
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages that were received, and are neither deleted nor visible again."""
+        return sum(one.receives > 0 and one.visible_at > self._clock() for one in self.messages)
 
     def next_visible_at(self) -> int | None:
         """Return the time of the next visible message in epoch milliseconds, or None."""
@@ -108,7 +126,7 @@ class MemorySQS:
         if self._fifo:
             waiting = {one.group for one in hidden}
             visible = [one for one in visible if one.group not in waiting]
-        free = self._in_flight - sum(one.receives > 0 for one in hidden)
+        free = self._in_flight - self.in_flight
         records = []
         for one in order(visible)[: max(min(most, free), 0)]:
             one.receives += 1
@@ -167,7 +185,9 @@ class MemorySQS:
             attributes=message.attributes,
             sent_at=message.sent_at,
         )
-        if self._fifo:
+        if message.trace:
+            record["attributes"]["AWSTraceHeader"] = message.trace
+        if message.group or self._fifo:
             record["attributes"]["MessageGroupId"] = message.group
         return record
 
@@ -175,6 +195,10 @@ class MemorySQS:
         """Delete messages, as Lambda does with those that the consumer did not report as failed."""
         done = set(ids)
         self.messages = [one for one in self.messages if one.id not in done]
+
+    def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
+        """Answer as boto3's client, with the number of messages in flight."""
+        return {"Attributes": {"ApproximateNumberOfMessagesNotVisible": str(self.in_flight)}}
 
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""
@@ -193,7 +217,8 @@ class MemorySQS:
 
     def send_message(self, **request: Any) -> None:
         """Send a message to the queue or to the dead-letter queue, as boto3's client does."""
-        limit = self.dead_letter_bytes if request["QueueUrl"] == self._dead_letter_url else MAX_MESSAGE_BYTES
+        is_dead = request["QueueUrl"] == self._dead_letter_url
+        limit = self.dead_letter_bytes if is_dead else self.queue_bytes
         if _bytes_of(request) > limit:
             text = f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
             raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": text}}, "SendMessage")
@@ -202,7 +227,14 @@ class MemorySQS:
             for name, one in request.get("MessageAttributes", {}).items()
         }
         if request["QueueUrl"] == self._queue_url:
-            self.send(request["MessageBody"], attributes, group=request.get("MessageGroupId", ""))
+            system = request.get("MessageSystemAttributes", {})
+            self.send(
+                request["MessageBody"],
+                attributes,
+                group=request.get("MessageGroupId", ""),
+                delay_seconds=request.get("DelaySeconds", 0),
+                trace=system.get("AWSTraceHeader", {}).get("StringValue", ""),
+            )
         elif request["QueueUrl"] == self._dead_letter_url:
             group = request.get("MessageGroupId", "")
             self.dead_letters.append(DeadLetter(request["MessageBody"], attributes, group))
@@ -215,9 +247,16 @@ class MemorySQS:
         if not 1 <= len(entries) <= MAX_BATCH_SIZE:
             code = "TooManyEntriesInBatchRequest" if entries else "EmptyBatchRequest"
             raise ClientError({"Error": {"Code": code, "Message": f"{len(entries)} entries"}}, "SendMessageBatch")
+        if sum(_bytes_of(entry) for entry in entries) > MAX_MESSAGE_BYTES:
+            raise ClientError({"Error": {"Code": "BatchRequestTooLong"}}, "SendMessageBatch")
+        answer: dict[str, Any] = {"Successful": [], "Failed": []}
         for entry in entries:
-            self.send_message(QueueUrl=request["QueueUrl"], **{k: v for k, v in entry.items() if k != "Id"})
-        return {"Successful": [{"Id": entry["Id"]} for entry in entries]}
+            try:
+                self.send_message(QueueUrl=request["QueueUrl"], **{k: v for k, v in entry.items() if k != "Id"})
+                answer["Successful"].append({"Id": entry["Id"]})
+            except ClientError as refused:
+                answer["Failed"].append({"Id": entry["Id"], "SenderFault": True, **refused.response["Error"]})
+        return answer
 
 
 def _bytes_of(request: Mapping[str, Any]) -> int:

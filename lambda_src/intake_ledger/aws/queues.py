@@ -4,10 +4,10 @@ import hashlib
 import math
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -24,6 +24,13 @@ _FORBIDDEN = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _TOO_LONG = frozenset({"InvalidParameterValue", "InvalidParameterValueException"})
 _NEEDED = ("rejected_fence", "reason_code")
 """The first of these attributes is sent alone if the body leaves no room for all of them."""
+
+
+_IN_FLIGHT: Literal["ApproximateNumberOfMessagesNotVisible"] = "ApproximateNumberOfMessagesNotVisible"
+_MAX_BATCH_BYTES = 240 * 1024
+"""The size of a request that each queue takes, also one with the earlier limit of 256 KiB."""
+_ENTRY_BYTES = 1024
+"""Room for the attributes of a copy."""
 
 
 class NotDone(Exception):  # noqa: N818 - named as the other errors
@@ -79,6 +86,41 @@ class Queues:
             ],
             in_time,
         )
+
+    def in_flight(self) -> int:
+        """The approximate number of messages of the queue that were received and are invisible."""
+        answer = self._client.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=[_IN_FLIGHT])
+        return int(answer["Attributes"][_IN_FLIGHT])
+
+    def send_copies(
+        self, entries: Sequence[Mapping[str, Any]], *, in_time: Callable[[], bool] = lambda: True
+    ) -> tuple[set[int], NotDone | None]:
+        """Send messages to the queue.
+
+        Args:
+            entries: of SendMessageBatch, without ids.
+            in_time: tells before each request whether there is time for it.
+
+        Returns:
+            The places of the messages that SQS has taken, and why it has not taken the others.
+
+        """
+        taken, why = set[int](), ""
+        for group in _groups(entries):
+            if not in_time():
+                why = why or "no time was left"
+                break
+            try:
+                answer = self._client.send_message_batch(
+                    QueueUrl=self._queue_url, Entries=cast("Any", [{"Id": str(one), **entries[one]} for one in group])
+                )
+            except (BotoCoreError, ClientError) as error:
+                why = why or str(error)
+                continue
+            taken |= {int(one["Id"]) for one in answer.get("Successful", ())}
+            why = why or next((f"{one.get('Code')} {one.get('Message', '')}" for one in answer.get("Failed", ())), "")
+        left = len(entries) - len(taken)
+        return taken, NotDone(f"{left} of {len(entries)} copies were not taken, first: {why}") if left else None
 
     def delete(self, receipt_handles: Sequence[str], *, in_time: Callable[[], bool] = lambda: True) -> None:
         """Delete messages, as Lambda does for a batch that succeeded.
@@ -188,6 +230,20 @@ class Queues:
             # Not of the content: SQS would drop the copy of a second rejection within five minutes.
             message |= {"MessageGroupId": group, "MessageDeduplicationId": secrets.token_hex(16)}
         self._client.send_message(QueueUrl=self._dlq_url, **message)
+
+
+def _groups(entries: Sequence[Mapping[str, Any]]) -> Iterator[list[int]]:
+    """The places of the entries, in groups that one request takes."""
+    group, size = list[int](), 0
+    for place, entry in enumerate(entries):
+        length = len(entry["MessageBody"].encode()) + _ENTRY_BYTES
+        if group and (len(group) == _MAX_ENTRIES or size + length > _MAX_BATCH_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(place)
+        size += length
+    if group:
+        yield group
 
 
 def body_digest(body: str) -> str:

@@ -65,6 +65,8 @@ class Failures:
             package=package,
             given_up=self.is_given_up(message),
             last_try_at=message.last_try_at,
+            renews=self.renews(message),
+            too_old=self.is_last_delivery(message),
             # In a shard no good record can show that the downstream works: the bad ones hold it back.
             out=self.breaker.is_open and not message.in_shard,
             held_seconds=partial(self._held_seconds, message),
@@ -74,14 +76,14 @@ class Failures:
     def copy(self, change: Change, message: Message, row: Row, reason: str, code: str) -> Copied:
         """Send the copy of a rejected change. A refusal is a result, so that the row can say why."""
         try:
-            return Copied(message.id, self._dead_letter(change, message, row, reason, code))
+            return Copied(message.first_id, self._dead_letter(change, message, row, reason, code))
         except CopyRefused as refused:
             self.services.telemetry.log_error("the copy of a rejected message could not be sent", message.id, refused)
             text = describe(refused, self.services.settings.reasons)
             refusal = Reason(ReasonCode.DEAD_LETTER_REFUSED, f"{text}. It was rejected: {reason}")
             wait = growing_wait(row, self.services.clock(), self.backoff)
             retry_at = self.services.clock() + math.ceil(self.in_time(message, wait)) * 1000
-            return Copied(message.id, refusal=refusal, retry_at=retry_at)
+            return Copied(message.first_id, refusal=refusal, retry_at=retry_at)
 
     def exhaust(self, change: Change, message: Message, seen: Row) -> Row | None:
         """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile.
@@ -128,15 +130,18 @@ class Failures:
         return age_ms >= self.services.settings.max_hold_seconds * 1000
 
     def is_last_delivery(self, message: Message) -> bool:
-        """True if the source of the message may delete it before another attempt, and no audit would find it again."""
-        return message.last_try_at is not None and message.last_try_at <= self.services.clock()
+        """True if the source of the message may delete it before another attempt, and no audit would find it again.
+
+        A copy gets no more time than its first message had.
+        """
+        return message.too_old_at is not None and message.too_old_at <= self.services.clock()
 
     def may_not_return(self, message: Message, seconds: float) -> bool:
         """True if the source of the message may delete it before it comes again after this wait, or after the next one.
 
         Its key may be held for hours, or its execution may run or be refused. No audit would find it again.
         """
-        if not self.is_last_delivery(message) or message.deleted_at is None:
+        if message.last_try_at is None or message.deleted_at is None or message.last_try_at > self.services.clock():
             return False
         left = (message.deleted_at - self.services.clock()) / 1000
         return left <= 2 * max(seconds, _LAST_SECONDS)
@@ -154,6 +159,10 @@ class Failures:
         return least_wait_ms(
             message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
         )
+
+    def renews(self, message: Message) -> bool:
+        """True if the message copies itself before its source deletes it; see `consumer.returns`."""
+        return not self.services.settings.is_fifo and not message.in_shard
 
     def _held_seconds(self, message: Message) -> float:
         return max(self.breaker.held_ms(), self.least_wait_ms(message)) / 1000
@@ -308,6 +317,8 @@ class Attempts:
             ledger.release(claim)
             raise LibraryError("S3 could not open the object", detail=repr(error)) from error
         at = facts.now + int((outcome.retry_after or 0) * 1000)
+        # An event of Step Functions does not come again for the key.
+        waiter = message.waiter if claim.change.execution is None else None
         match outcome.write:
             case Write.RELEASE:
                 ledger.release(claim)
@@ -315,11 +326,18 @@ class Attempts:
                 ledger.abandon(claim, reason, begun=stage is not Stage.OPENING)
             case Write.FAIL:
                 retry_at = None if outcome.at_once else at
-                ledger.fail(claim, reason, retry_at=retry_at, counted=outcome.counted, s3_error=outcome.s3_error)
+                ledger.fail(
+                    claim,
+                    reason,
+                    retry_at=retry_at,
+                    counted=outcome.counted,
+                    s3_error=outcome.s3_error,
+                    waiter=waiter if retry_at else None,
+                )
             case Write.POSTPONE:
                 ledger.postpone(claim, reason, until=at)
             case Write.WAIT:
-                ledger.wait(claim, reason, retry_at=at)
+                ledger.wait(claim, reason, retry_at=at, waiter=waiter)
             case Write.REJECT:
                 outcome = self._reject(claim, message, outcome, reason)
         if outcome.unprocessed:

@@ -6,6 +6,7 @@ messages together, and writes several commits together.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,11 @@ from intake_ledger.consumer.batch import (
     Batch,
     HeldCommit,
     ProcessingTime,
-    ids_of,
 )
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.returns import Crowd, ids_of
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.kinds import Kind
@@ -100,6 +101,12 @@ class Consumer:
         )
         self._services = services
         self._kind = kind
+        self._crowd = Crowd(
+            services.queues.in_flight,
+            limit=settings.in_flight_limit,
+            clock=services.clock,
+            report=partial(services.telemetry.log_error, "the messages in flight could not be counted"),
+        )
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
         self._messages = MessageHandler(services, attempts, failures, downstream, runner)
         self._parallel: ParallelGroups | None = None
@@ -121,7 +128,7 @@ class Consumer:
             ValueError: The event has no records. The function was invoked directly.
 
         """
-        batch = Batch(self._kind.read(event), context, self._services)
+        batch = Batch(self._kind.read(event), context, self._services, self._crowd)
         self._groups.claim(batch)
         if self._parallel is None:
             self._in_turn(batch.messages, batch)
@@ -129,6 +136,7 @@ class Consumer:
             self._parallel.run(batch, self._in_turn)
         self._kind.before_acknowledging(batch)
         batch.returns.flush()
+        batch.wait_in_copies(self._messages.without_copy)
         self._services.telemetry.flush()
         return batch.response()
 
@@ -176,9 +184,9 @@ def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
     """The change with the fence that a copy without attributes cannot have. None: it is another message."""
     if row is None or row.bare_copy_digest is None or change.rejected_fence is not None:
         return None
-    if not row.is_bare_copy(message.id, body_digest(change.body)):
+    if not row.is_bare_copy(message.first_id, body_digest(change.body)):
         return None
-    return replace(change, rejected_fence=row.rejected_fence, bare_copy_id=message.id, reported_as_new=False)
+    return replace(change, rejected_fence=row.rejected_fence, bare_copy_id=message.first_id, reported_as_new=False)
 
 
 def later_format_seconds(receives: int) -> float:
@@ -198,6 +206,10 @@ class MessageHandler:
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
+        if (left_ms := message.due - self.services.clock()) > 0 and not self.downstream.is_asked(message):
+            # A copy that is not due. Its delay of SQS was shorter than its wait.
+            message.is_passed_on = True
+            return left_ms / 1000
         try:
             ends = [self._handle_part(part, message, batch) for part in message.parsed]
             delays = [end for end in ends if isinstance(end, int | float)]
@@ -214,9 +226,14 @@ class MessageHandler:
             return self.failures.in_time(message, self.failures.backoff(message.receives))
         if not delays:
             return None
-        if self.failures.may_not_return(message, min(delays)):
+        # A message that renews itself waits as a copy.
+        return min(delays) if self.failures.renews(message) else self.without_copy(message, min(delays))
+
+    def without_copy(self, message: Message, seconds: float) -> float | None:
+        """Return the message by its visibility, or copy it to the dead-letter queue. Returns as `handle`."""
+        if self.failures.may_not_return(message, seconds):
             return self._copied(message, "it is not finished, and its source keeps it no longer")
-        return self.failures.in_time(message, min(delays))
+        return self.failures.in_time(message, seconds)
 
     def _copied(self, message: Message, why: str) -> float | None:
         """Copy a message to the dead-letter queue that its source deletes soon. Returns as `handle`."""
@@ -244,7 +261,7 @@ class MessageHandler:
             self.services.telemetry.filtered_out(parsed)
             return None
         if parsed.origin is Origin.PART:
-            parsed = replace(parsed, wake_id=message.id)
+            parsed = replace(parsed, waiter=message.waiter, waiter_ids=message.names)
         try:
             return self._handle_change(parsed, message, batch)
         finally:
@@ -269,6 +286,7 @@ class MessageHandler:
             # A processor may run for minutes. Messages that failed before must not wait for that.
             batch.returns.flush()
             outcome = self.attempts.run(answer, message, hold=batch.may_hold_commit(message))
+            message.is_named |= outcome.retry_after is not None and outcome.kind is not OutcomeKind.FENCED
             if outcome.commit is not None:
                 held = HeldCommit(message, answer, outcome.commit, self.services.clock(), outcome.duration_ms)
                 batch.held.append(held)
@@ -312,12 +330,7 @@ class MessageHandler:
     def _without_claim(self, change: Change, ruling: Ruling, message: Message) -> float | Unparseable | None:
         """Act on a verdict that gives no claim. Returns as `_handle_part`."""
         if ruling.verdict is Verdict.BUSY:
-            if ruling.awaited:
-                return None
-            # An event of Step Functions only wakes. The message of the claim is in the queue and comes again.
-            if change.execution is not None:
-                return None
-            return self._until_free(ruling.row)
+            return self._busy(change, ruling, message)
         if ruling.verdict is Verdict.LATER_FORMAT:
             why = "a later release wrote its row, and its source keeps it no longer: deploy that release again"
             copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR)
@@ -329,6 +342,19 @@ class MessageHandler:
         if ruling.verdict is Verdict.EXHAUSTED and ruling.row is not None:
             return self._exhaust(change, message, ruling.row)
         return None
+
+    def _busy(self, change: Change, ruling: Ruling, message: Message) -> float | None:
+        """Seconds until a busy key is judged again. None: another message comes again for it."""
+        row = ruling.row
+        # An event of Step Functions only wakes. The message of the claim is in the queue and comes again.
+        if ruling.awaited or change.execution is not None:
+            return None
+        if row is not None:
+            message.is_named |= row.waiter_id == message.id
+            if self.failures.renews(message) and message.is_needless(row, self.services.clock()):
+                # Each death of a worker between a copy and its acknowledgement has left one message more.
+                return None
+        return self._until_free(row)
 
     def _exhaust(self, change: Change, message: Message, row: Row) -> float | None:
         after = self.failures.exhaust(change, message, row)

@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.services import Services
+from intake_ledger.events import Message
 from intake_ledger.ledger import AWS_ERRORS
 from intake_ledger.protocol import Reason
+
+_ASKED_MS = 60_000
 
 
 @dataclass(slots=True, eq=False)
@@ -15,6 +18,10 @@ class Downstream:
 
     services: Services
     breaker: CircuitBreaker
+    _asked_at: int = field(default=0, init=False)
+    """The last request of a person to try again now."""
+    _read_asked_at: int = field(default=0, init=False)
+    """When it was read."""
     _recorded_at: int = field(default=0, init=False)
     """The next probe that the ledger's table shows. 0: it shows no open breaker of this environment."""
 
@@ -32,6 +39,15 @@ class Downstream:
         if wait_ms:
             self.services.telemetry.held_back()
         return wait_ms
+
+    def is_asked(self, message: Message) -> bool:
+        """True if a person has asked to try again now since this copy began to wait. Reads it once in a minute."""
+        now = self.services.clock()
+        if now - self._read_asked_at >= _ASKED_MS:
+            self._read_asked_at = now
+            with suppress(*AWS_ERRORS):  # the copy comes again within 15 minutes
+                self._asked_at = self.services.ledger.last_success()[1] or 0
+        return self._asked_at >= (message.queued_at or now)
 
     def ended(self, key: str, healthy: bool | None, reason: Reason | None, now: int) -> None:
         """An attempt at the key has ended, at this time in epoch milliseconds. `healthy` is as in `Outcome`."""

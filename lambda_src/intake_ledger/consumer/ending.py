@@ -96,6 +96,10 @@ class Facts:
     """The message is older than `max_hold`."""
     last_try_at: int | None
     """The time at which the last attempt has to begin, if the source deletes the message then and no audit finds it."""
+    renews: bool
+    """The message copies itself before its source deletes it; see `consumer.returns`."""
+    too_old: bool
+    """The first message of its chain of copies would have no attempt left before its source deletes it."""
     out: bool
     """The downstream seems to be out, and the failure of this message cannot show the opposite."""
     held_seconds: Callable[[], float]
@@ -205,7 +209,7 @@ def _failed(
     if counted and not out:
         last = claim.row.attempts >= settings.max_attempts
     else:
-        last = facts.given_up and last_try_at is None
+        last = (facts.given_up and last_try_at is None) or (facts.renews and facts.too_old)
     if last:
         return _rejected(reason, healthy=healthy, s3_error=s3_error)
     if out:
@@ -253,7 +257,7 @@ def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     text = text_of(missing) or "the processor said NotYet and gave no reason"
     waited_ms = 0 if claim.row.waiting_since is None else facts.now - claim.row.waiting_since
     left_ms, limit = facts.settings.max_wait_seconds * 1000 - waited_ms, "max_wait"
-    if facts.last_try_at is not None and facts.last_try_at - facts.now < left_ms:
+    if facts.last_try_at is not None and not facts.renews and facts.last_try_at - facts.now < left_ms:
         left_ms, limit = facts.last_try_at - facts.now, "the retention of its source"
     if left_ms <= 0:
         text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {text}"

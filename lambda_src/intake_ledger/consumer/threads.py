@@ -12,8 +12,9 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 
 from intake_ledger.consumer.attempt import Attempts, Failures
-from intake_ledger.consumer.batch import Batch, ids_of
+from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.group_by_key import group_by_key
+from intake_ledger.consumer.returns import ids_of
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import Claim

@@ -13,7 +13,19 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
-from intake_ledger.protocol import RESTORED, Change, Origin, ReasonCode, State, StateKind, is_ulid, real_version
+from intake_ledger.events.copies import ATTRIBUTE, Carried, carried, names_of, trace_of
+from intake_ledger.protocol import (
+    RESTORED,
+    Change,
+    Origin,
+    ReasonCode,
+    Row,
+    State,
+    StateKind,
+    Status,
+    is_ulid,
+    real_version,
+)
 
 _MAX_TEXT_BYTES = 3 * 1024
 """A form-encoded key may have three bytes for each of the 1,024 that S3 allows. Everything else is shorter."""
@@ -431,13 +443,26 @@ class Message:
         self.record = record
         body = record.get("body")
         self.body = body if isinstance(body, str) else json.dumps(body)
-        receives, self.sent_at, rejected_fence = _numbers(record)
-        """`sent_at`: when SQS got the message, in epoch milliseconds. None: the record does not say."""
-        self.parsed = (parse or parse_message)(self.body, rejected_fence=rejected_fence)
+        receives, self.queued_at, self.rejected_fence = _numbers(record)
+        """`queued_at`: when SQS got this message, in epoch milliseconds. None: the record does not say."""
+        past = carried(record, self.queued_at)
+        self.carried = past
+        """The past of a copy. None: it is no copy."""
+        self.sent_at = past.sent_at if past else self.queued_at
+        """When the first message of a chain of copies was sent."""
+        self.parsed = (parse or parse_message)(self.body, rejected_fence=self.rejected_fence)
         # Lambda fails the whole batch if the response has an id that it does not know.
         self.id = str(record.get("messageId") or "")
-        self.receives = receives or 1
-        """The number of times that SQS has delivered the message, with this one."""
+        self.first_id = past.first_id if past else self.id
+        """The ID of the first message of a chain of copies."""
+        self.delivered = receives or 1
+        """The number of times that SQS has delivered this message, with this one."""
+        self.receives = self.delivered + (past.receives if past else 0)
+        """The number of times that it was delivered to be judged, with this one and those of earlier copies."""
+        self.is_named = False
+        """True if the row names this message: it comes again."""
+        self.is_passed_on = False
+        """True if it is a copy that is not due. It was not judged."""
         self.in_shard = False
         """True if Lambda read it from a shard. All later records of the shard wait until it is finished."""
         self.last_try_at: int | None = None
@@ -445,6 +470,8 @@ class Message:
         deletes the message, and nothing finds it again. None: an audit would find its change."""
         self.deleted_at: int | None = None
         """The time at which its source deletes it, if `last_try_at` is known."""
+        self.too_old_at: int | None = None
+        """`last_try_at` of the first message of a chain of copies. Errors without another limit end then."""
 
     @property
     def receipt(self) -> str:
@@ -456,6 +483,47 @@ class Message:
         """The message group in a FIFO queue. Empty if there is none."""
         attributes = self.record.get("attributes")
         return str(attributes.get("MessageGroupId", "")) if isinstance(attributes, Mapping) else ""
+
+    @property
+    def due(self) -> int:
+        """The time before which a copy is passed on, in epoch milliseconds. 0: it is no copy."""
+        return self.carried.due if self.carried else 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The IDs by which a row may name this message."""
+        return (self.id, *(self.carried.names if self.carried else ()))
+
+    @property
+    def waiter(self) -> str:
+        """The name of this message in a row that waits for it; see `Row.waiter`."""
+        return f"{self.id} {self.sent_at or 0}"
+
+    def is_needless(self, row: Row, now: int) -> bool:
+        """True if the row waits for another message, which was not sent before this one.
+
+        Messages that were sent later may be all that is left, after a purge or the retention of the other one.
+        """
+        if row.status is not Status.FAILED or (row.retry_at or 0) <= now or row.waiter_id in (None, *self.names):
+            return False
+        return 0 < (self.sent_at or 0) <= row.waiter_sent_at
+
+    def copy(self, due: int) -> dict[str, Any]:
+        """A copy that waits until `due`, in epoch milliseconds: an entry of SendMessageBatch without its delay."""
+        past = self.carried
+        receives = past.receives if past and self.is_passed_on else self.receives
+        names = names_of(self.id, past.names if past else (), named=self.is_named, delivered=self.delivered)
+        text = Carried(self.sent_at or 0, receives, due, self.first_id, names).text
+        attributes = {ATTRIBUTE: {"DataType": "String", "StringValue": text}}
+        if self.rejected_fence is not None:
+            attributes["rejected_fence"] = {"DataType": "Number", "StringValue": str(self.rejected_fence)}
+        entry = {
+            "MessageBody": self.body,
+            "MessageAttributes": attributes,
+            "MessageSystemAttributes": trace_of(self.record),
+        }
+        # Queues may share their time fairly among groups.
+        return entry | ({"MessageGroupId": self.group} if self.group else {})
 
     @property
     def keys(self) -> frozenset[str]:

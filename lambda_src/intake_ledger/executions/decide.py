@@ -14,6 +14,8 @@ from enum import StrEnum
 from intake_ledger.protocol import Row, RowKey, Status
 
 MIN_POLL_MS = 30_000
+_MAX_POLL_MS = 11 * 3_600_000
+"""SQS hides a message for twelve hours at most."""
 _DECIDED = ("SUCCEEDED", "FAILED")
 _STOPPED = ("ABORTED", "TIMED_OUT")
 """An execution that was stopped may have tasks that still run."""
@@ -114,6 +116,6 @@ def poll_ms(age_ms: int, limit_ms: int) -> int:
         limit_ms: the limit of an execution. One look comes at its end.
 
     """
-    wait = max(MIN_POLL_MS, int(age_ms * _GROWTH))
+    wait = min(max(MIN_POLL_MS, int(age_ms * _GROWTH)), _MAX_POLL_MS)
     left = limit_ms - age_ms
     return max(MIN_POLL_MS, min(wait, left)) if left > 0 else wait

@@ -541,6 +541,7 @@ class Ledger:
         retry_at: int | None = None,
         counted: bool = True,
         s3_error: str | None = None,
+        waiter: str | None = None,
     ) -> None:
         """Record a failure that is retried.
 
@@ -550,21 +551,28 @@ class Ledger:
             retry_at: the time before which no message may retry, in epoch milliseconds. At once when omitted.
             counted: whether the failure counts as an attempt.
             s3_error: S3's code, if S3 refused the read of the object.
+            waiter: the message that comes again, as in `Row`.
 
         """
         now, review = self._clock(), review_partition(self._options.pipeline, claim.key)
         row = _continued(claim) if counted else replace(_continued(claim), attempts=claim.row.attempts - 1)
-        after = row_changes.failed(row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error)
+        after = row_changes.failed(
+            row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error, waiter=waiter
+        )
         self._end(claim, after)
 
     def postpone(self, claim: Claim, reason: Reason, *, until: int) -> None:
         """Keep a claim whose work could not be started, with the reason. Its lease ends at `until`, in epoch ms."""
         self._end(claim, row_changes.postponed(_continued(claim), reason, lease_until=until))
 
-    def wait(self, claim: Claim, reason: Reason, *, retry_at: int) -> None:
-        """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds."""
+    def wait(self, claim: Claim, reason: Reason, *, retry_at: int, waiter: str | None = None) -> None:
+        """Record that the processor waits for a missing thing. It is retried at `retry_at`, in epoch milliseconds.
+
+        `waiter` is as in `Row`.
+        """
         row, partition = _continued(claim), waiting_partition(self._options.pipeline)
-        after = row_changes.waiting(row, reason, partition=partition, now=self._clock(), retry_at=retry_at)
+        now = self._clock()
+        after = row_changes.waiting(row, reason, partition=partition, now=now, retry_at=retry_at, waiter=waiter)
         self._end(claim, after)
 
     def reject(
@@ -694,8 +702,8 @@ class Ledger:
 
 def _continued(claim: Claim) -> Row:
     """The row of a claim whose work goes on. If the message of the claim is a wake, it comes again for the row."""
-    wake_id = claim.change.wake_id
-    return claim.row if wake_id in (None, claim.row.wake_id) else replace(claim.row, wake_id=wake_id)
+    waiter = claim.change.waiter
+    return claim.row if waiter in (None, claim.row.waiter) else replace(claim.row, waiter=waiter)
 
 
 def _shows(row: Row | None, written: Row) -> bool:

@@ -52,9 +52,10 @@ class MessageReader:
 
     def _message(self, record: Mapping[str, Any]) -> Message:
         message = Message(record, partial(self._parse))
-        if message.sent_at is not None:
-            message.last_try_at = message.sent_at + self._last_try_ms
-            message.deleted_at = message.sent_at + self._kept_ms
+        if message.queued_at is not None:
+            message.last_try_at = message.queued_at + self._last_try_ms
+            message.deleted_at = message.queued_at + self._kept_ms
+            message.too_old_at = (message.sent_at or message.queued_at) + self._last_try_ms
         message.parsed = [
             replace(part, event_time=message.sent_at) if isinstance(part, Change) else part for part in message.parsed
         ]

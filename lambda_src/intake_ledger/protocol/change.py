@@ -158,8 +158,10 @@ class Change:
     """On such a copy without room for its fence: the ID of its message."""
     parts: tuple[str, ...] = ()
     """On a wake of a set: the keys of the parts whose messages were finished."""
-    wake_id: str | None = None
-    """On a wake of a set: the ID of its message."""
+    waiter: str | None = None
+    """On a wake of a set: its message, as a row names it; see `Row.waiter`."""
+    waiter_ids: tuple[str, ...] = ()
+    """On a wake of a set: the IDs by which a row may name its message."""
     execution: "EndedExecution | None" = None
     """The execution that has ended, if Step Functions reports this."""
 

@@ -155,9 +155,10 @@ class Row:
     spent_messages: str | None = None
     """The IDs of messages that are not this copy, separated by spaces: the rejected messages, and copies without
     attributes that have opened the row before."""
-    wake_id: str | None = None
-    """On unfinished rows of sets: the ID of the wake that comes again and continues the work. Other wakes need not
-    wait then. None: another message continues it."""
+    waiter: str | None = None
+    """On unfinished rows: the ID of the message that comes again and continues the work, and the time at which it was
+    first sent, in epoch milliseconds. Other messages need not wait then. None: it is not known which one comes again.
+    """
     reprocess_id: str | None = None
     """The request that the current claim serves."""
     served_reprocess_id: str | None = None
@@ -182,6 +183,17 @@ class Row:
     def identity(self) -> str:
         """The identity of the state that was last claimed."""
         return identity_of(self.kind, self.version_id, self.etag)
+
+    @property
+    def waiter_id(self) -> str | None:
+        """The ID in `waiter`."""
+        return self.waiter.partition(" ")[0] if self.waiter else None
+
+    @property
+    def waiter_sent_at(self) -> int:
+        """The time in `waiter`. 0: there is none."""
+        time = (self.waiter or "").partition(" ")[2]
+        return int(time) if time.isdecimal() else 0
 
     @property
     def settled(self) -> bool:
@@ -319,7 +331,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         pending_reason_code=None,
         spent_messages=_spent(base, change.bare_copy_id) if retry or resumed else None,
         bare_copy_digest=base.bare_copy_digest if retry or resumed else None,
-        wake_id=change.wake_id,
+        waiter=change.waiter,
         reprocess_id=max(change.reprocess_id or "", (base.reprocess_id if again else None) or "") or None,
         first_claimed_at=base.first_claimed_at if same_key else max(now, base.first_claimed_at + 1),
         waiting_since=base.waiting_since if retry else None,
@@ -345,7 +357,7 @@ def _first_claim(change: Change, state: State, *, owner: str, now: int, lease_un
         event_name=change.event_name,
         lease_until=lease_until,
         lease_owner=owner,
-        wake_id=change.wake_id,
+        waiter=change.waiter,
         reprocess_id=change.reprocess_id or None,
         first_claimed_at=max(1, now),
         updated_at=now,
@@ -422,7 +434,7 @@ def committed(
         rejected_fence=None,
         spent_messages=None,
         bare_copy_digest=None,
-        wake_id=None,
+        waiter=None,
         reprocess_id=None,
         served_reprocess_id=max(row.reprocess_id or "", row.served_reprocess_id or "") or None,
         waiting_since=None,
@@ -527,8 +539,9 @@ def failed(
     now: int,
     retry_at: int | None = None,
     s3_error: str | None = None,
+    waiter: str | None = None,
 ) -> Row:
-    """The claimed row after a failure that is retried, but not before `retry_at`."""
+    """The claimed row after a failure that is retried, but not before `retry_at`. `waiter` is as in `Row`."""
     return replace(
         row,
         status=Status.FAILED,
@@ -538,15 +551,16 @@ def failed(
         reason_code=reason.code.value,
         s3_error=s3_error,
         retry_at=retry_at,
+        waiter=waiter or row.waiter,
         updated_at=now,
         needs_review=review_partition,
     )
 
 
-def waiting(row: Row, reason: Reason, *, partition: str, now: int, retry_at: int) -> Row:
+def waiting(row: Row, reason: Reason, *, partition: str, now: int, retry_at: int, waiter: str | None = None) -> Row:
     """The claimed row while the processor waits for a missing thing. The attempt is not counted."""
     return replace(
-        failed(row, reason, review_partition=partition, now=now, retry_at=retry_at),
+        failed(row, reason, review_partition=partition, now=now, retry_at=retry_at, waiter=waiter),
         attempts=row.attempts - 1,
         waiting_since=now if row.waiting_since is None else row.waiting_since,
     )
@@ -583,7 +597,7 @@ def exhausted(seen: Row, *, review_partition: str, now: int) -> Row:
     """The row whose last attempt ended without an outcome, rejected with the last error that is known."""
     text = seen.pending_reason or seen.reason or "the worker died or timed out at every attempt"
     row = rejected(
-        replace(seen, fence=_next_fence(seen, now), pending_reason=None, pending_reason_code=None),
+        replace(seen, fence=_next_fence(seen, now), pending_reason=None, pending_reason_code=None, waiter=None),
         Reason(ReasonCode.ATTEMPTS_EXHAUSTED, text),
         review_partition=review_partition,
         now=now,

@@ -244,6 +244,8 @@ class ConsumerSettings(Settings):
     """The number of records of a batch that are processed at the same time."""
     max_receives: Annotated[int, Variable("INTAKE_MAX_RECEIVES", 2)] = 1_000
     """The queue's maxReceiveCount."""
+    in_flight_limit: Annotated[int, Variable("INTAKE_IN_FLIGHT_LIMIT", 1)] = 120_000
+    """The number of messages in flight at which SQS delivers no more of them: a quota of SQS for standard queues."""
     max_wait_seconds: Annotated[int, Variable("INTAKE_MAX_WAIT_SECONDS", 1)] = 3 * 86_400
     """The longest time for which a change waits after `NotYet`."""
     max_hold_seconds: Annotated[int, Variable("INTAKE_MAX_HOLD_SECONDS", 1)] = 3 * 86_400
@@ -255,6 +257,11 @@ class ConsumerSettings(Settings):
     """The details about a failed attempt in rows, dead-letter messages and logs."""
     processor_version: Annotated[str | None, Variable("INTAKE_PROCESSOR_VERSION", parse=_version)] = None
     """The version of the processor's code, shortened as `short_version` does. None: it is not known."""
+
+    @property
+    def is_fifo(self) -> bool:
+        """True if the queue keeps the order of message groups."""
+        return self.queue_url.endswith(".fifo")
 
 
 def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:

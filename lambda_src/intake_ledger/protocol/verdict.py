@@ -241,7 +241,7 @@ def _awaits_another(row: Row, change: Change) -> bool:
     A set has as many wakes as parts. The number of receives does not tell which of them comes again: a worker may pause
     with the first delivery of a message while another worker claims with its second one.
     """
-    return None not in (row.wake_id, change.wake_id) and row.wake_id != change.wake_id
+    return bool(row.waiter_id and change.waiter_ids) and row.waiter_id not in change.waiter_ids
 
 
 def _accept_or_settle(state: State, policy: Policy, why: str) -> Ruling:

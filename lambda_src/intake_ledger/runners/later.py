@@ -194,7 +194,8 @@ class Later:
         if decision.action is Action.FINISH:
             return replace(claim, execution=execution)
         if decision.action in (Action.EXTEND, Action.RESUME):
-            return _until(row, ruling, self._keep(claim, decision.action, lease_ms))
+            until = self._keep(claim, decision.action, lease_ms)
+            return _until(replace(row, waiter=change.waiter or row.waiter), ruling, until)
         answer: Claim | Ruling
         if decision.action is Action.START:
             answer = self._ledger.take_over(claim, lease_ms=lease_ms)

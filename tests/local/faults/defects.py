@@ -13,8 +13,8 @@ from tests.seeds import Mutant, seed
 DEFECTS = (
     Mutant(
         "the message of a busy key is acknowledged",
-        "MessageHandler._without_claim",
-        "self._until_free(ruling.row)",
+        "MessageHandler._busy",
+        "self._until_free(row)",
         "None",
         "Killed",
     ),
@@ -129,7 +129,7 @@ DEFECTS = (
     Mutant(
         "no copy goes to the dead-letter queue",
         "Failures.copy",
-        "Copied(message.id, self._dead_letter(change, message, row, reason, code))",
+        "Copied(message.first_id, self._dead_letter(change, message, row, reason, code))",
         "Copied()",
         "Plain",
     ),

@@ -1,0 +1,13 @@
+"""Search small worlds whose messages wait, by their visibility and as delayed copies."""
+
+import pytest
+
+from tests.kinds.waiting_worlds import WORLDS, explore
+
+
+@pytest.mark.failure_mode("F331", "F332", "F333", "F334")
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_wait_loses_or_multiplies_messages(name: str) -> None:
+    """With deaths at each request, duplicates, refused copies, and a queue that deletes old messages."""
+    result = explore(name, states=2_500)
+    assert not result.violation, "\n".join([result.violation, *result.trace])
