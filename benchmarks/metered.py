@@ -277,9 +277,9 @@ class MeteredPipeline(LocalPipeline):
         return cast("Telemetry", _Both(super()._make_telemetry(), PowertoolsTelemetry()))
 
     @override
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+    def _invoke(self, batch: list[dict[str, Any]], *of_queue: Any) -> None:
         with mock.patch.dict(os.environ, self._variables), redirect_stdout(self.stdout):
-            super()._invoke(batch)
+            super()._invoke(batch, *of_queue)
 
     @override
     def send(self, body: str) -> None:

@@ -23,7 +23,7 @@ _RUNNERS = ("Inline", "Remote", "Later")
 _OF_ALL_STACKS = frozenset({"ls", "template"})
 """Commands that take no pipeline."""
 
-KIT: Mapping[str, str | None] = {"objects": "LocalPipeline", "messages": None, "sets": None}
+KIT: Mapping[str, str] = {"objects": "LocalPipeline", "messages": "LocalMessages", "sets": "LocalSets"}
 """The class of the testing kit for each kind."""
 
 

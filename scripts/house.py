@@ -1,7 +1,7 @@
 """Measure how readable the code and the documents are: `make house`. It fails if a text has too many unusual phrases.
 
-The drift, the routes of records and the structure are reported without a limit. A test holds the drift, and a reader
-judges whether the code is clear.
+It also fails if kinds of work differ without a written reason. The routes of records and the structure are reported
+without a limit: a reader judges whether the code is clear.
 """
 
 import ast
@@ -86,7 +86,9 @@ def main() -> int:
         print(f"{name:32}{rate:.2f}")
     for name in above(rates):
         print(f"ABOVE ITS LIMIT: {name}: python scripts/prose.py --lines 40 prints the phrases of a folder")
-    return bool(above(rates))
+    if differences[1:]:
+        print("ABOVE ITS LIMIT: drift between kinds of work: write the reason, or remove the difference")
+    return bool(above(rates) or differences[1:])
 
 
 if __name__ == "__main__":

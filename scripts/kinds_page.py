@@ -100,7 +100,7 @@ def load(files: FileSet) -> Commit:
         save(part.csv_rows(), fence=files.fence)
     return Commit(files.idempotency_key)""",
         "[Sets of files](file-sets.md#the-forms)",
-        "The processor is a function of a `FileSet`",
+        "[`LocalSets`](file-sets.md#test-it)",
         "[Operating](file-sets.md#operating)",
         "[Cost](file-sets.md#cost)",
     ),
@@ -118,7 +118,7 @@ def process(message: KeyedMessage) -> Commit:
         raise Unprocessable("no pieces")
     return Commit(book(message.body, fence=message.fence))""",
         "[Messages](messages.md#key-and-identity)",
-        "The processor is a function of a `KeyedMessage`",
+        "[`LocalMessages`](messages.md#test-it)",
         "[What operators see](messages.md#what-operators-see)",
         _COUNTED,
     ),

@@ -46,8 +46,8 @@ class Repeating(LocalPipeline):
             self.points.append(Point(self._clock(), "AWS/Lambda", "Errors", self._function, 1))
         return super()._call(change)
 
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
-        super()._invoke(batch)
+    def _invoke(self, batch: list[dict[str, Any]], *of_queue: Any) -> None:
+        super()._invoke(batch, *of_queue)
         self.points += points_of(self._capsys.readouterr().out, self._clock())
 
     def count(self, name: str) -> float:

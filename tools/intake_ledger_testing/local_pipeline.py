@@ -13,27 +13,23 @@ The consumer, the ledger and the reader of S3 are the code that runs in Lambda. 
 waiting takes no real time.
 """
 
-import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, override
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast, override
 
+from intake_ledger.kinds import Kind
+from intake_ledger.kinds.objects import Objects
 from intake_ledger.processor import ObjectChange, Processor
 from intake_ledger.protocol import Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
-from intake_ledger_testing.faults import Fault
-from intake_ledger_testing.local_runtime import LocalRuntime, outside_event_loop
+from intake_ledger_testing.local_runtime import LocalRuntime
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, local_settings
 from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_sqs import DeadLetter
 from intake_ledger_testing.s3_limits import check_key, stored_metadata
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from intake_ledger_testing.memory_tables import MemoryTables
-
-_DUPLICATE_RATE = 0.25
 
 
 class LocalPipeline(LocalRuntime):
@@ -95,14 +91,6 @@ class LocalPipeline(LocalRuntime):
         self._requests = 0
         self.calls: list[ObjectChange] = []
         """The change of each call of the processor."""
-        self.verdicts: Counter[str] = Counter()
-        """The ledger's verdicts: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
-        self.outcomes: Counter[str] = Counter()
-        """The outcomes of accepted claims: `Committed`, `Failed`, `Rejected`, `Fenced`, `VersionGone`, `Waiting`."""
-        self.late_writes = 0
-        """The number of overtaken workers that reported a possible write after their successor's."""
-        self.removed_unprocessed = 0
-        """The number of objects that were removed before they were processed."""
 
     def put(self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None) -> str | None:
         """Upload an object, and return its version ID if the bucket keeps versions.
@@ -168,25 +156,6 @@ class LocalPipeline(LocalRuntime):
         shown = self._s3.current(key)
         self._notify(key, "ObjectRestore:Completed", shown.version_id if shown else None, shown)
 
-    @override
-    def send(self, body: str) -> None:
-        """Send a message to the queue.
-
-        Args:
-            body: of `intake_ledger_testing.events`, or any other text.
-
-        """
-        super().send(body)
-
-    def duplicate(self) -> None:
-        """Send each waiting message a second time."""
-        for one in list(self._sqs.messages):
-            self._sqs.send(one.body, one.attributes)
-
-    def reverse(self) -> None:
-        """Reverse the order of the waiting messages."""
-        self._sqs.messages.reverse()
-
     def lose(self) -> None:
         """Lose all waiting messages. `audit` finds their keys."""
         self._sqs.messages.clear()
@@ -217,41 +186,6 @@ class LocalPipeline(LocalRuntime):
         name = f"{self._requests:026d}"
         self.send(events.reprocess_message(BUCKET, key, reprocess_id=name, version_id=version_id))
 
-    def redrive(self) -> None:
-        """Move all messages of the dead-letter queue back to the queue."""
-        self._sqs.redrive()
-
-    def next(self, *faults: Fault | None) -> None:
-        """Inject faults into the next calls of the processor. Later calls have no fault.
-
-        While a worker is overtaken, the calls of the other workers take the next faults.
-
-        Args:
-            faults: a fault for each call, or None for a call without a fault.
-
-        """
-        self._faults.extend(faults)
-
-    def run(self, *, seed: int | None = None) -> None:
-        """Deliver messages until the queue is empty.
-
-        Args:
-            seed: with a seed, messages come in random order, a quarter of them a second time later, and a quarter of
-                the calls has a random `Fault`. The same seed repeats the same run. When omitted, messages come once,
-                in the order of the queue.
-
-        Raises:
-            InvalidEffectError: The return value, `transact` or an output is malformed. No attempt can succeed, so the
-                change is rejected, as on AWS: `row` and `dead_letters` show it. `run` again for the other changes.
-
-        """
-        self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
-        if self._random is not None:
-            for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATE_RATE)):
-                self._sqs.send(one.body, one.attributes)
-        outside_event_loop(self._deliver_all)
-        self._random = None
-
     def row(self, key: str, version_id: str | None = None) -> Row | None:
         """Return the ledger's row (`status`, `attempts`, `reason`, `commit` and so on), or None.
 
@@ -279,29 +213,10 @@ class LocalPipeline(LocalRuntime):
         return self._outputs.read(bucket, key)
 
     @property
-    def dead_letters(self) -> Sequence[DeadLetter]:
-        """The messages of the dead-letter queue."""
-        return self._sqs.dead_letters
-
-    @property
-    def transacted(self) -> Sequence[Mapping[str, Any]]:
-        """The elements that `Commit(transact=...)` has written, in order, each once.
-
-        An element that AWS would refuse is refused. Elements with conditions need the option `dynamodb`.
-        """
-        return self._dynamodb.transacted
-
-    @property
     def s3(self) -> MemoryS3:
         """A client of the bucket for your own code: `head_object`, `get_object` and `list_objects_v2`."""
         return self._s3
 
-    @property
-    def now(self) -> int:
-        """The pipeline's time in epoch milliseconds. It starts on 2026-01-01, and advances while messages wait."""
-        return self._now
-
-    @property
-    def waiting(self) -> int:
-        """The number of messages in the queue."""
-        return len(self._sqs.messages)
+    @override
+    def _make_kind(self) -> Kind:
+        return Objects(self._settings, self._make_bucket(), lambda: cast("Any", self._outputs))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,9 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord, object_states
-from intake_ledger.processor import Commit, ObjectChange, Processor, as_commit
+from intake_ledger.kinds import Kind
+from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
+from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
     ConsumerSettings,
     InvalidEffectError,
@@ -25,24 +27,23 @@ from intake_ledger.protocol import (
     Unprocessable,
     invalid_effect_of,
 )
+from intake_ledger.runners.inline import Inline
 from intake_ledger_testing import events
-from intake_ledger_testing.consumers import object_consumer
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
 from intake_ledger_testing.local_settings import START, refuse_conditions
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, QueuedMessage
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS, QueuedMessage
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction
 
 if TYPE_CHECKING:
-    import random
-
     from intake_ledger.observability import Telemetry
 
 BATCH_SIZE = 10
+_DUPLICATE_RATE = 0.25
 _LOG = logging.getLogger("intake_ledger")
 _RETURN_MARGIN_SECONDS = 30
 _MAX_STANDSTILLS = 10
@@ -53,18 +54,14 @@ _FAULT_RATE = 0.25
 class LocalRuntime:
     """The workers and the queue of a local pipeline, with S3, SQS and DynamoDB in memory."""
 
-    calls: list[ObjectChange]
-    verdicts: Counter[str]
-    outcomes: Counter[str]
-    late_writes: int
-    removed_unprocessed: int
+    calls: list[Any]
 
     def __init__(
         self,
-        processor: Processor,
+        processor: Callable[[Any], Any],
         settings: ConsumerSettings,
         *,
-        versioned: bool,
+        versioned: bool = True,
         dynamodb: Any = None,
         raise_errors: bool = False,
     ) -> None:
@@ -90,12 +87,108 @@ class LocalRuntime:
         self._events = 0
         self._invalid: list[InvalidEffectError] = []
         """Malformed effects of the present invocation."""
+        self.verdicts: Counter[str] = Counter()
+        """The ledger's verdicts: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
+        self.outcomes: Counter[str] = Counter()
+        """The outcomes of accepted claims: `Committed`, `Failed`, `Rejected`, `Fenced`, `VersionGone`, `Waiting`."""
+        self.late_writes = 0
+        """The number of overtaken workers that reported a possible write after their successor's."""
+        self.removed_unprocessed = 0
+        """The number of objects that were removed before they were processed."""
+
+    def duplicate(self) -> None:
+        """Send each waiting message a second time."""
+        for one in list(self._sqs.messages):
+            self._sqs.send(one.body, one.attributes)
+
+    def reverse(self) -> None:
+        """Reverse the order of the waiting messages."""
+        self._sqs.messages.reverse()
+
+    def redrive(self) -> None:
+        """Move all messages of the dead-letter queue back to the queue."""
+        self._work_queue.redrive()
+
+    def next(self, *faults: Fault | None) -> None:
+        """Inject faults into the next calls of the processor. Later calls have no fault.
+
+        While a worker is overtaken, the calls of the other workers take the next faults.
+
+        Args:
+            faults: a fault for each call, or None for a call without a fault.
+
+        """
+        self._faults.extend(faults)
+
+    def run(self, *, seed: int | None = None, hours: float | None = None) -> None:
+        """Deliver messages until the queue is empty.
+
+        Args:
+            seed: with a seed, messages come in random order, a quarter of them a second time later, and a quarter of
+                the calls has a random `Fault`. The same seed repeats the same run. When omitted, messages come once,
+                in the order of the queue.
+            hours: the end of the run in hours of the time in the test, with the rest still waiting; no end when
+                omitted.
+
+        Raises:
+            InvalidEffectError: The return value, `transact` or an output is malformed. No attempt can succeed, so the
+                work is rejected, as on AWS: `row` and `dead_letters` show it. `run` again for the other work.
+
+        """
+        self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
+        if self._random is not None:
+            for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATE_RATE)):
+                self._sqs.send(one.body, one.attributes)
+        until = None if hours is None else self._now + round(hours * 3_600_000)
+        outside_event_loop(lambda: self._deliver_all(until))
+        self._random = None
+
+    @property
+    def dead_letters(self) -> Sequence[DeadLetter]:
+        """The messages of the dead-letter queue."""
+        return self._work_queue.dead_letters
+
+    @property
+    def transacted(self) -> Sequence[Mapping[str, Any]]:
+        """The elements that `Commit(transact=...)` has written, in order, each once.
+
+        An element that AWS would refuse is refused. Elements with conditions need the option `dynamodb`.
+        """
+        return self._dynamodb.transacted
+
+    @property
+    def now(self) -> int:
+        """The time in epoch milliseconds. It starts on 2026-01-01, and advances while messages wait."""
+        return self._now
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages in the queue."""
+        return len(self._sqs.messages)
+
+    @property
+    def _work_queue(self) -> MemorySQS:
+        """The queue of the processor's work."""
+        return self._sqs
+
+    def _make_kind(self) -> Kind:
+        """The kind of a new worker."""
+        raise NotImplementedError
+
+    def _queues(self) -> list[tuple[MemorySQS, Callable[[], Consumer]]]:
+        """The queues, each with a function that makes a new worker of it."""
+        return [(self._sqs, self._make_consumer)]
 
     def _clock(self) -> int:
         return self._now
 
     def send(self, body: str) -> None:
-        """Send a message to the queue."""
+        """Send a message to the queue.
+
+        Args:
+            body: of `intake_ledger_testing.events`, or any other text.
+
+        """
         self._sqs.send(body)
 
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
@@ -115,11 +208,16 @@ class LocalRuntime:
         )
         self._now += 1_000
 
-    def _deliver_all(self) -> None:
-        while (visible_at := self._sqs.next_visible_at()) is not None:
-            self._now = max(self._now, visible_at)
-            if batch := self._sqs.receive(self._batch_size, self._order):
-                self._invoke(batch)
+    def _deliver_all(self, until: int | None = None) -> None:
+        queues = self._queues()
+        while times := [at for sqs, _ in queues if (at := sqs.next_visible_at()) is not None]:
+            if until is not None and min(times) > until:
+                self._now = until
+                return
+            self._now = max(self._now, min(times))
+            for sqs, make_consumer in queues:
+                if batch := sqs.receive(self._batch_size, self._order):
+                    self._invoke(batch, sqs, make_consumer)
             self._now += 1_000
 
     def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
@@ -130,38 +228,50 @@ class LocalRuntime:
 
     def _make_consumer(self) -> Consumer:
         """A new worker. It has measured no processing time."""
-        bucket = Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
-        settings = self._settings
-        policy = Policy.of(settings)
+        return self._consumer_of(self._make_kind(), self._settings, self._sqs, self._call)
+
+    def _consumer_of(
+        self,
+        kind: Kind,
+        settings: ConsumerSettings,
+        sqs: MemorySQS,
+        call: Callable[[Any], Any],
+        telemetry: "Telemetry | None" = None,
+    ) -> Consumer:
+        own = settings is self._settings
         # Only groups are committed together.
         processing_time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
-        options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        return object_consumer(
-            Services(
-                settings,
-                _Ledger(
-                    self._table,
-                    object_states(bucket, options.ordering),
-                    options,
-                    clock=self._clock,
-                    new_owner=self._new_owner,
-                    row_history=self._row_history,
-                    invalid=self._invalid,
-                ),
-                bucket,
-                Queues(lambda: cast("Any", self._sqs), QUEUE_URL, DEAD_LETTER_URL),
-                telemetry=self._make_telemetry(),
+        services = Services(
+            settings,
+            _Ledger(
+                self._table,
+                kind.look,
+                options_of(settings),
                 clock=self._clock,
-                jitter=lambda: 0.5,
+                new_owner=self._new_owner,
+                row_history=self._row_history if own else RowHistoryRecord(settings, self._table, self._clock),
+                guards=kind.guards,
+                invalid=self._invalid,
             ),
-            self._call,
-            output_client=lambda: cast("Any", self._outputs),
-            processing_time=processing_time,
+            self._make_bucket(),
+            Queues(lambda: cast("Any", sqs), QUEUE_URL, DEAD_LETTER_URL, shortened=kind.shortened),
+            telemetry=telemetry or self._make_telemetry(),
+            clock=self._clock,
+            jitter=lambda: 0.5,
         )
+        return Consumer(services, kind, Inline(call), processing_time=processing_time)
 
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
-        """Run one worker, and delete the messages that it handled, as Lambda does."""
-        consumer = self._make_consumer()
+    def _make_bucket(self) -> Bucket:
+        return Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
+
+    def _invoke(
+        self,
+        batch: list[dict[str, Any]],
+        sqs: MemorySQS | None = None,
+        make_consumer: Callable[[], Consumer] | None = None,
+    ) -> None:
+        """Run one worker of the queue, and delete the messages that it handled, as Lambda does."""
+        consumer, sqs = (make_consumer or self._make_consumer)(), sqs or self._work_queue
         context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
         error: Exception | None = None
         try:
@@ -173,20 +283,21 @@ class LocalRuntime:
         if error is not None:
             raise error  # here, so that it keeps its own cause and context
         failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+        sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
         if self._invalid:
-            # The change is rejected, as on AWS. A test must not have to look for that.
+            # The work is rejected, as on AWS. A test must not have to look for that.
             first = self._invalid[0]
             self._invalid.clear()
             raise first
 
-    def _call(self, change: ObjectChange) -> Commit | str | None:
+    def _call(self, change: Any) -> Commit | str | None:
         fault = self._fault()
         if fault is Fault.KILLED_BEFORE_EFFECT:
             raise _Killed
         if fault in STANDSTILLS:
             self._stand_still()
-        if fault is Fault.CONNECTION_CUT and change.kind == "created":
+        # A message has no stream, and neither has a removal.
+        if fault is Fault.CONNECTION_CUT and getattr(change, "kind", "") == "created":
             self._s3.cut()
         self.calls.append(change)
         returned = self._process(change, fault)
@@ -196,10 +307,10 @@ class LocalRuntime:
             raise Overrun
         return returned
 
-    def _process(self, change: ObjectChange, fault: Fault | None) -> Commit | str | None:
+    def _process(self, change: Any, fault: Fault | None) -> Commit | str | None:
         """Call the processor, and take its error to the test if the test wants that."""
         try:
-            returned = self._processor(change)
+            returned: Commit | str | None = self._processor(change)
             as_commit(returned)
         except Overtaken:
             if fault is Fault.OVERTAKEN_AND_KILLED:
@@ -235,6 +346,12 @@ class LocalRuntime:
     def _new_owner(self) -> str:
         self._owners += 1
         return f"worker-{self._owners}"
+
+
+def options_of(settings: ConsumerSettings) -> LedgerOptions:
+    """The options of the ledger of a consumer with these settings."""
+    policy = Policy.of(settings)
+    return LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
 
 
 class _Ledger(Ledger):

@@ -20,17 +20,19 @@ def local_settings(
     ordering: Ordering,
     reasons: Reasons,
     *,
-    deletes: bool,
+    deletes: bool = False,
     max_attempts: int,
     processing_timeout: int,
-    commit_together: bool,
+    commit_together: bool = False,
     max_wait: int,
-    directory_markers: bool,
+    directory_markers: bool = False,
+    pipeline: str = PIPELINE,
+    bucket: str = BUCKET,
 ) -> ConsumerSettings:
-    """Return the settings of a consumer. The arguments are those of `LocalPipeline`."""
+    """Return the settings of a consumer. The arguments are those of `LocalPipeline`, and two names."""
     return ConsumerSettings(
-        pipeline=PIPELINE,
-        bucket=BUCKET,
+        pipeline=pipeline,
+        bucket=bucket,
         bucket_owner=None,
         table=TABLE,
         queue_url=QUEUE_URL,
@@ -54,8 +56,8 @@ def local_settings(
     )
 
 
-def check_processor(processor: Any) -> None:
-    """Refuse what Lambda could not call with a change.
+def check_processor(processor: Any, kit: str = "LocalPipeline") -> None:
+    """Refuse what Lambda could not call with a change. `kit` is the name of the class that the test uses.
 
     Raises:
         TypeError: It is no function with one argument. The message names the fix.
@@ -66,11 +68,11 @@ def check_processor(processor: Any) -> None:
         module, _, function = str(entrypoint).partition(":")
         shown = f"Processor of {entrypoint!r}" if entrypoint is not processor else repr(processor)
         example = f"from {module} import {function}" if module and function.isidentifier() else "your function"
-        fix = f"{example}, and LocalPipeline({function if function.isidentifier() else 'process'})"
-        raise TypeError(f"processor is the {shown}: LocalPipeline calls the function itself. Pass it: {fix}")
+        fix = f"{example}, and {kit}({function if function.isidentifier() else 'process'})"
+        raise TypeError(f"processor is the {shown}: {kit} calls the function itself. Pass it: {fix}")
     name = getattr(processor, "__name__", repr(processor))
     if inspect.isclass(processor):
-        raise TypeError(f"processor is the class {name}: pass a function, such as LocalPipeline(process)")
+        raise TypeError(f"processor is the class {name}: pass a function, such as {kit}(process)")
     called = processor if inspect.isroutine(processor) else type(processor).__call__
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         raise TypeError(

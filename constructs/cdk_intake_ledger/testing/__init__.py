@@ -2,7 +2,9 @@
 
 | to test | use | needs |
 | --- | --- | --- |
-| a processor | `LocalPipeline`, `Fault` | `boto3` |
+| a processor of objects | `LocalPipeline`, `Fault` | `boto3` |
+| a processor of messages | `LocalMessages`, `Fault` | `boto3` |
+| a processor of sets of files | `LocalSets`, `Fault` | `boto3` |
 | a function with your own messages | `events`, `LambdaContext` | |
 | a stack | `stable_template`, `logical_ids` | |
 | a deployment | `LocalAws` | `boto3`, `ministack`, the CDK CLI |
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from intake_ledger_testing.context import LambdaContext
     from intake_ledger_testing.faults import Fault
     from intake_ledger_testing.local_aws import LocalAws, LocalAwsError
+    from intake_ledger_testing.local_messages import LocalMessages
     from intake_ledger_testing.local_pipeline import LocalPipeline
+    from intake_ledger_testing.local_sets import LocalSets
     from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
     from intake_ledger_testing.memory_sqs import DeadLetter
     from intake_ledger_testing.memory_tables import MemoryTables
@@ -31,7 +35,9 @@ __all__ = [
     "LambdaContext",
     "LocalAws",
     "LocalAwsError",
+    "LocalMessages",
     "LocalPipeline",
+    "LocalSets",
     "MemoryDynamoDB",
     "MemoryTables",
     "events",
@@ -49,6 +55,8 @@ if not TYPE_CHECKING:
             "LambdaContext": "intake_ledger_testing.context",
             "LocalAws": "intake_ledger_testing.local_aws",
             "LocalAwsError": "intake_ledger_testing.local_aws",
+            "LocalMessages": "intake_ledger_testing.local_messages",
+            "LocalSets": "intake_ledger_testing.local_sets",
             "LocalPipeline": "intake_ledger_testing.local_pipeline",
             "MemoryDynamoDB": "intake_ledger_testing.memory_dynamodb",
             "MemoryTables": "intake_ledger_testing.memory_tables",
