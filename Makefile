@@ -11,6 +11,9 @@ MKDOCS := build/mkdocs
 MERMAID := build/mermaid
 CHROMIUM := build/chromium
 READERS := build/readers
+REFERENCE := build/reference
+RECORDED := build/recorded/complete
+RECORDING := -p tests.truth.recording
 # jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
@@ -24,7 +27,7 @@ UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -119,8 +122,16 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py benchmarks examples tests
 
+# All processes record their requests for `make truth`.
+deployed: export PYTHONPATH := $(CURDIR)/tests/truth/hook$(if $(PYTHONPATH),:$(PYTHONPATH))
 deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
-	@pytest tests/local $(QUICK)
+	@pytest tests/local $(QUICK) $(RECORDING)
+
+$(RECORDED): $(shell find constructs lambda_src tools tests/local examples/catalogue -name '*.py')
+	@$(MAKE) --no-print-directory deployed
+
+truth: $(READY) $(REFERENCE)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas
+	@pytest tests/truth
 
 examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
 	@pytest tests/examples $(QUICK) $(EXAMPLE_WORKERS)

@@ -13,4 +13,4 @@ from intake_ledger_testing.memory_shard import MemoryShard
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, QUEUE_URL, MemorySQS, QueuedMessage
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
 from intake_ledger_testing.outcome_counter import OutcomeCounter
-from intake_ledger_testing.transaction_rules import check_transaction
+from intake_ledger_testing.transaction_rules import check_transaction, expression_problems

@@ -69,8 +69,10 @@ def test_make_test_runs_every_folder_of_tests() -> None:
     recipes = {name: recipe for name, _, recipe in rules}
     [parts] = [needed.split() for name, needed, _ in rules if name == "parts" and ":=" not in needed]
     folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-    targets = sorted(re.sub(r" \$\([A-Z]+_WORKERS\)", "", recipes[part]) for part in parts)
-    assert targets == [f"\t@pytest {folder} $(QUICK)\n" for folder in sorted(folders)]
+    options = re.compile(r" \$\((?:[A-Z]+_WORKERS|RECORDING)\)")
+    targets = sorted(options.sub("", recipes[part]) for part in parts)
+    assert recipes["truth"] == "\t@pytest tests/truth\n"
+    assert targets == [f"\t@pytest {folder} $(QUICK)\n" for folder in sorted(folders - {"tests/truth"})]
     assert recipes["test"].endswith(" parts\n")
 
 
@@ -79,8 +81,13 @@ def test_make_thorough_runs_every_folder_and_ci_all_of_it() -> None:
     makefile = (ROOT / "Makefile").read_text()
     folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     chosen = re.findall(r"\t@pytest (.+) -m (?:thorough|\"thorough or wide\")\n", makefile)
-    assert {folder for line in chosen for folder in line.split()} == folders
-    assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == ["test", "thorough", "prove"]
+    assert {folder for line in chosen for folder in line.split()} == folders - {"tests/truth"}
+    assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == [
+        "test",
+        "truth",
+        "thorough",
+        "prove",
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -84,10 +84,17 @@ def _problems(kind: str, request: Mapping[str, Any]) -> Iterator[str]:
         yield f"its Key has {len(key)} attributes, and a table's key has one or two"
     if not wrong and (problem := item_size_problem(item)):
         yield problem
-    yield from _of_expressions(request, key)
+    yield from expression_problems(request, key)
 
 
-def _of_expressions(request: Mapping[str, Any], key: Mapping[str, Any]) -> Iterator[str]:
+def expression_problems(request: Mapping[str, Any], key: Mapping[str, Any]) -> Iterator[str]:
+    """The problems of a request's expressions, and of the placeholders in them.
+
+    Args:
+        request: of any operation with expressions.
+        key: the key that an update must not change.
+
+    """
     expressions = {name: text for name, text in request.items() if name.endswith("Expression")}
     names, values = request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {})
     for where, text in expressions.items():
@@ -112,11 +119,15 @@ def _of_update(text: str, names: Mapping[str, str], key: Mapping[str, Any]) -> I
         yield "its UpdateExpression begins with none of SET, REMOVE, ADD, DELETE"
     for word in sorted({word for word in clauses if clauses.count(word) > 1}):
         yield f"its UpdateExpression has {word} twice"
+    changed: set[str | None] = set()
     for part in ",".join(rest[1::2]).split(","):
         path = re.match(r"\s*(#?[A-Za-z0-9_]+)\s*(?=[=:\s]|$)", part)
         name = path and names.get(path[1], path[1])
         if name in key:
             yield f"its UpdateExpression changes {name}, a part of the key"
+        if name and name in changed:
+            yield f"its UpdateExpression changes {name} twice"
+        changed.add(name)
 
 
 def _size(value: Mapping[str, Any]) -> int:

@@ -1,0 +1,1 @@
+"""The checks, without an account, of the assumptions about AWS: `make truth`."""
