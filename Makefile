@@ -12,6 +12,7 @@ MERMAID := build/mermaid
 CHROMIUM := build/chromium
 READERS := build/readers
 REFERENCE := build/reference
+LOCALSTACK := build/localstack
 RECORDED := build/recorded/complete
 RECORDING := -p tests.truth.recording
 # jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
@@ -130,7 +131,7 @@ deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the loca
 $(RECORDED): $(shell find constructs lambda_src tools tests/local examples/catalogue -name '*.py')
 	@$(MAKE) --no-print-directory deployed
 
-truth: $(READY) $(REFERENCE)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas
+truth: $(READY) $(REFERENCE)/.ready $(LOCALSTACK)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas, recordings
 	@pytest tests/truth
 
 examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures

@@ -40,6 +40,8 @@ QUOTAS = {
 Functions, S3 and DynamoDB.
 """
 ACCEPTED = {
+    "dynamodb:GetRecords: takes no ": "CDK's `grantReadWriteData` of a processor's own table.",
+    "dynamodb:GetShardIterator: takes no ": "As above.",
     "kinesis:DescribeStreamConsumer: takes no ": "CDK's `grantRead` names the stream. Only a fan-out needs the action.",
     "kinesis:ListStreams: takes no ": "As above. The action takes no resource, and Lambda does not need it.",
     "kinesis:SubscribeToShard: takes no ": "As above. Only a fan-out needs it.",

@@ -160,6 +160,7 @@ class MemorySQS:
 
     def delete_message_batch(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""
+        _check_entries("DeleteMessageBatch", request["Entries"])
         self.delete(entry["ReceiptHandle"] for entry in request["Entries"])
         return {}
 
@@ -202,6 +203,7 @@ class MemorySQS:
 
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""
+        _check_entries("ChangeMessageVisibilityBatch", request["Entries"])
         visible = {one.id: one for one in self.messages}
         answer: dict[str, Any] = {"Successful": [], "Failed": []}
         for entry in request["Entries"]:
@@ -221,7 +223,11 @@ class MemorySQS:
         limit = self.dead_letter_bytes if is_dead else self.queue_bytes
         if _bytes_of(request) > limit:
             text = f"One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
-            raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": text}}, "SendMessage")
+            raise _refusal("SendMessage", "InvalidParameterValue", text)
+        for name, one in request.get("MessageAttributes", {}).items():
+            if not one["StringValue"]:
+                text = f"Message (user) attribute '{name}' must contain a non-empty value of type '{one['DataType']}'."
+                raise _refusal("SendMessage", "InvalidParameterValue", text)
         attributes = {
             name: int(one["StringValue"]) if one["DataType"] == "Number" else one["StringValue"]
             for name, one in request.get("MessageAttributes", {}).items()
@@ -244,11 +250,10 @@ class MemorySQS:
     def send_message_batch(self, **request: Any) -> dict[str, Any]:
         """Send up to ten messages, as boto3's client does."""
         entries = request["Entries"]
-        if not 1 <= len(entries) <= MAX_BATCH_SIZE:
-            code = "TooManyEntriesInBatchRequest" if entries else "EmptyBatchRequest"
-            raise ClientError({"Error": {"Code": code, "Message": f"{len(entries)} entries"}}, "SendMessageBatch")
-        if sum(_bytes_of(entry) for entry in entries) > MAX_MESSAGE_BYTES:
-            raise ClientError({"Error": {"Code": "BatchRequestTooLong"}}, "SendMessageBatch")
+        _check_entries("SendMessageBatch", entries)
+        if (size := sum(_bytes_of(entry) for entry in entries)) > MAX_MESSAGE_BYTES:
+            text = f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent {size} bytes."
+            raise _refusal("SendMessageBatch", "AWS.SimpleQueueService.BatchRequestTooLong", text)
         answer: dict[str, Any] = {"Successful": [], "Failed": []}
         for entry in entries:
             try:
@@ -257,6 +262,18 @@ class MemorySQS:
             except ClientError as refused:
                 answer["Failed"].append({"Id": entry["Id"], "SenderFault": True, **refused.response["Error"]})
         return answer
+
+
+def _check_entries(operation: str, entries: Sequence[Any]) -> None:
+    if not entries:
+        raise _refusal(operation, "AWS.SimpleQueueService.EmptyBatchRequest", "There are no entries.")
+    if len(entries) > MAX_BATCH_SIZE:
+        text = f"Maximum number of entries per request are {MAX_BATCH_SIZE}. You have sent {len(entries)}."
+        raise _refusal(operation, "AWS.SimpleQueueService.TooManyEntriesInBatchRequest", text)
+
+
+def _refusal(operation: str, code: str, text: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": text}}, operation)
 
 
 def _bytes_of(request: Mapping[str, Any]) -> int:

@@ -1,0 +1,125 @@
+"""Implementations of S3 and SQS that are independent of each other, each for all tests of a session."""
+
+import os
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import boto3
+from botocore.config import Config
+from moto import mock_aws
+
+from cdk_intake_ledger.testing import LocalAws
+from tests.inside.kit import QUEUE_URL, MemoryOutputs, MemorySQS, local_server
+from tests.truth.facts import Fact, Messages, Uploads
+
+PYTHON = Path(__file__).parents[2] / "build" / "localstack" / "bin" / "python"
+_NAMES = count(1)
+_START_SECONDS = 120
+
+
+class Implementation(Protocol):
+    """Makes a place for a scenario."""
+
+    def uploads(self, fact: Fact) -> Uploads:
+        """A key of a new bucket."""
+
+    def messages(self) -> Messages:
+        """An empty queue."""
+
+
+class InMemory:
+    """The stores of the testing kit."""
+
+    def uploads(self, fact: Fact) -> Uploads:
+        """A key of a new bucket. The buckets have no versions, and a removed object is as a delete marker."""
+        return Uploads(MemoryOutputs(), fact, memory=True)
+
+    def messages(self) -> Messages:
+        """An empty queue."""
+        return Messages(MemorySQS(clock=lambda: 0, visibility_seconds=0), QUEUE_URL)
+
+
+class Server:
+    """A server, or moto in this process."""
+
+    def __init__(self, s3: Any, sqs: Any) -> None:
+        self.s3, self.sqs = s3, sqs
+
+    def uploads(self, fact: Fact) -> Uploads:
+        """A key of a new bucket."""
+        return Uploads(self.s3, fact)
+
+    def messages(self) -> Messages:
+        """An empty queue."""
+        return Messages(self.sqs, self.queue())
+
+    def queue(self, **attributes: str) -> str:
+        """Make a queue, and return its URL."""
+        return str(self.sqs.create_queue(QueueName=f"recorded-{next(_NAMES)}", Attributes=attributes)["QueueUrl"])
+
+
+@contextmanager
+def moto() -> Iterator[Implementation]:
+    """The moto of the unit tests."""
+    with mock_aws():
+        yield Server(*(_client(service, None) for service in ("s3", "sqs")))
+
+
+@contextmanager
+def ministack() -> Iterator[Implementation]:
+    """The local AWS."""
+    with LocalAws(start_timeout=240) as aws:
+        yield Server(*(_client(service, aws.endpoint_url) for service in ("s3", "sqs")))
+
+
+@contextmanager
+def localstack(folder: Path) -> Iterator[Implementation]:
+    """LocalStack's core in host mode, which needs no container. Its log is in the folder."""
+    assert PYTHON.exists(), "no LocalStack: run `make truth`"
+    port = local_server.free_port()
+    environment = {
+        "DISABLE_EVENTS": "1",
+        "DNS_ADDRESS": "0",
+        "GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "HOME": str(folder),
+        "LOCALSTACK_VOLUME_DIR": str(folder / "volume"),
+        "PATH": f"{PYTHON.parent}:{os.environ['PATH']}",
+        "SERVICES": "s3,sqs",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "SKIP_INFRA_DOWNLOADS": "1",
+    }
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [PYTHON, "-m", "localstack.runtime.main"], env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        endpoint = f"http://127.0.0.1:{port}"
+        waiter = LocalAws()  # for its loop; it is never started
+        waiter.wait_until(lambda: _answers(process, endpoint), "LocalStack answers", timeout=_START_SECONDS)
+        yield Server(*(_client(service, endpoint) for service in ("s3", "sqs")))
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(process: "subprocess.Popen[bytes]", endpoint: str) -> bool:
+    assert process.poll() is None, "LocalStack has ended: see its log"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with suppress(OSError), opener.open(f"{endpoint}/_localstack/health", timeout=2) as answer:
+        return bool(answer.status == 200)
+    return False
+
+
+def _client(service: str, endpoint: str | None) -> Any:
+    session: Any = boto3.Session("test", "test", region_name="us-east-1")
+    config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}, proxies={})
+    return session.client(service, endpoint_url=endpoint, config=config)

@@ -1,0 +1,148 @@
+"""Facts that were recorded on AWS, against the stores in memory, moto, MiniStack and LocalStack.
+
+Four independent implementations play the same scenarios. Where one differs, the recording decides.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from intake_ledger.events import Message, parse_message
+from intake_ledger.protocol import Change
+from tests.inside.kit import MemoryOutputs, eventbridge_event, s3_notification, sqs_record
+from tests.truth import servers
+from tests.truth.facts import Fact, Uploads, facts
+
+S3, SQS, EVENTS = facts("s3")["fact"], facts("sqs")["fact"], facts("events")
+IMPLEMENTATIONS = ("memory", "moto", "ministack", "localstack")
+WRONG = {
+    ("moto", "upload-if-match"): "complete 4: ok",
+    ("moto", "upload-after-put"): "complete 3: ok, complete 4: ok",
+    ("moto", "upload-after-identical-put"): "complete 3: ok",
+    ("moto", "upload-after-delete"): "complete 3: ok, complete 5: crash",
+    ("moto", "new-upload-after-delete"): "complete 4: ok, complete 6: 412 PreconditionFailed",
+    ("moto", "oversized-attributes"): "send 0: ok",
+    ("moto", "empty-attribute"): "send 0: ok",
+    ("moto", "visibility-batch-of-ten"): "hide batch 0: ReceiptHandleIsInvalid",
+    ("moto", "deletion-batch-of-ten"): "delete batch 0: BatchEntryIdsNotDistinct",
+    ("ministack", "upload-after-put"): "complete 4: ok, complete 6: 412 PreconditionFailed",
+    ("ministack", "upload-after-identical-put"): "complete 3: ok, complete 5: 412 PreconditionFailed",
+    ("ministack", "upload-after-delete"): "complete 5: ok",
+    ("ministack", "new-upload-after-delete"): "complete 4: ok, complete 6: 412 PreconditionFailed",
+    ("ministack", "oversized-attributes"): "send 0: ok",
+    ("ministack", "empty-attribute"): "send 0: ok",
+}
+"""What an emulator does instead, by its name and the ID of the fact."""
+
+
+@pytest.fixture(scope="module", params=IMPLEMENTATIONS)
+def implementation(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, servers.Implementation]]:
+    name: str = request.param
+    if name == "memory":
+        yield name, servers.InMemory()
+        return
+    if name == "localstack":
+        context = servers.localstack(tmp_path_factory.mktemp("localstack"))
+    else:
+        context = servers.moto() if name == "moto" else servers.ministack()
+    with context as server:
+        yield name, server
+
+
+def differences(place: Any, fact: Fact) -> str:
+    """The steps that gave another answer than AWS."""
+    return ", ".join(
+        f"{step['do']} {number}: {given}"
+        for number, step in enumerate(fact["steps"])
+        if (given := place.step(step)) != step["gives"]
+    )
+
+
+@pytest.mark.failure_mode("F413")
+@pytest.mark.parametrize("fact", S3, ids=lambda fact: fact["id"])
+def test_conditional_writes_are_answered_as_recorded(
+    implementation: tuple[str, servers.Implementation], fact: Fact
+) -> None:
+    name, server = implementation
+    assert differences(server.uploads(fact), fact) == WRONG.get((name, fact["id"]), "")
+
+
+@pytest.mark.failure_mode("F413")
+@pytest.mark.parametrize("fact", SQS, ids=lambda fact: fact["id"])
+def test_messages_are_taken_as_recorded(implementation: tuple[str, servers.Implementation], fact: Fact) -> None:
+    name, server = implementation
+    assert differences(server.messages(), fact) == WRONG.get((name, fact["id"]), "")
+
+
+_EXAMPLES = {
+    "eTag": "d41d8cd98f00b204e9800998ecf8427e",
+    "etag": "d41d8cd98f00b204e9800998ecf8427e",
+    "key": "a b+%",
+    "sequencer": "0055AED6DCD90281E5",
+    "size": 1,
+    "version-id": "v1",
+    "versionId": "v1",
+}
+
+
+def meaning(body: str) -> str:
+    """The state that the runtime sees in an event."""
+    (parsed,) = parse_message(body)
+    if not isinstance(parsed, Change):
+        return type(parsed).__name__.lower()
+    return parsed.state.kind.value if parsed.state else "ask"
+
+
+@pytest.mark.failure_mode("F413")
+@pytest.mark.parametrize("fact", EVENTS["notification"], ids=lambda fact: f"{fact['event']} {len(fact['object'])}")
+def test_a_notification_means_what_happened(fact: Fact) -> None:
+    fields = {name: _EXAMPLES[name] for name in fact["object"]} | {"key": "a+b%2B%25"}
+    record = json.loads(s3_notification("bucket", "key", event=fact["event"]))
+    record["Records"][0]["s3"]["object"] = fields
+    assert meaning(json.dumps(record)) == fact["means"]
+
+
+@pytest.mark.parametrize("fact", EVENTS["bridge"], ids=lambda fact: f"{fact['type']} {len(fact['object'])}")
+def test_an_event_of_eventbridge_means_what_happened(fact: Fact) -> None:
+    event = json.loads(eventbridge_event("bucket", "key")) | {"detail-type": fact["type"]}
+    event["detail"] = {
+        "version": "0",
+        "bucket": {"name": "bucket"},
+        "object": {name: _EXAMPLES[name] for name in fact["object"]},
+    } | fact["detail"]
+    assert meaning(json.dumps(event)) == fact["means"]
+
+
+def test_the_kit_has_the_recorded_fields() -> None:
+    """Tests of processors rest on the kit's events. A field that AWS never sends would be a trap."""
+    notifications = [set(fact["object"]) for fact in EVENTS["notification"]]
+    body = s3_notification("bucket", "key", version_id="v1", etag="e", size=1, sequencer="00")
+    assert set(json.loads(body)["Records"][0]["s3"]["object"]) in notifications
+    made = json.loads(eventbridge_event("bucket", "key", etag="e", size=1, sequencer="00"))["detail"]["object"]
+    assert set(made) in [set(fact["object"]) for fact in EVENTS["bridge"]]
+    record = sqs_record("body", attributes={"fence": 6}, sent_at=0)
+    assert set(record) <= set(EVENTS["mapping"]["record"])
+    assert set(record["attributes"]) <= set(EVENTS["mapping"]["attributes"])
+    assert record["messageAttributes"]["fence"].items() <= EVENTS["mapping"]["number"].items()
+
+
+def test_a_recorded_record_is_read() -> None:
+    record = sqs_record("{}") | {"messageAttributes": {"rejected_fence": EVENTS["mapping"]["number"]}}
+    assert Message(record).body == "{}"
+
+
+@pytest.mark.failure_mode("F413")
+def test_a_store_that_takes_a_stale_completion_is_found() -> None:
+    """The wrong answer of MiniStack, in a copy of the store in memory."""
+
+    class Wrong(MemoryOutputs):
+        def _overwrite(self, name: tuple[str, str]) -> None:
+            del name
+
+    fact = next(one for one in S3 if one["id"] == "upload-after-put")
+    place = Uploads(Wrong(), fact, memory=True)
+    assert differences(place, fact).startswith("complete 4: ok")
