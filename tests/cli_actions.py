@@ -6,6 +6,7 @@
 GRANTS = {
     "dismiss": ("grant_operate",),
     "dismiss --undo": ("grant_operate",),
+    "release": ("grant_operate",),
     "retry-now": ("grant_operate",),
     "inspect": ("grant_read_ledger",),
     "list": ("grant_read_ledger",),
@@ -36,11 +37,19 @@ NEEDED = {
         "logs:PutLogEvents",
         "sqs:SendMessage",
     },
+    "release": {
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+        "logs:PutLogEvents",
+        "sqs:SendMessage",
+    },
     "retry-now": {
         "dynamodb:PutItem",
         "dynamodb:Query",
         "dynamodb:UpdateItem",
         "logs:PutLogEvents",
+        "sqs:GetQueueAttributes",
         "sqs:SendMessage",
     },
     "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},

@@ -9,13 +9,14 @@ import time
 from array import array
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin, State, StateKind
+from intake_ledger.ledger import LedgerTable, break_claim
+from intake_ledger.protocol import Origin, Reason, ReasonCode, RowKey, State, StateKind
 from tests.inside.kit import Key, inserted_item, parse_update_statement
 from tests.protocol import program
 from tests.protocol.program import BUCKET, KEY, Config, Effect, Finished, Frozen, Message, Raised, Request, freeze, thaw
@@ -44,6 +45,8 @@ class Scenario(NamedTuple):
     """Answers of writes that are lost, whereupon the SDK repeats the write."""
     pauses: int = 0
     """Answers of writes that are lost, so that the SDK repeats the write."""
+    breaks: int = 0
+    """Claims that a person takes from a worker, which goes on."""
     audits: int = 0
     """Audits while other steps happen. An audit always runs at the end, unless `no_audit`."""
     no_audit: bool = False
@@ -91,6 +94,8 @@ class Worker(NamedTuple):
     start: int
     history: tuple[tuple[int, Frozen], ...] = ()
     zombie: bool = False
+    broken: bool = False
+    """A person has taken its claim."""
     working: bool = False
     """Between the start of its processor and the end of its claim."""
     state: str = ""
@@ -174,6 +179,7 @@ class World(NamedTuple):
     losses: int = 0
     answers: int = 0
     pauses: int = 0
+    breaks: int = 0
     audits: int = 0
     waits: int = 0
     rejects: int = 0
@@ -210,7 +216,8 @@ class Explorer:
         self._symmetry = Symmetry() if reduced and scenario.workers == 2 else None
         # See `pooled` for why not in the others.
         once = scenario.deliveries == scenario.ask_deliveries == 1
-        self._pools = reduced and not scenario.ticks and not scenario.restores and (not scenario.pauses or once)
+        no_zombies = not (scenario.pauses or scenario.breaks)
+        self._pools = reduced and not scenario.ticks and not scenario.restores and (no_zombies or once)
         self.config = scenario.config
         self._exact = scenario.exact or self.config.effect in _EXACT
         self.script = Script(scenario.script)
@@ -499,6 +506,13 @@ class Explorer:
                 f"the lease of {name} runs out",
                 _put(w, slot, k._replace(zombie=True), items=lapsed, queue=redelivered, pauses=w.pauses - 1),
             )
+        if not k.zombie and w.breaks and (held := self._held(w, slot)) is not None:
+            broken, redelivered = self._broken(w, held), _sent(w.queue, k.message)
+            taken = k._replace(zombie=True, broken=True)
+            yield (
+                f"a person takes the claim of {name}",
+                _put(w, slot, taken, items=broken, queue=redelivered, breaks=w.breaks - 1),
+            )
         if outcome.service == "processor":
             yield from self._process(w, slot, k, outcome)
             return
@@ -598,6 +612,16 @@ class Explorer:
             (one, tuple((n, t, "0" if n == name else v) for n, t, v in item) if one == key else item)
             for one, item in items
         )
+
+    def _broken(self, w: World, key: Key) -> Items:
+        """The rows after a person has taken a claim from its worker."""
+        store = StrictDynamoDB({one: thaw(item) for one, item in w.items})
+        table, place = LedgerTable(cast("Any", store), "table"), RowKey(*key)
+        row = table.get(place)
+        assert row is not None
+        reason = Reason(ReasonCode.LOCK_BROKEN, "broken")
+        break_claim(table, program.PIPELINE, place, row, reason, now=program.EPOCH_MS + w.tick * program.TICK_MS)
+        return _frozen(store)
 
     def _process(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         identity, fence = _identity(request), request.arguments["fence"]
@@ -757,6 +781,8 @@ class Explorer:
             w = _put(w, slot, k._replace(overwritten=True))
         if answer.kind != "ok" or items == w.items or _reports(request):
             return w._replace(bad=self._expiring(items))
+        if k.broken and ":own_owner" in _values(request):
+            return w._replace(bad="a worker writes an end of the claim that a person has taken")
         if bad := self._unnamed_end(w, request, items):
             return w._replace(bad=bad)
         w = self._check_claim(w, request, items)
@@ -886,6 +912,7 @@ class Explorer:
         tried = dict(w.tries).get(identity, 0)
         # A death between claim and start wastes an attempt. It looks the same as a death in the processor.
         wasted = self.scenario.crashes - w.crashes + self.scenario.pauses - w.pauses
+        wasted += self.scenario.breaks - w.breaks
         if tried or wasted >= self.config.max_attempts:
             return w
         return w._replace(bad=f"{identity} was rejected and never given to the processor")
@@ -1133,7 +1160,7 @@ _EXACT = frozenset({Effect.FENCED, Effect.TRANSACT})
 _LONG_AGO = -9
 """The tick of what happened before the search begins."""
 _BUDGETS = (
-    *("restores", "crashes", "losses", "answers", "pauses", "audits"),
+    *("restores", "crashes", "losses", "answers", "pauses", "breaks", "audits"),
     *("rejects", "waits", "redrives", "refusals", "slow"),
 )
 

@@ -1,8 +1,8 @@
 """Search every order of the requests of several workers of a message intake, on the code that runs in Lambda.
 
 Each step runs a worker from its start with the answers so far, and stops it at its next request. The search then
-carries that request out, lets the processor fail, lets the worker die, repeats a request whose answer was lost, or lets
-all leases end. After each step these promises are checked:
+carries that request out, lets the processor fail, lets the worker die, repeats a request whose answer was lost, takes a
+worker's claim by hand, or lets all leases end. After each step these promises are checked:
 
 - Of one key, one live processor runs at most. A processor whose lease has ended is not live.
 - A committed message stays committed, so it takes effect once. Its commit has the highest fence of its key.
@@ -24,14 +24,14 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, break_claim
 from intake_ledger.messages import (
     KeyedMessage,
     MessageSettings,
     MessageSourceType,
 )
 from intake_ledger.processor import Commit
-from intake_ledger.protocol import Ordering, Policy, Unprocessable
+from intake_ledger.protocol import Ordering, Policy, Reason, ReasonCode, Row, RowKey, Unprocessable
 from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, OutcomeCounter
 from tests.inside.messages import KeyLock, Messages
 from tests.inside.objects import Inline
@@ -66,6 +66,8 @@ class MessageWorld(NamedTuple):
     """The identities whose processor returns malformed writes."""
     rejects: int = 0
     """The number of calls of the processor that raise `Unprocessable`."""
+    breaks: int = 0
+    """The number of claims that a person takes from a worker, which goes on."""
     redrives: int = 0
     """The number of copies that a person moves back from the dead-letter queue. Of a standard queue only."""
     refusals: int = 0
@@ -80,7 +82,8 @@ class MessageWorld(NamedTuple):
     @property
     def cost(self) -> float:
         """A guess at the effort of the search, on the scale of `prove.cost`."""
-        faults = self.failures + self.crashes + self.lapses + self.losses + self.rejects + self.redrives + self.refusals
+        faults = self.failures + self.crashes + self.lapses + self.losses + self.breaks
+        faults += self.rejects + self.redrives + self.refusals
         return 3.0 ** (self.deliveries + len(self.names) + faults)
 
     @property
@@ -92,6 +95,7 @@ SHORT: dict[str, MessageWorld] = {
     "messages of a key": MessageWorld("ka kb", failures=1, deliveries=2),
     "messages, a copy": MessageWorld("ka ka", losses=1, deliveries=2),
     "messages, a late worker": MessageWorld("ka kb", lapses=1, deliveries=2),
+    "messages, a lock broken by hand": MessageWorld("ka kb", breaks=1, deliveries=2),
     "messages, a death": MessageWorld("ka", crashes=1, lapses=1, deliveries=2),
     "messages, FIFO": MessageWorld("ka kb", MessageSourceType.FIFO, failures=1, crashes=1, deliveries=2),
     "messages, a stream": MessageWorld("ka lb kc", _STREAM, failures=1, deliveries=2),
@@ -103,6 +107,8 @@ SHORT: dict[str, MessageWorld] = {
 FULL: dict[str, MessageWorld] = SHORT | {
     "messages of a key, deaths": MessageWorld("ka kb", crashes=1, failures=1, deliveries=2),
     "messages, a copy and a late worker": MessageWorld("ka ka", lapses=1, deliveries=2),
+    "messages, a copy and a lock broken by hand": MessageWorld("ka ka", breaks=1, failures=1, deliveries=2),
+    "messages, FIFO, a lock broken by hand": MessageWorld("ka kb", MessageSourceType.FIFO, breaks=1, deliveries=2),
     "messages, lost answers": MessageWorld("ka kb", losses=2, failures=1, deliveries=2),
     "messages, the last attempt": MessageWorld("ka", max_attempts=2, failures=2, deliveries=3),
     "messages, FIFO, a late worker": MessageWorld("ka kb", MessageSourceType.FIFO, lapses=1, failures=1, deliveries=2),
@@ -161,6 +167,9 @@ class _State:
     delivered: int = 0
     left: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Failures, crashes, lapses and losses that may still happen."""
+    breaks: int = 0
+    broken: tuple[int, ...] = ()
+    """Workers whose claims a person has taken."""
     rejects: int = 0
     redrives: int = 0
     refusals: int = 0
@@ -170,7 +179,7 @@ class _State:
         """Equal for states that go on in the same way."""
         workers = [(one.number, one.batch, one.started, _told(one.history)) for one in self.workers]
         rest = (self.waiting, self.copies, self.fences, self.tick, self.delivered, self.left)
-        budgets = (self.rejects, self.redrives, self.refusals)
+        budgets = (self.breaks, self.broken, self.rejects, self.redrives, self.refusals)
         return repr((sorted(self.items.items()), workers, rest, budgets))
 
     @property
@@ -294,6 +303,7 @@ class MessageSearch:
             (),
             tuple(range(self._sent)),
             left=left,
+            breaks=world.breaks,
             rejects=world.rejects,
             redrives=world.redrives,
             refusals=world.refusals,
@@ -349,11 +359,27 @@ class MessageSearch:
                 rest = tuple(one for one in state.copies if one != copy)
                 waiting = tuple(sorted({*state.waiting, place}))
                 yield f"{copy} is moved back", replace(state, copies=rest, waiting=waiting, redrives=state.redrives - 1)
+        for worker in state.workers if state.breaks else ():
+            for claimed, row in self._claims(state, worker):
+                store = StrictDynamoDB(cast("Any", state.items))
+                table, reason = LedgerTable(cast("Any", store), "table"), Reason(ReasonCode.LOCK_BROKEN, "broken")
+                break_claim(table, "orders", claimed, row, reason, now=state.now)
+                broken = (*state.broken, worker.number)
+                after = replace(state, items=store.items, breaks=state.breaks - 1, broken=broken)
+                yield f"a person takes the claim of {worker.number}", self._again(after, worker)
         if lapses and (state.workers or state.items):
             after = replace(state, tick=state.tick + 1, left=(failures, crashes, lapses - 1, losses))
             for worker in state.workers:
                 after = self._again(after, worker)
             yield "all leases end", after
+
+    def _claims(self, state: _State, worker: _Worker) -> Iterator[tuple[RowKey, Row]]:
+        """The live claims of a worker."""
+        table = LedgerTable(cast("Any", StrictDynamoDB(cast("Any", state.items))), "table")
+        for name in state.items:
+            row = table.get(RowKey(*name))
+            if row is not None and row.is_live(state.now) and str(row.lease_owner).startswith(f"w{worker.number}."):
+                yield RowKey(*name), row
 
     def _moved_back(self, identity: str, fence: int, redrives: int) -> int:
         """The place of a copy that a person moves back."""
@@ -459,7 +485,8 @@ class MessageSearch:
         ended = self._world.crashes - crashes + self._world.lapses - lapses
         if message.identity in self._world.malformed and message.attempt > 1 + ended:
             raise _Violation(f"the malformed effect of {message.identity} is tried again")
-        running = [one.asked for one in state.workers if isinstance(one.asked, _Request)]
+        workers = [one for one in state.workers if one.number not in state.broken]
+        running = [one.asked for one in workers if isinstance(one.asked, _Request)]
         live = [one for one in running if one.operation == "process" and one.lease_until > state.now]
         if any(one.argument.key == message.key for one in live):
             raise _Violation(f"two live processors of {message.key}")
@@ -479,6 +506,8 @@ class MessageSearch:
                     raise _Violation("the fence of a lock goes back")
                 continue
             was, now = (one.get("status", {}).get("S") for one in (old, new))
+            if old != new and now == "PROCESSED" and worker.number in before.broken:
+                raise _Violation(f"worker {worker.number} commits a claim that a person has taken")
             if was == "PROCESSED" and old != new:
                 raise _Violation(f"the commit of {key[1]} is changed")
             if was != now == "PROCESSED":

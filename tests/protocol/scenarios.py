@@ -37,6 +37,8 @@ SHORT: dict[str, Scenario] = {
     "late write, grouped commits": Scenario("p p", TOGETHER, pauses=1, no_audit=True),
     "late write, every version": Scenario("p p", EVERY, pauses=1),
     "late write, deletes off": Scenario("p m", NO_DELETES, pauses=1),
+    "a lock broken by hand": Scenario("p p", breaks=1),
+    "a lock broken by hand, the last attempt": Scenario("p", BUDGET, breaks=1, crashes=1),
     "puts, slow claims": Scenario("p p", slow=1, crashes=1),
     "rollback, slow claims": Scenario("p p d2", slow=1, strict=True),
     "vanished, slow claims": Scenario("p d1", slow=1, deliveries=2, strict=True),
@@ -120,6 +122,11 @@ FULL: dict[str, Scenario] = SHORT | {
     "removed unprocessed, rows that expire": Scenario(
         "p m", REFUSING._replace(memory=Memory.EXPIRING), rejects=1, redrives=1, ticks=2
     ),
+    "a lock broken by hand, deaths": Scenario("p p", breaks=1, crashes=1),
+    "a lock broken by hand, outputs": Scenario("p p", FENCED, breaks=1),
+    "a lock broken by hand, transactions": Scenario("p p", TRANSACT, breaks=1),
+    "a lock broken by hand, every version": Scenario("p p", EVERY, breaks=1),
+    "a lock broken by hand, reprocess": Scenario("p", asks=(1,), breaks=1),
     "late write, slow claims": Scenario("p p", pauses=1, slow=1, no_audit=True),
     "late write, deletes off, undelete": Scenario("p m d2", NO_DELETES, pauses=1),
     "late write, unversioned": Scenario("A B A", UNVERSIONED, pauses=1),

@@ -610,12 +610,15 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
     new_consumer_log()
     person.types("dismiss", "in/y", "--because", "a test")
     person.site.row("in/z", Row(Status.FAILED, 1, version_id="v1", attempts=1, updated_at=START, retry_at=START * 2))
+    held = Row(Status.PROCESSING, 1, version_id="v1", lease_owner="w", lease_until=START * 2, updated_at=START)
+    person.site.row("in/held", held)
     monkeypatch.setattr(BaseClient, "_make_api_call", noted)
     name, *options = command.split()
     for arguments in {
         "dismiss": (("in/x", "--because", "a test"),),
         "dismiss --undo": (("in/y",),),
         "retry-now": ((), ("in/z",)),
+        "release": (("in/held", "--because", "a dead worker", "--yes"),),
         "inspect": (("in/a",),),
         "list": ((),),
         "wait": (("--prefix", "in/a", "--expect", "1", "--until", "1m"),),

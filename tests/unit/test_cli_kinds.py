@@ -70,6 +70,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "resume": ("resume",),
     "retry-now": ("retry-now",),
     "operations": ("operations",),
+    "release": ("release", "KEY.held", "--because", "a dead worker", "--yes"),
 }
 ENDS = {"wait": 4}
 """Exit codes of commands that do not end with 0: the object is not committed."""
@@ -119,6 +120,8 @@ def fill(site: Site, key: str) -> None:
     site.reject(key, "no amount", version="v0", at=at)
     site.row(f"{key}.failed", failed)
     site.row(f"{key}.waits", replace(failed, waiting_since=at, reason="no rates yet"))
+    held = replace(failed, status=Status.PROCESSING, lease_until=now() + HOUR, lease_owner="w", retry_at=None)
+    site.row(f"{key}.held", held)
     site.row(f"{key}.lapsed", replace(failed, status=Status.PROCESSING, lease_until=at, retry_at=None))
     leave_report(site)
 
@@ -155,10 +158,11 @@ def test_each_command_knows_each_kind_as_the_page_says(
     assert kind_of(site.deployed) is kind
     monkeypatch.setattr(time, "sleep", _interrupt)
     words = {"KEY": key, "FILE": str(tmp_path / "page.html")}
-    arguments = [words.get(one, one) for one in ARGUMENTS[command]]
+    arguments = [words.get(one, one.replace("KEY.", f"{key}.")) for one in ARGUMENTS[command]]
     for form in ((), ("--json",)) if command not in WITHOUT_JSON else ((),):
         person = seat(site)
         if not CELLS[command, kind].startswith("no:"):
+            fill(site, key)
             shown = person.types(*arguments, *form, ends=ENDS.get(command, 0))
             assert json.loads(shown) if form else shown
             continue

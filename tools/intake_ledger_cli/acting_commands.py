@@ -1,16 +1,20 @@
-"""The commands that stop and hasten work: pause, resume, retry-now, and the list of operations."""
+"""The commands that stop and hasten work: pause, resume, retry-now, release, and the list of operations."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from botocore.exceptions import ClientError
 from rich.table import Table
 from rich.text import Text
 
-from intake_ledger_cli import operations, pausing, retrying
+from intake_ledger_cli import json_output, operations, pausing, releasing, retrying
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
+from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.formatting import timestamp
+from intake_ledger_cli.inspection import key_in
 from intake_ledger_cli.operations import Operation
 from intake_ledger_cli.options import Call, with_shared_options
 
@@ -57,19 +61,49 @@ def retry_now(
     aws, deployed = call.open()
     now = now_ms()
     retrying.close_breaker(aws, deployed, now)
-    done = retrying.retry_rows(aws, deployed, retrying.waiting_rows(aws, deployed, keys or [], now), now)
-    noun = retrying.noun_of(deployed)
-    what = f"retry-now of {done.retried:,} {noun}"
+    done = retrying.RetryResult()
+    if keys:
+        rows = retrying.rows_of_keys(aws, deployed, [key_in(deployed, key) for key in keys], now, done)
+    else:
+        rows = retrying.waiting_rows(aws, deployed, now)
+    retrying.retry_rows(aws, deployed, rows, now, done)
+    if not deployed.reads_stream:
+        with suppress(ClientError):  # it is only a hint
+            done.in_flight = retrying.in_flight(aws, deployed)
+    what = f"retry-now of {done.retried:,} {retrying.noun_of(deployed)}"
     operations.record(aws, deployed, Operation(now, operations.caller(aws), what, ""))
-    when = "at their next delivery" if deployed.message_source else "now"
-    shown = f"{done.retried:,} {noun} are tried {when}, {done.changed:,} had changed meanwhile"
-    shown += f", {done.failed:,} messages were refused" if done.failed else ""
-    call.output(
-        {"retried": done.retried, "changed": done.changed, "failed": done.failed},
-        Text(shown, style=WARNING if done.failed else GOOD),
-    )
+    call.output(json_output.document(done), retrying.retry_lines(done, deployed))
     if done.failed:
         raise typer.Exit(1)
+
+
+@app.command("release")
+@with_shared_options
+def release_command(
+    call: Call,
+    key: Annotated[str, typer.Argument(help="Key whose worker is dead, or its s3:// URI.", show_default=False)],
+    *,
+    because: Because,
+    version_id: Annotated[
+        str | None, typer.Option(help="Version, or identity of a message, if several are in work.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Take a key from a dead worker before its lease ends. A worker that is alive is fenced, and the attempt counts."""
+    aws, deployed = call.open("release")
+    key = key_in(deployed, key)
+    entry = releasing.find_claim(aws, deployed, key, version_id, now_ms())
+    by = operations.ask(aws, releasing.describe_claim(deployed, entry, now_ms()), yes=yes)
+    operation = Operation(now_ms(), by, f"release {key}", because)
+    operations.record(aws, deployed, operation)
+    try:
+        done = releasing.release(aws, deployed, entry, operation)
+    except CliError as error:
+        operations.finish(aws, deployed, operation, str(error))
+        raise
+    result = f"attempt {done.attempt} of {done.lease_owner} taken, fence {done.fence}"
+    operations.finish(aws, deployed, operation, result)
+    call.output(json_output.document(done), releasing.release_text(done, now_ms()))
 
 
 @app.command("operations")

@@ -39,6 +39,9 @@ REFUSED: dict[str, dict[PipelineKind, str]] = {
         PipelineKind.MESSAGES: "deploy it with its former name: `MessageIntake(name=...)`",
         PipelineKind.SETS: "deploy them with their former name: `FileSets(name=...)`",
     },
+    "release": {
+        PipelineKind.MACHINE: "stop the execution that `inspect` names in Step Functions, then use `retry-now`",
+    },
     "pause": {PipelineKind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
     "resume": {PipelineKind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},
 }
@@ -71,7 +74,9 @@ def check_kind(deployed: "DeployedPipeline", command: str) -> None:
     """
     if command == RUNNING and deployed.state_machine is not None:
         return
-    for kind in (kind_of(deployed), *([PipelineKind.WORKERS] if deployed.workers else [])):
+    beside = [PipelineKind.WORKERS] if deployed.workers else []
+    beside += [PipelineKind.MACHINE] if deployed.state_machine is not None else []
+    for kind in (kind_of(deployed), *beside):
         way_out = REFUSED.get(command, {}).get(kind)
         if way_out is not None:
             raise UsageError(f"`{command}` is not for {deployed.name}, which is {kind}: {way_out}")

@@ -19,6 +19,7 @@ from intake_ledger.ledger.ledger import (
     LedgerOptions,
     Look,
     StateReader,
+    break_claim,
     object_states,
     present_state,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "StateReader",
     "UnknownHistory",
     "all_rows_since",
+    "break_claim",
     "condition_failed",
     "is_conflict",
     "lease_owned",

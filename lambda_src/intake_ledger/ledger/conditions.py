@@ -58,6 +58,16 @@ def lease_owned(row: Row) -> Condition:
     )
 
 
+def claim_untouched(row: Row) -> Condition:
+    """The attempt still owns the claim, and has not extended its lease since the row was read."""
+    owned = lease_owned(row)
+    return Condition(
+        f"{owned.expression} AND #lease_until = :own_until",
+        (*owned.names, "lease_until"),
+        {**owned.values, ":own_until": row.lease_until},
+    )
+
+
 def no_other_late_writes(row: Row, own_state: str) -> Condition:
     """The attempt still owns the claim, and no other state was written late. A commit requires this."""
     owned = lease_owned(row)

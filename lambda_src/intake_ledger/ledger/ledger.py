@@ -22,6 +22,7 @@ from typing import ClassVar, Protocol, Self, cast
 from intake_ledger.ledger.conditions import (
     PROCESSED,
     ConditionFailed,
+    claim_untouched,
     lease_owned,
     no_late_writes,
     no_other_late_writes,
@@ -698,6 +699,32 @@ class Ledger:
             if _shows(refused.row, after):
                 return  # our own write, repeated by the SDK
             raise _fenced(claim) from None
+
+
+def break_claim(table: LedgerTable, pipeline: str, key: RowKey, row: Row, reason: Reason, *, now: int) -> Row:
+    """Take a claim from its worker before its lease ends, because a person knows that the worker is dead.
+
+    If it is alive, it can do no more with this claim than after the end of its lease: its commit is refused, and a late
+    effect is reported and repaired. The lock of a message's key is free, because its holder is not in work any more.
+
+    Args:
+        table: the ledger's table.
+        pipeline: the pipeline's name.
+        key: of the row.
+        row: the claimed row, as the person has seen it. No execution may work for it.
+        reason: says who has taken it.
+        now: epoch milliseconds.
+
+    Returns:
+        The row after it.
+
+    Raises:
+        ConditionFailed: The attempt has ended, or its worker lives and has extended its lease.
+
+    """
+    after = row_changes.broken(row, reason, review_partition=review_partition(pipeline, key), now=now)
+    table.update(key, row, after, claim_untouched(row))
+    return after
 
 
 def _continued(claim: Claim) -> Row:

@@ -72,6 +72,8 @@ class ReasonCode(StrEnum):
     """An earlier worker may have written another state after this attempt's effect. The change is processed again."""
     LEASE_LOST = "lease_lost"
     """The lease ended, and another attempt claimed the row."""
+    LOCK_BROKEN = "lock_broken"
+    """A person has taken the claim from its worker with `intake-ledger release`. The attempt counts."""
     OBJECT_GONE = "object_gone"
     """S3 no longer holds the claimed version."""
     REMOVED_UNPROCESSED = "removed_unprocessed"

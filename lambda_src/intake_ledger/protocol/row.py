@@ -557,6 +557,15 @@ def failed(
     )
 
 
+def broken(seen: Row, reason: Reason, *, review_partition: str, now: int) -> Row:
+    """The claimed row after a person has taken it from its worker. The attempt counts, and no later one has to wait.
+
+    The fence is raised, so that a late worker is overtaken before another attempt has claimed the row.
+    """
+    after = failed(seen, reason, review_partition=review_partition, now=now)
+    return replace(after, fence=_next_fence(seen, now))
+
+
 def waiting(row: Row, reason: Reason, *, partition: str, now: int, retry_at: int, waiter: str | None = None) -> Row:
     """The claimed row while the processor waits for a missing thing. The attempt is not counted."""
     return replace(
