@@ -1,6 +1,7 @@
 """The alarms and the dashboard of an intake, made from the table of alarms."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -174,7 +175,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             warn(self, AUDIT_NOT_WATCHED, interval=span(self._audit_interval))
             return None
         threshold = self._limits[row.threshold] if isinstance(row.threshold, Limit) else row.threshold
-        metric = self._metric(row, MetricOptions(statistic=row.statistic, period=Duration.seconds(period)))
+        metric = self._metric(row, MetricOptions(statistic=row.statistic, period=_seconds(period)))
         return metric.create_alarm(
             self,
             row.name,
@@ -185,3 +186,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             treat_missing_data=_NO_DATA[row.no_data],
             alarm_description=f"{self._name}: {row.meaning_of(self._kind)} ({row.runbook})",
         )
+
+
+@cache
+def _seconds(number: float) -> Duration:
+    """A duration for all alarms: each new one is a call of the CDK's process."""
+    return Duration.seconds(number)

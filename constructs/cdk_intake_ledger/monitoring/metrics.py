@@ -60,7 +60,7 @@ class IntakeMetrics:
 
         """
         row = METRICS.get(metric_name)
-        if not Token.is_unresolved(metric_name):
+        if row is not None or not Token.is_unresolved(metric_name):
             refuse(f"{self.name}.metric", [*_problems(metric_name, row, self._kind)])
         return cloudwatch.Metric(
             namespace=METRICS_NAMESPACE,
