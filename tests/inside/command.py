@@ -6,6 +6,7 @@ from intake_ledger_cli import (
     dismissing,
     drain,
     formatting,
+    function_errors,
     history,
     inspection,
     json_output,

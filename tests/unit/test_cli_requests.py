@@ -74,13 +74,14 @@ def test_status_shows_the_breaker_with_its_next_probe(sit: Callable[..., Person]
     assert "Breaker       closed" in person.types("status")
     now = person.reads("status")["at"]
     key = breaker_key(NAME)
-    opened = {"opened_at": now - 5 * MINUTE, "next_probe_at": now + 10 * MINUTE, "reason": "HTTPError at invoices:42"}
+    opened = {"opened_at": now - 2 * MINUTE, "next_probe_at": now + 10 * MINUTE, "reason": "HTTPError at invoices:42"}
     item = to_dynamodb({"pk": key.pk, "sk": key.sk, **opened})
     client("dynamodb").put_item(TableName=person.site.deployed.table, Item=item)
     shown = person.types("status")
-    assert "open for 5 minutes, messages are held back, next probe in 9 minutes: HTTPError at invoices:42" in shown
+    assert "open for 2 minutes, the last failure 2 minutes ago, messages are held back" in shown
+    assert "next probe in 9 minutes: HTTPError at invoices:42" in shown
     assert "see: retry-now" in shown
-    assert person.reads("status")["breaker"]["openedAt"] == now - 5 * MINUTE
+    assert person.reads("status")["breaker"]["openedAt"] == now - 2 * MINUTE
 
 
 def test_status_shows_rows_and_claims_as_the_last_audit_counted_them(sit: Callable[..., Person]) -> None:  # noqa: F811

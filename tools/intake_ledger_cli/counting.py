@@ -38,6 +38,9 @@ class Count:
     oldest_at: int | None = None
     """The time of the last change of the oldest counted row, or the time since when it waits, in epoch milliseconds."""
 
+    newest_at: int | None = None
+    """The time of the last change of the newest counted row, in epoch milliseconds."""
+
     @property
     def unknown(self) -> bool:
         """True if the count gives no information, because rows that were not read may have the status."""
@@ -65,10 +68,12 @@ class _Tally:
 
     number: int = 0
     oldest_at: int | None = None
+    newest_at: int | None = None
 
     def add(self, at: int) -> None:
         self.number += 1
         self.oldest_at = min(self.oldest_at or at, at)
+        self.newest_at = max(self.newest_at or at, at)
 
 
 @dataclass(slots=True)
@@ -80,7 +85,7 @@ class _Tallies:
 
     def count(self, kind: str, why: str) -> Count:
         tally = self.by_kind.get(kind, _Tally())
-        return Count(tally.number, why, tally.oldest_at)
+        return Count(tally.number, why, tally.oldest_at, tally.newest_at)
 
 
 def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_rows: int | None = None) -> Counts:

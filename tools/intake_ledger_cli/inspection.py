@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
+_HOUR_MS = 3_600_000
 _LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
 
 
@@ -135,3 +136,14 @@ def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Inspected:
     return Inspected(
         row, None, False, "S3 no longer has this version: the ledger can only settle it without processing"
     )
+
+
+def unclaimed_since(deployed: "DeployedPipeline", found: Sequence[Inspected], now: int) -> int | None:
+    """The time since when something waits for its first claim, in epoch milliseconds. None: nothing does.
+
+    Of messages without a row nothing is known, so that it is the last hour.
+    """
+    if deployed.message_source is not None:
+        return None if found else now - _HOUR_MS
+    states = [one.state for one in found if one.row is None and one.agree is False and one.state is not None]
+    return max((state.created_at or now - _HOUR_MS for state in states), default=None)

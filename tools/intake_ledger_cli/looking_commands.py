@@ -27,9 +27,10 @@ from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.executions import running_output, without_running
+from intake_ledger_cli.function_errors import errors_line, read_errors
 from intake_ledger_cli.history import read_history
 from intake_ledger_cli.history_output import history_json, history_lines
-from intake_ledger_cli.inspection import inspect_key, key_in
+from intake_ledger_cli.inspection import inspect_key, key_in, unclaimed_since
 from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.options import Call, review_status, with_shared_options
 from intake_ledger_cli.read_budget import LEAST_REQUESTS, ReadBudget, requests_for
@@ -226,7 +227,10 @@ def inspect(
     found, denied = inspect_key(aws, deployed, key, now)
     rows = [one.row for one in found if one.row is not None]
     attempts = read_history(aws, deployed, key, rows, now) if logs else None
-    document = json_output.inspect_json(deployed, key, found, denied) | {"history": history_json(attempts)}
-    shown = tables.inspect_table(deployed, key, found, denied, now)
-    call.output(document, Group(shown, *history_lines(attempts)))
+    since = unclaimed_since(deployed, found, now) if logs and not deployed.workers else None
+    errors = None if since is None else read_errors(aws, deployed, since, now)
+    document = json_output.inspect_json(deployed, key, found, denied)
+    document |= {"history": history_json(attempts), "consumerErrors": json_output.document(errors)}
+    lines = [tables.inspect_table(deployed, key, found, denied, now), *history_lines(attempts)]
+    call.output(document, Group(*lines, *filter(None, [errors_line(errors, now)])))
     end_with(any(one.agree is False for one in found), exit_code)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
     from intake_ledger_cli.deployed import DeployedPipeline
 
-_SUMS = ("Accepted", "Committed", "Rejected", "Retries", "LapsedLeases", "BreakerOpen")
+_SUMS = ("Committed", "Rejected", "Failed", "Retries", "LapsedLeases", "BreakerOpen")
+_OF_LAMBDA = ("Errors", "Throttles")
 _PERIOD_SECONDS = 60
 
 
@@ -35,6 +36,16 @@ class LastHour:
     """The time of the audit's last tick, in epoch milliseconds. None: there was none in the last hour."""
     tick_problems: int | None
     """Problems of the delivery that this tick found."""
+    committed_at: int | None = None
+    """The start of the last minute with a commit, in epoch milliseconds. None: there was none."""
+    failed_at: int | None = None
+    """The same of failures."""
+    held_back_at: int | None = None
+    """The same of messages that the breaker returned."""
+    errors: int = 0
+    """Invocations of the consumer's function that failed as a whole."""
+    throttles: int = 0
+    """Invocations that Lambda refused."""
 
     @property
     def executions_per_upload(self) -> float | None:
@@ -53,6 +64,8 @@ def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
     own = [{"Name": "service", "Value": deployed.name}]
     queries = [_query(name, "IntakeLedger", name, own, "Sum") for name in (*_SUMS, "AuditDeliveryProblems")]
     queries.append(_query("CommitLag", "IntakeLedger", "CommitLag", own, "Maximum"))
+    function = [{"Name": "FunctionName", "Value": deployed.consumer_function}]
+    queries += [_query(name, "AWS/Lambda", name, function, "Sum") for name in _OF_LAMBDA]
     for name, url in (("queue", deployed.queue_url), ("dead_letters", deployed.dead_letter_url)):
         dimensions = [{"Name": "QueueName", "Value": url.rsplit("/", 1)[-1]}]
         queries.append(_query(name, "AWS/SQS", "ApproximateAgeOfOldestMessage", dimensions, "Maximum"))
@@ -76,6 +89,11 @@ def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
         dead_letter_age_seconds=_latest(found.get("dead_letters"))[1],
         tick_at=tick_at,
         tick_problems=tick_problems,
+        committed_at=_last_time(found.get("Committed")),
+        failed_at=_last_time(found.get("Failed")),
+        held_back_at=_last_time(found.get("BreakerOpen")),
+        errors=total("Errors"),
+        throttles=total("Throttles"),
     )
 
 
@@ -98,3 +116,9 @@ def _latest(found: "Mapping[str, Any] | None") -> tuple[int | None, int | None]:
         return None, None
     at, value = max(points)
     return int(at.timestamp() * 1000), int(value)
+
+
+def _last_time(found: "Mapping[str, Any] | None") -> int | None:
+    """The start of the last period with a value above 0, in epoch milliseconds."""
+    points = zip(found["Timestamps"], found["Values"], strict=True) if found else ()
+    return max((int(at.timestamp() * 1000) for at, value in points if value > 0), default=None)

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import read_batch
-from intake_ledger.protocol import REVIEW_INDEX, RowKey, breaker_key, from_dynamodb, pause_key
-from intake_ledger_cli import counting, metrics, reading
+from intake_ledger.protocol import REVIEW_INDEX, RowKey, breaker_key, from_dynamodb, pause_key, success_key
+from intake_ledger_cli import breaker, counting, metrics, reading
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.counting import Counts
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.executions import ExecutionCount, count_running
+from intake_ledger_cli.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
     from intake_ledger_cli.deployed import DeployedPipeline
 
+_HOUR_MS = 3_600_000
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
 _WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
 _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
@@ -46,19 +50,6 @@ class Alarm:
     name: str
     state: str
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class BreakerState:
-    """The circuit breaker, as the worker that changed it last has recorded. Times are in epoch milliseconds."""
-
-    opened_at: int | None = None
-    """None: it is closed."""
-    next_probe_at: int | None = None
-    """The time from which a message that was tried before is tried again. New uploads are tried at any time."""
-    closed_at: int | None = None
-    reason: str = ""
-    reason_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +94,8 @@ class PipelineStatus:
     alarms: list[Alarm] | AccessDenied
     executions: ExecutionCount | AccessDenied | None = None
     """None if the processor is not a state machine."""
+    function: FunctionErrors | None = None
+    """The lines about failed invocations of the last hour. None if Lambda counted none."""
 
 
 def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
@@ -115,20 +108,34 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
     size = _allowed(lambda: _table_size(aws, deployed))
     index_rows = None if isinstance(size, AccessDenied) else size.index_rows
     items = _allowed(lambda: _items(aws, deployed))
+    hour = _allowed(lambda: metrics.read_last_hour(aws, deployed))
+    counts = _allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
+    now = now_ms()
     return PipelineStatus(
         queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
         dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
-        needs_review=_allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows)),
-        last_hour=_allowed(lambda: metrics.read_last_hour(aws, deployed)),
+        needs_review=counts,
+        last_hour=hour,
         audit=items
         if isinstance(items, AccessDenied)
         else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {})),
-        breaker=items if isinstance(items, AccessDenied) else _breaker(items.get(breaker_key(deployed.name), {})),
+        breaker=items
+        if isinstance(items, AccessDenied)
+        else breaker.judge(
+            items.get(breaker_key(deployed.name), {}),
+            items.get(success_key(deployed.name), {}),
+            None if isinstance(hour, AccessDenied) else hour,
+            None if isinstance(counts, AccessDenied) else counts,
+            now,
+        ),
         table=size,
         pause=None if isinstance(items, AccessDenied) else _pause(items.get(pause_key(deployed.name), {})),
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
         executions=_allowed(lambda: _executions(aws, deployed)),
+        function=None
+        if isinstance(hour, AccessDenied) or not hour.errors
+        else read_errors(aws, deployed, now - _HOUR_MS, now),
     )
 
 
@@ -138,7 +145,8 @@ def needs_a_person(found: PipelineStatus, deployed: "DeployedPipeline") -> bool:
     return any(
         (
             isinstance(found.source, str) and found.source != "Enabled" and not deployed.workers,
-            isinstance(found.breaker, BreakerState) and found.breaker.opened_at is not None,
+            isinstance(found.breaker, BreakerState) and found.breaker.status is BreakerStatus.OPEN,
+            found.function is not None and found.function.at_start,
             isinstance(depth, QueueDepth) and depth.waiting + depth.hidden > 0,
             isinstance(counts, Counts) and (counts.rejected.number > 0 or counts.rejected.unknown),
             isinstance(hour, LastHour) and bool(hour.tick_problems),
@@ -162,21 +170,12 @@ def _depth(aws: "Aws", url: str) -> QueueDepth:
 
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
-    """Read the breaker, the pause and the audit in one consistent request."""
-    keys = [reading.audit_key(deployed), breaker_key(deployed.name), pause_key(deployed.name)]
+    """Read the breaker, the last success, the pause and the audit in one consistent request."""
+    name = deployed.name
+    keys = [reading.audit_key(deployed), breaker_key(name), success_key(name), pause_key(name)]
     wanted = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
     items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
     return {RowKey(item["pk"], item["sk"]): item for item in items}
-
-
-def _breaker(content: Mapping[str, Any]) -> BreakerState:
-    return BreakerState(
-        content.get("opened_at"),
-        content.get("next_probe_at"),
-        content.get("closed_at"),
-        content.get("reason", ""),
-        content.get("reason_code", ""),
-    )
 
 
 def _pause(content: Mapping[str, Any]) -> PauseRecord | None:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
+from intake_ledger_cli.json_output import document as document_of
 from intake_ledger_cli.kinds import kind_of
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
-from intake_ledger_cli.status import AccessDenied, BreakerState, PipelineStatus, QueueDepth, TableSize
+from intake_ledger_cli.status import AccessDenied, PipelineStatus, QueueDepth, TableSize
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
@@ -29,10 +30,11 @@ def status_json(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -
         "queue": _depth(found.queue, ages.queue_age_seconds if ages else None),
         "deadLetters": _depth(found.dead_letters, ages.dead_letter_age_seconds if ages else None),
         "lastHour": _denied(hour) if isinstance(hour, AccessDenied) else _last_hour(hour),
-        "breaker": _denied(found.breaker) if isinstance(found.breaker, AccessDenied) else _breaker(found.breaker),
+        "breaker": _denied(found.breaker) if isinstance(found.breaker, AccessDenied) else document_of(found.breaker),
         "table": _denied(found.table) if isinstance(found.table, AccessDenied) else _table(found.table),
         "audit": _denied(found.audit) if isinstance(found.audit, AccessDenied) else _audit(found.audit, now),
         "tick": None if ages is None or ages.tick_at is None else {"at": ages.tick_at, "problems": ages.tick_problems},
+        "function": document_of(found.function),
         "executions": _executions(found.executions),
         "maxWaitSeconds": deployed.max_wait_seconds,
         "alarms": _denied(found.alarms)
@@ -79,18 +81,8 @@ def _last_hour(hour: LastHour) -> "JsonObject":
         "executionsPerUpload": hour.executions_per_upload,
         "heldBack": hour.held_back,
         "commitLagMs": hour.commit_lag_ms,
-    }
-
-
-def _breaker(breaker: BreakerState) -> "JsonObject":
-    if breaker.opened_at is None:
-        return {"open": False, "closedAt": breaker.closed_at}
-    return {
-        "open": True,
-        "openedAt": breaker.opened_at,
-        "nextProbeAt": breaker.next_probe_at,
-        "reason": breaker.reason,
-        "reasonCode": breaker.reason_code or None,
+        "functionErrors": hour.errors,
+        "functionThrottles": hour.throttles,
     }
 
 

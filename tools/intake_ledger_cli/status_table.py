@@ -6,16 +6,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger_cli import formatting
+from intake_ledger_cli.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
+from intake_ledger_cli.function_errors import FunctionErrors
 from intake_ledger_cli.kinds import PipelineKind, kind_of
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
     AccessDenied,
     Alarm,
-    BreakerState,
     PipelineStatus,
     QueueDepth,
     TableSize,
@@ -29,6 +30,7 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     lines, kind = grid(), kind_of(deployed)
     hour = None if isinstance(found.last_hour, AccessDenied) else found.last_hour
     add_line(lines, "Consumer", _source(found, now, workers=deployed.workers))
+    add_line(lines, "Function", _function(found.last_hour, found.function, now))
     add_line(lines, "Breaker", _breaker(found.breaker, now))
     add_line(lines, "Queue", _depth(found.queue, hour.queue_age_seconds if hour else None))
     add_line(lines, "Dead letters", _dead_letters(found.dead_letters, hour.dead_letter_age_seconds if hour else None))
@@ -84,7 +86,7 @@ def status_line(found: PipelineStatus, now: int) -> str:
     if not isinstance(found.source, AccessDenied):
         parts.append(f"consumer={found.source}")
     if not isinstance(found.breaker, AccessDenied):
-        parts.append(f"breaker={'closed' if found.breaker.opened_at is None else 'open'}")
+        parts.append(f"breaker={found.breaker.status}")
     for name, depth in (("queue", found.queue), ("dead_letters", found.dead_letters)):
         if not isinstance(depth, AccessDenied):
             parts.append(f"{name}={depth.waiting}+{depth.hidden}")
@@ -140,14 +142,34 @@ def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
 def _breaker(breaker: BreakerState | AccessDenied, now: int) -> Text:
     if isinstance(breaker, AccessDenied):
         return _access_denied(breaker)
-    if breaker.opened_at is None:
+    if breaker.status is BreakerStatus.CLOSED:
         return Text("closed", style=GOOD)
+    why = f": {breaker.reason}" if breaker.reason else ""
+    since = formatting.duration(now - (breaker.opened_at or now))
+    if breaker.status is BreakerStatus.UNKNOWN:
+        silent = formatting.duration(now - (breaker.last_seen_at or now))
+        text = f"unknown since {silent}: it was open, and nothing was tried since{why}"
+        return Text.assemble((escape(text), WARNING), ("  see: retry-now", DIM))
     probe_at = breaker.next_probe_at or now
     probe = f"next probe in {formatting.duration(probe_at - now)}" if probe_at > now else "next probe is due"
-    why = f": {breaker.reason}" if breaker.reason else ""
-    since = formatting.duration(now - breaker.opened_at)
-    text = escape(f"open for {since}, messages are held back, {probe}{why}")
+    failed = formatting.duration(now - (breaker.last_failure_at or now))
+    text = escape(f"open for {since}, the last failure {failed} ago, messages are held back, {probe}{why}")
     return Text.assemble((text, BAD), ("  when the downstream is back, see: retry-now", DIM))
+
+
+def _function(hour: LastHour | AccessDenied, found: FunctionErrors | None, now: int) -> Text:
+    if isinstance(hour, AccessDenied):
+        return _access_denied(hour)
+    if not hour.errors and not hour.throttles:
+        return Text("no invocation failed in the last hour", style=GOOD)
+    text = f"{hour.errors:,} invocations failed as a whole and {hour.throttles:,} were throttled in the last hour"
+    if found is not None and found.text:
+        text += f"; the last {formatting.duration(now - (found.last_at or now))} ago: {found.text}"
+    elif found is not None and found.why:
+        text += f"; its log was not searched: {found.why}"
+    if found is not None and found.at_start:
+        return Text.assemble((escape(f"cannot start: {text}"), BAD), ("  deploy code and variables that work", DIM))
+    return Text(escape(text), style=WARNING)
 
 
 def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:

@@ -1,0 +1,169 @@
+"""The breaker after a repair (F392), and a function that cannot start (F393), as `status` and `inspect` show them."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from intake_ledger.protocol import Row, RowKey, Status, breaker_key, success_key, to_dynamodb
+from tests.inside.command import Aws, function_errors, now_ms
+from tests.unit.cli_support import NAME, Site, client, denied, make_message_site, make_site, new_consumer_log
+from tests.unit.support import HOUR, MINUTE
+from tests.unit.test_cli_commands import Person, sit
+
+__all__ = ["sit"]
+pytestmark = pytest.mark.usefixtures("dynamodb")
+LOST_MODULE = "[ERROR] Runtime.ImportModuleError: Unable to import module 'index': No module named 'pandas'"
+
+
+class Metrics:
+    """CloudWatch with values of the last hour: for each label the minutes before now, each with a value of 1."""
+
+    def __init__(self, minutes: Mapping[str, list[int]]) -> None:
+        self._minutes = minutes
+
+    def get_metric_data(self, **request: Any) -> Any:
+        assert len(request["MetricDataQueries"]) <= 500  # the limit of one request
+        now = datetime.now(UTC).timestamp()
+        found = {
+            label: [datetime.fromtimestamp(now - 60 * one, UTC) for one in minutes]
+            for label, minutes in self._minutes.items()
+        }
+        return {
+            "MetricDataResults": [
+                {"Label": label, "Timestamps": times, "Values": [1.0] * len(times)} for label, times in found.items()
+            ]
+        }
+
+    def describe_alarms(self, **_: Any) -> Any:
+        return {"MetricAlarms": []}
+
+
+def put(site: Site, key: RowKey, **content: Any) -> None:
+    item = to_dynamodb({"pk": key.pk, "sk": key.sk, **content})
+    client("dynamodb").put_item(TableName=site.deployed.table, Item=item)
+
+
+@pytest.mark.failure_mode("F392")
+@pytest.mark.parametrize(
+    ("opened", "minutes", "status"),
+    [
+        pytest.param(None, {}, "closed", id="never opened"),
+        pytest.param(8, {"Committed": [1, 2, 3]}, "closed", id="commits of a new deployment"),
+        pytest.param(8, {"Committed": [1], "Failed": [0, 1]}, "closed", id="a broken file among good ones"),
+        pytest.param(8, {"Committed": [7], "Failed": [1]}, "open", id="it failed again"),
+        pytest.param(8, {"Committed": [9], "Failed": [1]}, "open", id="a commit before it opened"),
+        pytest.param(8, {"BreakerOpen": [2]}, "open", id="messages are held back"),
+        pytest.param(1, {}, "open", id="a moment ago"),
+        pytest.param(8, {}, "unknown", id="nothing was seen"),
+        pytest.param(50, {"Failed": [20]}, "unknown", id="nothing was seen since the last failure"),
+    ],
+)
+def test_the_breaker_is_judged_by_the_last_success(
+    sit: Callable[..., Person],
+    monkeypatch: pytest.MonkeyPatch,
+    opened: int | None,
+    minutes: dict[str, list[int]],
+    status: str,
+) -> None:
+    person = sit(make_site())
+    if opened is not None:
+        at = now_ms() - opened * MINUTE
+        put(person.site, breaker_key(NAME), opened_at=at, next_probe_at=at + MINUTE, reason="KeyError at invoices:42")
+    monkeypatch.setattr(Aws, "cloudwatch", Metrics(minutes))
+    assert person.reads("status")["breaker"]["status"] == status
+    shown = person.types("status", "--exit-code", ends=3 if status == "open" else 0)
+    assert f"Breaker       {status}" in shown
+    if status == "open":
+        assert "the last failure" in shown
+
+
+@pytest.mark.failure_mode("F392")
+def test_successes_of_rows_and_items_count_without_cloudwatch(
+    sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller without `cloudwatch:GetMetricData` sees the shared success, and the failed rows."""
+    person = sit(make_site())
+    site, now = person.site, now_ms()
+
+    class Closed(Metrics):
+        def get_metric_data(self, **_: Any) -> Any:
+            raise denied("cloudwatch:GetMetricData", "GetMetricData")
+
+    monkeypatch.setattr(Aws, "cloudwatch", Closed({}))
+    put(site, breaker_key(NAME), opened_at=now - HOUR, next_probe_at=now - HOUR)
+    assert person.reads("status")["breaker"]["status"] == "unknown"
+    site.row("in/a", Row(Status.FAILED, 1, version_id="v1", updated_at=now - MINUTE))
+    assert person.reads("status")["breaker"]["status"] == "open"
+    put(site, success_key(NAME), last_success_at=now - MINUTE // 2)
+    assert person.reads("status")["breaker"]["status"] == "closed"
+
+
+def write_lines(*lines: str) -> None:
+    new_consumer_log()
+    logs = client("logs")
+    logs.create_log_stream(logGroupName="/aws/lambda/consumer", logStreamName="2026/11/25/[$LATEST]1")
+    events = [{"timestamp": now_ms(), "message": one} for one in lines]
+    logs.put_log_events(logGroupName="/aws/lambda/consumer", logStreamName="2026/11/25/[$LATEST]1", logEvents=events)
+
+
+@pytest.mark.failure_mode("F393")
+def test_an_import_error_is_in_the_status(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> None:
+    person = sit(make_site())
+    monkeypatch.setattr(Aws, "cloudwatch", Metrics({"Errors": [1, 2], "Throttles": [3]}))
+    write_lines(LOST_MODULE)
+    shown = person.types("status", "--exit-code", ends=3)
+    assert "cannot start: 2 invocations failed as a whole and 1 were throttled in the last hour" in shown
+    assert "No module named 'pandas'" in shown
+    document = person.reads("status")
+    assert (document["lastHour"]["functionErrors"], document["function"]["atStart"]) == (2, True)
+
+
+@pytest.mark.failure_mode("F393")
+def test_without_a_row_the_errors_since_the_upload_are_shown(sit: Callable[..., Person]) -> None:
+    person = sit(make_site())
+    person.site.put("in/a")
+    write_lines(LOST_MODULE, LOST_MODULE)
+    shown = person.types("inspect", "in/a")
+    assert "invocations of the consumer failed as a whole since then" in shown
+    assert "No module named 'pandas'" in shown
+    assert person.reads("inspect", "in/a")["consumerErrors"]["atStart"]
+    assert person.reads("inspect", "in/a", "--no-logs")["consumerErrors"] is None
+    assert person.reads("inspect", "in/none")["consumerErrors"] is None
+
+
+@pytest.mark.failure_mode("F393")
+def test_a_message_without_a_row_shows_the_errors_of_the_last_hour(sit: Callable[..., Person]) -> None:
+    person = sit(make_message_site(), audit=False)
+    write_lines(LOST_MODULE)
+    assert person.reads("inspect", "o-7")["consumerErrors"]["number"] == 1
+
+
+LINES = {
+    LOST_MODULE: True,
+    "[ERROR] Runtime.UserCodeSyntaxError: Syntax error in module 'invoices': invalid syntax": True,
+    "[ERROR] Runtime.HandlerNotFound: Handler 'handler' missing on module 'index'": True,
+    "[ERROR] SettingsError: the environment variable INTAKE_TABLE_NAME is not set: deploy the construct's own": True,
+    "[ERROR] KeyError: 'WAREHOUSE_URL'\nTraceback (most recent call last):": False,
+    "INIT_REPORT Init Duration: 10008.12 ms\tPhase: init\tStatus: timeout": True,
+    "INIT_REPORT Init Duration: 112.40 ms\tPhase: invoke\tStatus: error\tError Type: Runtime.ExitError": False,
+    "2026-11-25T06:00:00.000Z 6f1d Task timed out after 60.00 seconds": False,
+    "RequestId: 6f1d Error: Runtime exited with error: signal: killed": False,
+}
+"""Lines of Lambda, and whether they say that the function could not start."""
+
+
+@pytest.mark.failure_mode("F393")
+@pytest.mark.parametrize("line", LINES)
+def test_the_filter_finds_each_line_of_lambda(line: str) -> None:
+    terms = [one.strip('?"') for one in function_errors.PATTERN.split(" ?")]
+    assert any(term in line for term in terms)
+    assert (function_errors.START.search(line) is not None) is LINES[line]
+
+
+@pytest.mark.failure_mode("F393")
+def test_the_filter_leaves_the_lines_of_the_consumer_out() -> None:
+    terms = [one.strip('?"') for one in function_errors.PATTERN.split(" ?")]
+    line = '{"level":"ERROR","message":"Failed","key":"in/a","reason":"KeyError at invoices:42","status":"error"}'
+    assert not any(term in line for term in terms)

@@ -1,0 +1,99 @@
+"""Finds invocations of the consumer that failed as a whole: code that cannot be loaded, deaths and timeouts.
+
+Such an invocation claims nothing, so that neither rows nor the metrics of the ledger show it. Lambda counts it, and
+writes a line.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from rich.text import Text
+
+from intake_ledger_cli.console import BAD, DIM, WARNING, escape
+from intake_ledger_cli.consumer_log import group_name, refusal
+from intake_ledger_cli.formatting import duration
+from intake_ledger_cli.log_links import LogGroup
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws import Aws
+    from intake_ledger_cli.deployed import DeployedPipeline
+
+PATTERN = '?"[ERROR]" ?"Task timed out" ?"Runtime exited" ?"Status: timeout" ?"Status: error"'
+"""Lambda's own lines about failed invocations. Its runtime writes `[ERROR]` before each exception that no code caught:
+syntax errors, missing modules and variables. The lines of the consumer are JSON."""
+REQUESTS = 3
+"""The largest number of requests for lines."""
+START = re.compile(
+    "Runtime.ImportModuleError|Runtime.UserCodeSyntaxError|Runtime.HandlerNotFound|Phase: init|"
+    r"\[ERROR\] (ModuleNotFoundError|ImportError|SyntaxError|IndentationError|SettingsError)"
+)
+_MOST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionErrors:
+    """The lines about failed invocations since a time. Times are in epoch milliseconds."""
+
+    number: int
+    more: bool = False
+    """True if the search stopped before the end."""
+    last_at: int | None = None
+    text: str = ""
+    """The last line."""
+    at_start: bool = False
+    """True if the last line says that the function could not start. Only a deployment ends that."""
+    link: str = ""
+    why: str = ""
+    """Why the log was not searched. Empty if it was."""
+
+
+def read_errors(aws: "Aws", deployed: "DeployedPipeline", since: int, now: int) -> FunctionErrors:
+    """Search the consumer's log. A log that may not be read is no error."""
+    group = LogGroup("", aws.region)
+    number, last, pages = 0, None, 0
+    try:
+        group = LogGroup(group_name(aws, deployed), aws.region)
+        request: dict[str, Any] = {
+            "logGroupName": group.name,
+            "filterPattern": PATTERN,
+            "startTime": since,
+            "endTime": now,
+        }
+        while pages < REQUESTS:
+            answer = aws.logs.filter_log_events(**request)
+            pages += 1
+            for event in answer.get("events", ()):
+                number, last = number + 1, event
+            if "nextToken" not in answer:
+                break
+            request["nextToken"] = answer["nextToken"]
+    except ClientError as error:
+        return FunctionErrors(0, why=refusal(error, group.name))
+    more = pages == REQUESTS and "nextToken" in answer
+    if last is None:
+        return FunctionErrors(0, more)
+    text = " ".join(str(last["message"]).split())
+    return FunctionErrors(
+        number,
+        more,
+        last["timestamp"],
+        text[:_MOST_TEXT],
+        START.search(text) is not None,
+        group.lines(PATTERN, since, now),
+    )
+
+
+def errors_line(found: FunctionErrors | None, now: int) -> Text | None:
+    """The document for people, below an object without a row."""
+    if found is None:
+        return None
+    if found.why:
+        return Text(escape(f"the consumer's errors since then are not known: {found.why}"), style=WARNING)
+    if not found.number:
+        return Text("no invocation of the consumer failed as a whole since then", style=DIM)
+    number = f"{'at least ' if found.more else ''}{found.number:,}"
+    ago = duration(now - (found.last_at or now))
+    text = f"{number} invocations of the consumer failed as a whole since then, the last {ago} ago: {found.text}"
+    return Text(escape(text), style=BAD)
