@@ -114,3 +114,92 @@ class Messages:
 
 def _failures(answer: Any) -> str:
     return ", ".join(sorted({one["Code"] for one in answer.get("Failed", [])})) or "ok"
+
+
+class Reads:
+    """One key of a new bucket, for the steps of a scenario that reads versions."""
+
+    def __init__(self, client: Any, fact: Fact) -> None:
+        self._client = client
+        self._place = {"Bucket": f"recorded-{next(_NAMES)}", "Key": "key"}
+        self._states: list[Any] = []
+        client.create_bucket(Bucket=self._place["Bucket"])
+        for status in ("Enabled",) * ("versioned" in fact) + ("Enabled", "Suspended") * ("suspended" in fact):
+            client.put_bucket_versioning(Bucket=self._place["Bucket"], VersioningConfiguration={"Status": status})
+
+    def step(self, step: Fact) -> str:
+        """The answer as the file describes it."""
+        version = {"VersionId": self._states[step["version"]]["VersionId"]} if "version" in step else {}
+        try:
+            return str(getattr(self, step["do"].replace(" ", "_"))(step, version))
+        except ClientError as error:
+            metadata = error.response["ResponseMetadata"]
+            status, headers = metadata["HTTPStatusCode"], metadata["HTTPHeaders"]
+            if step["do"] == "get" or version or headers.get("x-amz-delete-marker") != "true":
+                return str(status)
+            return f"{status} marker {self._number(headers['x-amz-version-id'])}"
+
+    def put(self, step: Fact, _: Fact) -> str:
+        self._states.append(self._client.put_object(**self._place, Body=step["body"].encode()))
+        return "ok"
+
+    def put_other(self, step: Fact, _: Fact) -> str:
+        self._client.put_object(**self._place | {"Key": "key-0"}, Body=step["body"].encode())
+        return "ok"
+
+    def delete(self, *_: Fact) -> str:
+        self._states.append(self._client.delete_object(**self._place))
+        return "ok"
+
+    def remove(self, _: Fact, version: Fact) -> str:
+        self._client.delete_object(**self._place, **version)
+        return "ok"
+
+    def head(self, _: Fact, version: Fact) -> str:
+        return f"object {self._number(self._client.head_object(**self._place, **version).get('VersionId', 'none'))}"
+
+    def get(self, step: Fact, version: Fact) -> str:
+        condition = {"IfMatch": self._states[step["if_match"]]["ETag"]} if "if_match" in step else {}
+        self._client.get_object(**self._place, **version, **condition)["Body"].close()
+        return "ok"
+
+    def list(self, *_: Fact) -> str:
+        answer = self._client.list_object_versions(Bucket=self._place["Bucket"], Prefix=self._place["Key"], MaxKeys=1)
+        ((kind, one),) = [
+            (kind, one)
+            for kind, name in (("object", "Versions"), ("marker", "DeleteMarkers"))
+            for one in answer.get(name, [])
+        ]
+        return f"{kind} {self._number(one['VersionId'])}"
+
+    def _number(self, version: str) -> str:
+        if version == "null":
+            return version
+        numbers = [str(number) for number, one in enumerate(self._states) if one.get("VersionId") == version]
+        return numbers[0] if numbers else version
+
+
+class MemoryVersions:
+    """The requests of `Reads` that change a bucket, for the store in memory."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create_bucket(self, **_: Any) -> None:
+        """It has one."""
+
+    def put_bucket_versioning(self, **_: Any) -> None:
+        """It was made with them."""
+
+    def put_object(self, **request: Any) -> Any:
+        made = self._store.put(request["Key"], request["Body"])
+        return {"VersionId": made.version_id, "ETag": f'"{made.etag}"'}
+
+    def delete_object(self, **request: Any) -> Any:
+        if "VersionId" in request:
+            self._store.delete_version(request["Key"], request["VersionId"])
+            return {}
+        return {"VersionId": self._store.delete(request["Key"]).version_id}

@@ -14,8 +14,8 @@ from botocore.config import Config
 from moto import mock_aws
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.kit import QUEUE_URL, MemoryOutputs, MemorySQS, local_server
-from tests.truth.facts import Fact, Messages, Uploads
+from tests.inside.kit import QUEUE_URL, MemoryOutputs, MemoryS3, MemorySQS, local_server
+from tests.truth.facts import Fact, MemoryVersions, Messages, Reads, Uploads
 
 PYTHON = Path(__file__).parents[2] / "build" / "localstack" / "bin" / "python"
 _NAMES = count(1)
@@ -28,6 +28,9 @@ class Implementation(Protocol):
     def uploads(self, fact: Fact) -> Uploads:
         """A key of a new bucket."""
 
+    def reads(self, fact: Fact) -> Reads:
+        """A key of a new bucket."""
+
     def messages(self) -> Messages:
         """An empty queue."""
 
@@ -38,6 +41,11 @@ class InMemory:
     def uploads(self, fact: Fact) -> Uploads:
         """A key of a new bucket. The buckets have no versions, and a removed object is as a delete marker."""
         return Uploads(MemoryOutputs(), fact, memory=True)
+
+    def reads(self, fact: Fact) -> Reads:
+        """A key of a new bucket."""
+        store = MemoryS3(clock=lambda: 0, versioned=fact.get("versioned", False))
+        return Reads(MemoryVersions(store), fact)
 
     def messages(self) -> Messages:
         """An empty queue."""
@@ -53,6 +61,10 @@ class Server:
     def uploads(self, fact: Fact) -> Uploads:
         """A key of a new bucket."""
         return Uploads(self.s3, fact)
+
+    def reads(self, fact: Fact) -> Reads:
+        """A key of a new bucket."""
+        return Reads(self.s3, fact)
 
     def messages(self) -> Messages:
         """An empty queue."""

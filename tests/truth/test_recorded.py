@@ -15,7 +15,8 @@ from tests.inside.kit import MemoryOutputs, eventbridge_event, s3_notification, 
 from tests.truth import servers
 from tests.truth.facts import Fact, Uploads, facts
 
-S3, SQS, EVENTS = facts("s3")["fact"], facts("sqs")["fact"], facts("events")
+S3, READS, SQS = (facts(name)["fact"] for name in ("s3", "reads", "sqs"))
+EVENTS = facts("events")
 IMPLEMENTATIONS = ("memory", "moto", "ministack", "localstack")
 WRONG = {
     ("moto", "upload-if-match"): "complete 4: ok",
@@ -23,6 +24,9 @@ WRONG = {
     ("moto", "upload-after-identical-put"): "complete 3: ok",
     ("moto", "upload-after-delete"): "complete 3: ok, complete 5: crash",
     ("moto", "new-upload-after-delete"): "complete 4: ok, complete 6: 412 PreconditionFailed",
+    ("moto", "reads-marker"): "get 6: 404",
+    ("moto", "reads-suspended"): "head 1: object none",
+    ("ministack", "reads-suspended"): "head 1: object none",
     ("moto", "oversized-attributes"): "send 0: ok",
     ("moto", "empty-attribute"): "send 0: ok",
     ("moto", "visibility-batch-of-ten"): "hide batch 0: ReceiptHandleIsInvalid",
@@ -69,6 +73,33 @@ def test_conditional_writes_are_answered_as_recorded(
 ) -> None:
     name, server = implementation
     assert differences(server.uploads(fact), fact) == WRONG.get((name, fact["id"]), "")
+
+
+@pytest.mark.failure_mode("F413")
+@pytest.mark.parametrize("fact", READS, ids=lambda fact: fact["id"])
+def test_versions_are_read_as_documented(implementation: tuple[str, servers.Implementation], fact: Fact) -> None:
+    name, server = implementation
+    if name == "memory" and "suspended" in fact:
+        pytest.skip("it has versions or none")
+    assert differences(server.reads(fact), fact) == WRONG.get((name, f"reads-{fact['id']}"), "")
+
+
+def test_a_moved_message_keeps_its_attributes(implementation: tuple[str, servers.Implementation]) -> None:
+    """SQS moves a message to the dead-letter queue at its second receive."""
+    _, server = implementation
+    if not isinstance(server, servers.Server):
+        pytest.skip("its tests are in tests/unit")
+    target = server.queue()
+    arn = server.sqs.get_queue_attributes(QueueUrl=target, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    queue = server.queue(VisibilityTimeout="0", RedrivePolicy=policy)
+    attributes = {"rejected_fence": {"DataType": "Number", "StringValue": "7"}}
+    sent = server.sqs.send_message(QueueUrl=queue, MessageBody="body", MessageAttributes=attributes)
+    for _ in range(2):
+        server.sqs.receive_message(QueueUrl=queue)
+    (moved,) = server.sqs.receive_message(QueueUrl=target, MessageAttributeNames=["All"])["Messages"]
+    assert (moved["Body"], moved["MessageAttributes"]) == ("body", attributes)
+    assert moved["MessageId"] == sent["MessageId"]
 
 
 @pytest.mark.failure_mode("F413")

@@ -122,20 +122,22 @@ class MemoryS3:
         return {"Status": "Enabled"} if self._versioned else {}
 
     def list_object_versions(self, **request: Any) -> dict[str, Any]:
-        """Answer as boto3's client, with all versions of at most 1,000 keys on a page."""
-        answer: dict[str, Any] = {"Versions": [], "DeleteMarkers": []}
+        """Answer as boto3's client, with all versions of at most 1,000 keys on a page, or with `MaxKeys` versions."""
         after = request.get("KeyMarker", "").encode()
         keys = sorted(key for key in self.keys if key.startswith(request["Prefix"]) and key.encode() > after)
+        entries: list[tuple[str, dict[str, Any]]] = []
         for key in keys[:_PAGE]:
             for one in reversed(self.keys[key]):
                 shown = {"Key": key, "VersionId": one.version_id or "null", "LastModified": one.modified}
                 shown |= {"IsLatest": one is self.keys[key][-1]}
                 if one.content is None:
-                    answer["DeleteMarkers"].append(shown)
+                    entries.append(("DeleteMarkers", shown))
                 else:
-                    answer["Versions"].append(shown | {"ETag": f'"{one.etag}"', "Size": len(one.content)})
+                    entries.append(("Versions", shown | {"ETag": f'"{one.etag}"', "Size": len(one.content)}))
+        most = request.get("MaxKeys", len(entries))
         more = {"NextKeyMarker": keys[_PAGE - 1]} if len(keys) > _PAGE else {}
-        return answer | {"IsTruncated": bool(more), **more}
+        lists = {name: [one for of, one in entries[:most] if of == name] for name in ("Versions", "DeleteMarkers")}
+        return {**lists, "IsTruncated": bool(more) or len(entries) > most, **more}
 
     def get_paginator(self, operation: str) -> "_Pages":
         """Return a paginator of `list_objects_v2` or `list_object_versions`."""
