@@ -82,6 +82,7 @@ METRICS: Mapping[str, MetricRow] = {
     ),
     "Committed": MetricRow("states that were processed and committed"),
     "ConsumerErrors": MetricRow("messages whose handling failed in AWS or in this library"),
+    "Copies": MetricRow("batches with messages that wait as [delayed copies](protocol.md#waiting)"),
     "CopiesRefused": MetricRow(
         "copies of rejected or unreadable messages that the dead-letter queue did not take. The messages "
         "stay in the queue",
@@ -129,6 +130,11 @@ METRICS: Mapping[str, MetricRow] = {
         statistic="Maximum",
         kinds=(OBJECTS,),
         reason="only the audit of a bucket reads all claims",
+    ),
+    "OldestCopy": MetricRow(
+        "milliseconds since the first sending of a message that waits as a [delayed copy](protocol.md#waiting). "
+        "SQS's own age does not count delayed messages",
+        statistic="Maximum",
     ),
     "OldestWaitingSet": MetricRow(
         "milliseconds for which the oldest waiting set waits for its parts or for its processor. A folder "
@@ -300,6 +306,27 @@ ALARMS = (
         comparison=Comparison.ABOVE,
         threshold=Limit.SETTLE_TIME,
         periods=3,
+    ),
+    AlarmRow(
+        name="OldestCopy",
+        metric="OldestCopy",
+        # The age of a message that waits by NotYet ends at max_wait, three days by default.
+        meaning="a message has waited as delayed copies for four days",
+        graph="Oldest message",
+        statistic="Maximum",
+        comparison=Comparison.ABOVE,
+        threshold=4 * DAY * 1000,
+    ),
+    AlarmRow(
+        name="MessagesInFlight",
+        source=Source.QUEUE,
+        metric="ApproximateNumberOfMessagesNotVisible",
+        # 80 % of SQS's limit. From half of it on, messages wait as copies, which are not in flight.
+        meaning="SQS soon delivers no more messages, because so many are in flight",
+        graph="Messages",
+        label="in flight",
+        statistic="Maximum",
+        threshold=96_000,
     ),
     AlarmRow(name="Rejected", metric="Rejected", meaning="changes were rejected", graph="Trouble"),
     AlarmRow(

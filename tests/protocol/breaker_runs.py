@@ -368,6 +368,8 @@ class _Counting(StrictTelemetry):
     def downstream_back(self) -> None:
         self._found.breaker["closed"] += 1
 
+    def waits_as_copy(self, age_ms: int) -> None: ...
+
     def held_back(self) -> None:
         self._found.breaker["given back"] += 1
 

@@ -487,6 +487,8 @@ class _Counting(StrictTelemetry):
     def downstream_back(self) -> None:
         self._tally.breaker["closed"] += 1
 
+    def waits_as_copy(self, age_ms: int) -> None: ...
+
     def held_back(self) -> None:
         self._tally.breaker["given back"] += 1
 

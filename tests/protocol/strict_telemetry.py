@@ -60,6 +60,9 @@ class StrictTelemetry(Telemetry):
         _refuse("downstream_back")
 
     @override
+    def waits_as_copy(self, age_ms: int) -> None: ...
+
+    @override
     def held_back(self) -> None:
         _refuse("held_back")
 

@@ -205,7 +205,7 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
         ({"form": SetForm.quiet_prefix("s3://bucket/drops/*/")}, "key-is-uri", "Write 'drops/"),
         ({"form": SetForm.quiet_prefix("in/", quiet_for=Duration.hours(12))}, "set-quiet-for", "12 hours"),
         ({"deadline": Duration.seconds(5)}, "set-deadline", "5 seconds"),
-        ({"deadline": Duration.days(4)}, "set-deadline", "1 minute to 3 days"),
+        ({"deadline": Duration.days(366)}, "set-deadline", "1 minute to 365 days"),
         ({"alarm_after": Duration.seconds(5)}, "set-alarm-after", "5 seconds"),
         ({"alarm_after": Duration.days(3)}, "set-alarm-after", "less than 3 days"),
         ({"deadline": Duration.hours(1), "alarm_after": Duration.hours(1)}, "set-alarm-after", "deadline"),

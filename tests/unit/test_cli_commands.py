@@ -210,8 +210,8 @@ class TestStatus:
         )
         person = sit(site, (ALARM, "Mine"), (ALARM, "Theirs"), (ALARM, "Letters"))
         result = person.reads("status")
-        assert result["queue"] == {"waiting": 1, "hidden": 0, "oldestSeconds": None}
-        assert result["deadLetters"] == {"waiting": 1, "hidden": 0, "oldestSeconds": None}
+        assert result["queue"] == {"waiting": 1, "hidden": 0, "delayed": 0, "oldestSeconds": None}
+        assert result["deadLetters"] == {"waiting": 1, "hidden": 0, "delayed": 0, "oldestSeconds": None}
         assert (result["failed"], result["rejected"], result["consumer"]) == (2, 1, "Enabled")
         assert result["audit"]["last"]["counts"]["missing"] == 1
         assert [(one["name"], one["state"]) for one in result["alarms"]] == [("Mine", "ALARM"), ("Letters", "OK")]

@@ -190,6 +190,8 @@ class FakeTelemetry:
     def downstream_back(self) -> None:
         self.said.append("back")
 
+    def waits_as_copy(self, age_ms: int) -> None: ...
+
     def held_back(self) -> None:
         self.said.append("held back")
 

@@ -516,3 +516,16 @@ class TestRedrives:
         pipeline.turn()
         [execution] = pipeline.running()
         assert execution.given["eventName"] == "ObjectCreated:Put"
+
+
+def test_an_execution_of_six_hours_has_about_eighty_polls() -> None:
+    limit, age, polls = 6 * HOUR, 0, 0
+    while age < limit:
+        age += poll_ms(age, limit)
+        polls += 1
+    assert 75 <= polls <= 85
+
+
+def test_no_poll_waits_for_longer_than_sqs_hides_a_message() -> None:
+    """F332: an execution of months too."""
+    assert poll_ms(300 * 24 * HOUR, 365 * 24 * HOUR) == 11 * HOUR

@@ -65,7 +65,7 @@ def _denied(part: AccessDenied) -> str:
 def _tiles(found: PipelineStatus) -> Iterator[tuple[str, str, str]]:
     for depth, what, bad in ((found.queue, "messages in the queue", ""), (found.dead_letters, "dead letters", "bad")):
         if isinstance(depth, QueueDepth):
-            number = depth.waiting + depth.hidden
+            number = depth.waiting + depth.hidden + depth.delayed
             yield f"{number:,}", what, bad if number else ""
         else:
             yield "?", f"{what}: not allowed", "dim"

@@ -32,6 +32,7 @@ _HOUR_MS = 3_600_000
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
 _WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
 _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
+_DELAYED: "QueueAttributeNameType" = "ApproximateNumberOfMessagesDelayed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class QueueDepth:
     waiting: int
     hidden: int
     """Messages in flight: they are processed, or wait for a later attempt."""
+    delayed: int = 0
+    """Delayed copies of messages that wait. They are not in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,10 @@ def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
 
 
 def _depth(aws: "Aws", url: str) -> QueueDepth:
-    attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN])["Attributes"]
-    return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]))
+    attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN, _DELAYED])[
+        "Attributes"
+    ]
+    return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]), int(attributes.get(_DELAYED, 0)))
 
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:

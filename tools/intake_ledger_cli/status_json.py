@@ -93,7 +93,7 @@ def _table(size: TableSize) -> "JsonObject":
 def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> "JsonObject":
     if isinstance(depth, AccessDenied):
         return _denied(depth)
-    return {"waiting": depth.waiting, "hidden": depth.hidden, "oldestSeconds": age_seconds}
+    return {"waiting": depth.waiting, "hidden": depth.hidden, "delayed": depth.delayed, "oldestSeconds": age_seconds}
 
 
 def _audit(item: AuditState, now: int) -> "JsonObject":

@@ -175,7 +175,8 @@ def _function(hour: LastHour | AccessDenied, found: FunctionErrors | None, now: 
 def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:
     if isinstance(depth, AccessDenied):
         return _access_denied(depth)
-    return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight{_oldest(age_seconds)}")
+    delayed = f", {depth.delayed:,} delayed copies" if depth.delayed else ""
+    return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight{delayed}{_oldest(age_seconds)}")
 
 
 def _dead_letters(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:

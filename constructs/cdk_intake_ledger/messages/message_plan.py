@@ -73,6 +73,7 @@ def message_plan(
         max_pollers=number_of(source.max_pollers),
         threads=1,
         commit_together=False,
+        keeps_order=source.is_stream or source.kind is SourceKind.FIFO,
         ledger_retention=UNKNOWN,
         audit_interval=DAY,
         settle_time=UNKNOWN,
@@ -184,7 +185,7 @@ def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
         yield MESSAGE_STREAM_WAIT.problem(wait=span(plan.max_wait), retention=span(kept), most=span(kept * HOLD_SHARE))
     kept = kept or plan.queue_retention
     last = last_try_seconds(kept * HOLD_SHARE)
-    retry_time = plan.retry_time if math.isnan(plan.execution_time) else plan.execution_time
+    retry_time = plan.retry_time
     # A queue that loses the message before its last attempt is refused for pipelines too.
     if last < retry_time and (source.is_stream or retry_time <= kept):
         yield MESSAGE_ATTEMPTS.problem(

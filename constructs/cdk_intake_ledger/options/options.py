@@ -143,8 +143,9 @@ class RetryOptions:
 
     max_wait: Duration | None = None
     """The maximum time for which the processor may raise `NotYet` for a change before it is rejected. At least 1
-    minute, and at most three quarters of the queue's retention. Three quarters, 3 of 4 days, when omitted. A keyed
-    message also waits no longer than its queue or stream keeps it."""
+    minute. Three quarters of the queue's retention, 3 of 4 days, when omitted. It may be longer than the retention,
+    because a message that waits copies itself before its end. Messages of FIFO queues and streams do not: then it is
+    at most three quarters of the retention."""
 
 
 class Existing(Enum):

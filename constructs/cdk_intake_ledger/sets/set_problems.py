@@ -70,7 +70,7 @@ def set_problems(
     if unknown := [*unknown_times(deadline=until)]:
         yield from unknown
         return
-    yield from deadline_problems(until.to_seconds() if until else None, _queue_retention(plan))
+    yield from deadline_problems(until.to_seconds() if until else None)
     if form.quiet_seconds is not None:
         yield from quiet_deadline_problems(form.quiet_seconds, seconds_until_rejected(until, plan))
 

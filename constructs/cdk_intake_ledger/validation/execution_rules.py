@@ -1,12 +1,12 @@
 """Rules about a state machine as the processor."""
 
-from cdk_intake_ledger.validation.plan import HOUR
+from cdk_intake_ledger.validation.plan import DAY
 from cdk_intake_ledger.validation.plan_check import Check, between, compare
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("State machines as processors")
 
-LONGEST = 11 * HOUR
+LONGEST = 365 * DAY
 """SQS hides a message for at most 12 hours, and the consumer polls an execution in shorter steps."""
 
 MACHINE_EXPRESS = SUBJECT.error(
@@ -46,43 +46,8 @@ MACHINE_WITHOUT_TIMEOUT = SUBJECT.warning(
 )
 
 CHECKS: tuple[Check, ...] = (
-    between(SUBJECT, "execution_timeout", 1, LONGEST, "because SQS hides a message for 12 hours at most"),
-    between(SUBJECT, "longest_task", 1, LONGEST, "because SQS hides a message for 12 hours at most"),
-    compare(
-        SUBJECT,
-        "executions-within-retention",
-        "execution_timeout",
-        "longest_task",
-        "queue_retention",
-        "max_attempts",
-        "min_backoff",
-        "max_backoff",
-        broken=lambda plan: plan.queue_retention < plan.execution_time,
-        times=lambda plan: {
-            "retention": plan.queue_retention,
-            "timeout": plan.execution_timeout,
-            "execution_time": plan.execution_time,
-        },
-        numbers=("max_attempts",),
-        what=(
-            "the queue's retention is {retention} and {max_attempts} executions of {timeout} can take {execution_time}"
-        ),
-        why="SQS would delete the message before its last attempt",
-        fix="Set a longer retention, fewer attempts or a shorter timeout",
-    ),
-    compare(
-        SUBJECT,
-        "executions-within-receives",
-        "execution_timeout",
-        "max_receives",
-        "max_attempts",
-        broken=lambda plan: plan.max_receives < plan.execution_receives,
-        times=lambda plan: {"timeout": plan.execution_timeout},
-        numbers=("max_attempts", "max_receives", "execution_receives"),
-        what="the queue gives a message up after {max_receives} receives",
-        why="{max_attempts} executions of {timeout} need about {execution_receives} receives, since each poll is one",
-        fix="Raise maxReceiveCount, or set fewer attempts",
-    ),
+    between(SUBJECT, "execution_timeout", 1, LONGEST, "because Step Functions ends an execution after a year"),
+    between(SUBJECT, "longest_task", 1, LONGEST, "because Step Functions ends an execution after a year"),
     compare(
         SUBJECT,
         "executions-without-threads",

@@ -54,10 +54,6 @@ IMPORTED_RECEIVES = 300
 RETURN_MARGIN = 30
 """Seconds by which the visibility timeout exceeds the lease. Lambda receives a message before the lease begins."""
 
-EXECUTION_POLL_SHARE, EXECUTION_POLL_SECONDS = 1 / 16, 30
-"""The wait until the consumer asks again how an execution stands: a share of the time since the claim, and at least
-these seconds."""
-
 MAX_ATTEMPTS = 50
 """The highest number of attempts. Busy keys and other messages of a batch use receives of the queue too."""
 
@@ -105,6 +101,8 @@ class Plan:
     max_pollers: float = UNKNOWN
     max_receives: float = UNKNOWN
     """MaxReceiveCount of the queue."""
+    keeps_order: bool = False
+    """True for a FIFO queue or a stream. Their messages cannot wait as copies, so the retention bounds each wait."""
 
     @property
     def function_timeout(self) -> float:
@@ -151,27 +149,6 @@ class Plan:
     def retry_time(self) -> float:
         """The longest time until a message has used all attempts, if each worker dies."""
         return self.backoff_time + self.max_attempts * self.visibility
-
-    @property
-    def execution_time(self) -> float:
-        """The longest time until a message has used all attempts, if each execution runs to its limit and fails.
-
-        The last execution may also time out. Its tasks then have their time. The consumer notices each end late by at
-        most the share of the age between two polls.
-        """
-        running = self.max_attempts * self.execution_timeout * (1 + EXECUTION_POLL_SHARE)
-        return self.backoff_time + running + self.longest_task
-
-    @property
-    def execution_receives(self) -> float:
-        """The receives of a message until then, if no event of an execution arrives. Each poll is a receive."""
-        share, first = EXECUTION_POLL_SHARE, EXECUTION_POLL_SECONDS / EXECUTION_POLL_SHARE
-        if self.execution_timeout <= first:
-            polls = self.execution_timeout / EXECUTION_POLL_SECONDS
-        else:
-            polls = 1 / share + math.log(self.execution_timeout / first) / math.log1p(share)
-        # One receive starts the execution, and another may follow its failure.
-        return math.ceil(self.max_attempts * (polls + 2))
 
     @property
     def backoff_time(self) -> float:

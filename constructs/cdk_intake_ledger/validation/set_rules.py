@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from cdk_intake_ledger.validation.plan import HOUR, MINUTE, span
+from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, span
 from cdk_intake_ledger.validation.registry import Problem, Subject
-from intake_ledger.protocol import HOLD_SHARE
 
 SUBJECT = Subject("Sets of files")
 LONGEST_QUIET = 11 * HOUR
@@ -58,6 +57,8 @@ SET_EVERY_VERSION = SUBJECT.error(
     why="a set has one version of each part, and EVERY_VERSION has a row for each version",
     fix="Use a pipeline with Ordering.LATEST for the parts",
 )
+LONGEST_DEADLINE = 365 * DAY
+"""Longer than the retention of a queue: the message of a set that waits copies itself before its end."""
 SET_OTHER_STACK = SUBJECT.error(
     "set-other-stack",
     inputs=("pipeline",),
@@ -74,10 +75,10 @@ SET_AFTER_WORKERS = SUBJECT.error(
 )
 SET_DEADLINE = SUBJECT.error(
     "set-deadline",
-    inputs=("deadline", "retention"),
-    what="the deadline is {deadline} and the retention of the set's queue is {retention}",
-    why="SQS would delete the message of a set that still waits for parts",
-    fix="Use 1 minute to {most}, or give the queue a longer retention",
+    inputs=("deadline",),
+    what="the deadline is {deadline}",
+    why="a set looks for its parts once in a minute at first",
+    fix="Use 1 minute to {most}",
 )
 SET_ALARM_AFTER = SUBJECT.error(
     "set-alarm-after",
@@ -109,11 +110,10 @@ SET_DEADLINE_TWICE = SUBJECT.error(
 )
 
 
-def deadline_problems(deadline: float | None, retention: float) -> Iterator[Problem]:
-    """A deadline that the queue cannot keep. Both times are in seconds."""
-    most = HOLD_SHARE * retention
-    if deadline is not None and not MINUTE <= deadline <= most:
-        yield SET_DEADLINE.problem(deadline=span(deadline), retention=span(retention), most=span(most))
+def deadline_problems(deadline: float | None) -> Iterator[Problem]:
+    """A deadline, in seconds, that is too short or too long."""
+    if deadline is not None and not MINUTE <= deadline <= LONGEST_DEADLINE:
+        yield SET_DEADLINE.problem(deadline=span(deadline), most=span(LONGEST_DEADLINE))
 
 
 def alarm_after_problems(alarm_after: float, deadline: float) -> Iterator[Problem]:

@@ -90,6 +90,8 @@ class Batch:
         self.stopping = Event()
         """Set while no other processor may start."""
         self._settings = services.settings
+        self._clock = services.clock
+        self._telemetry = services.telemetry
 
     def is_claimed(self, message: Message) -> bool:
         """True if the message was claimed together with others."""
@@ -111,6 +113,9 @@ class Batch:
         `without` decides about the others: its arguments and its result are those of `finish`.
         """
         taken, refused = self.returns.send_copies()
+        if taken:
+            now = self._clock()
+            self._telemetry.waits_as_copy(max(now - (message.sent_at or now) for message in taken))
         for message in taken:
             self.retry_after[message] = None
         for message, seconds in refused:

@@ -156,6 +156,11 @@ class PowertoolsTelemetry(Telemetry):
         self._count("BreakerOpen")
 
     @override
+    def waits_as_copy(self, age_ms: int) -> None:
+        self._count("Copies")
+        self._time("OldestCopy", age_ms)
+
+    @override
     def process_ends(self, keys: Sequence[str]) -> None:
         fields = {
             "keys": keys,

@@ -55,6 +55,9 @@ class Telemetry(Protocol):
     def held_back(self) -> None:
         """Count a message that the circuit breaker holds back."""
 
+    def waits_as_copy(self, age_ms: int) -> None:
+        """Report the age of the oldest message of a batch that waits as a delayed copy."""
+
     def process_ends(self, keys: Sequence[str]) -> None:
         """Report that the process ends, because the processors of these keys still run after their limit."""
 
