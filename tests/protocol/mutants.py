@@ -4071,4 +4071,18 @@ MUTANTS = (
         'f"{owned.expression} AND (#lease_until = :own_until OR #lease_until <> :own_until)"',
         "tests/unit/test_release.py -k extends_its_lease",
     ),
+    Mutant(
+        "a timer goes on while the environment is frozen",
+        "deadline.__exit__",
+        "signal.setitimer(signal.ITIMER_REAL, 0)",
+        "None",
+        "tests/unit/test_lambda_environment.py -k nothing_runs_on",
+    ),
+    Mutant(
+        "a request on a connection that died during a freeze is not repeated",
+        "make_client",
+        '{"mode": "standard", "total_max_attempts": 4}',
+        '{"mode": "standard", "total_max_attempts": 1}',
+        "tests/unit/test_lambda_environment.py -k closed_meanwhile",
+    ),
 )
