@@ -38,9 +38,12 @@ class Absence(NamedTuple):
 
 _NO_TRUTH = "The message itself is the truth. When its source has lost it, nothing else knows of it."
 _SEND_AGAIN = "The ledger does not keep messages. Send the message again, with another identity."
+_NOT_ELSEWHERE = "Nothing is started elsewhere."
 _SHORT = "Lambda ends an invocation after 15 minutes at most. The lease is longer."
 _OLDER = "an_older_event_after_a_newer_one_undoes_nothing"
 _REPROCESS = "a_reprocess_runs_finished_work_again"
+_REPROCESS_KILLED = "a_worker_may_die_at_each_request_of_a_reprocess"
+_EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
 REFUSED = (
     Absence("", "FIFO messages", "machine", "*", "A message group would wait for each execution."),
     Absence("", "stream records", "machine", "*", "A shard would wait for each execution."),
@@ -59,7 +62,12 @@ ABSENT = (
     Absence(_REPROCESS, "messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS, "FIFO messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS, "stream records", "*", "*", _SEND_AGAIN),
-    Absence("a_refused_start_is_counted", "*", "inline", "*", "Nothing is started elsewhere."),
+    Absence(_REPROCESS_KILLED, "messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_KILLED, "FIFO messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_KILLED, "stream records", "*", "*", _SEND_AGAIN),
+    Absence(_EVENT, "*", "inline", "*", _NOT_ELSEWHERE),
+    Absence(_EVENT, "*", "remote", "*", _NOT_ELSEWHERE),
+    Absence("a_refused_start_is_counted", "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(
         "a_refused_start_is_counted", "*", "remote", "*", "A call of a function that is refused is a failed attempt."
     ),

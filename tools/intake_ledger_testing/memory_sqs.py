@@ -113,7 +113,12 @@ class MemorySQS:
 
     def next_visible_at(self) -> int | None:
         """Return the time of the next visible message in epoch milliseconds, or None."""
-        return min((one.visible_at for one in self.messages), default=None)
+        if not self._fifo:
+            return min((one.visible_at for one in self.messages), default=None)
+        groups: dict[str, int] = {}
+        for one in self.messages:
+            groups[one.group] = max(groups.get(one.group, 0), one.visible_at)
+        return min(groups.values(), default=None)
 
     def receive(
         self, most: int, order: Callable[[Sequence[QueuedMessage]], Sequence[QueuedMessage]]
