@@ -252,11 +252,11 @@ class MeteredPipeline(LocalPipeline):
     ) -> None:
         super().__init__(processor, commit_together=commit_together, **options)
         self.bill = Bill()
-        self._s3 = MeteredS3(self.bill, clock=self._clock)
-        self._sqs = MeteredSQS(self.bill, clock=self._clock, visibility_seconds=self._visibility_seconds)
+        self._s3 = MeteredS3(self.bill, clock=self.clock)
+        self._sqs = MeteredSQS(self.bill, clock=self.clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb = MeteredDynamoDB(self.bill)
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
-        self._row_history = RowHistoryRecord(self._settings, self._table, self._clock)
+        self._row_history = RowHistoryRecord(self._settings, self._table, self.clock)
         self._row_history.begin()
         self.start = self.bill.copy()
         """The requests at the start of an execution environment. No other figure includes them."""

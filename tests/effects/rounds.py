@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import override
+from typing import Any, override
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange
@@ -119,7 +119,7 @@ class _Pipeline(LocalPipeline):
         dice.shuffle(self._sqs.messages)
 
     @override
-    def _call(self, change: ObjectChange) -> Commit | str | None:
+    def _call(self, change: ObjectChange) -> Any:
         self._claimed = change.key
         return super()._call(change)
 

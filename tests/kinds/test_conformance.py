@@ -189,15 +189,15 @@ def kill_everywhere(
     for number in range(1, MOST_REQUESTS):
         cell = make(**options)
         cell.answers = list(cell.answers)
-        cell.dies = (number, after)
+        cell.local.kill(number, after=after)
         scenario(cell)
-        if cell.dies is not None:
+        if cell.local.will_die:
             assert number > 2
             return
         try:
             check(cell)
         except AssertionError as error:
-            error.add_note(f"killed at request {number}: {cell.operations[number - 1]}")
+            error.add_note(f"killed at request {number}: {cell.local.requests[number - 1]}")
             raise
     raise AssertionError(f"more than {MOST_REQUESTS} requests")
 
@@ -255,10 +255,10 @@ def test_a_worker_may_die_at_each_request_of_a_wait(make: Make) -> None:
 @every_cell
 def test_a_worker_may_die_at_each_request_of_a_redrive(make: Make) -> None:
     def scenario(cell: Cell) -> None:
-        dies, cell.dies = cell.dies, None
+        death, cell.local._death = cell.local._death, None
         submit_and_run(cell)
-        cell.operations.clear()
-        cell.dies = dies
+        cell.local.requests.clear()
+        cell.local._death = death
         cell.redrive()
         cell.run()
 
@@ -306,10 +306,10 @@ def test_a_worker_may_die_at_each_request_while_a_newer_one_waits(make: Make) ->
 @every_cell
 def test_a_worker_may_die_at_each_request_of_a_reprocess(make: Make) -> None:
     def scenario(cell: Cell) -> None:
-        dies, cell.dies = cell.dies, None
+        death, cell.local._death = cell.local._death, None
         submit_and_run(cell)
-        cell.operations.clear()
-        cell.dies = dies
+        cell.local.requests.clear()
+        cell.local._death = death
         cell.reprocess()
         cell.run()
 
@@ -398,15 +398,15 @@ def test_a_worker_may_die_at_each_request_while_another_is_late(make: Make) -> N
     """The successor of a paused worker dies, and the paused one goes on then."""
 
     def scenario(cell: Cell) -> None:
-        dies, cell.dies = cell.dies, None
+        death, cell.local._death = cell.local._death, None
 
         def pause(_: Any = None) -> None:
             cell.inside, cell.on_start, paused = lambda _: None, lambda: None, cell.process
             cell.clock.advance(LONGER_THAN_A_LEASE)
             cell.process = cell.start()
             cell.submit("2")
-            cell.operations.clear()
-            cell.dies = dies
+            cell.local.requests.clear()
+            cell.local._death = death
             cell.run()
             cell.process = paused
 
@@ -443,7 +443,7 @@ def test_long_work_is_not_repeated(make: Make) -> None:
         cell.duplicate()
         for _beat in range(5 * 180):
             cell.clock.advance(20 * SECOND)
-            worker.host.heartbeat.beat()
+            worker.beat()
             cell.turn(other)
 
     cell.inside = work

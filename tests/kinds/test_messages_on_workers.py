@@ -11,7 +11,7 @@ from tests.kinds.cells import HOLD_SECONDS, KEY, Cell, Process
 from tests.unit.support import SECOND
 
 LEASE_SECONDS = HOLD_SECONDS + 120
-LOCK = RowKey(f"messages:orders/{KEY}", "cell@lock")
+LOCK = RowKey(f"messages:local/{KEY}", "local@lock")
 
 
 def cell_of(name: str = "messages", **options: Any) -> Cell:
@@ -20,8 +20,8 @@ def cell_of(name: str = "messages", **options: Any) -> Cell:
 
 def holds(cell: Cell, identity: str) -> bool:
     """True if the row of this message holds the key."""
-    item = LedgerTable(cell.dynamodb, "table").get_items([LOCK]).get(LOCK, {})  # type: ignore[arg-type]
-    return (item.get("holder"), item.get("holder_fence")) == (f"cell@v#{identity}", cell.known(identity).fence)
+    item = LedgerTable(cell.dynamodb, "ledger").get_items([LOCK]).get(LOCK, {})  # type: ignore[arg-type]
+    return (item.get("holder"), item.get("holder_fence")) == (f"local@v#{identity}", cell.known(identity).fence)
 
 
 def beats(cell: Cell, process: Process, number: int) -> None:
@@ -127,7 +127,7 @@ def test_the_messages_of_a_group_keep_their_order() -> None:
         }
 
     cell.answers = [{"fail": "x"}]
-    worker = cell.process.worker
+    worker = cell.process.poller
     assert worker is not None
     response = cell.process.consumer.handle({"Records": [record("g", "1"), record("g", "2"), record("h", "3")]}, worker)
     assert [one["itemIdentifier"] for one in response["batchItemFailures"]] == ["1", "2"]

@@ -11,7 +11,7 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, Status
 from tests.inside.kit import MemoryExecution, OutcomeCounter
 from tests.kinds.cells import HOSTS, KEY, LEASE_SECONDS, Cell, Killed
-from tests.unit.support import BUCKET, HOUR, MINUTE, SECOND
+from tests.unit.support import HOUR, MINUTE, SECOND
 
 on_each_host = pytest.mark.parametrize("host", HOSTS)
 
@@ -217,7 +217,7 @@ class TestSets:
         cell.lost_events = True
         cell.sqs.messages.clear()
         cell.clock.advance(HOUR)
-        cell.sqs.send(own_message(Origin.PART, BUCKET, KEY))
+        cell.sqs.send(own_message(Origin.PART, cell.settings.bucket, KEY))
         cell.turn()
         assert len(cell.sqs.messages) == 1
         cell.run()

@@ -11,7 +11,6 @@ import pytest
 from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
-from intake_ledger.processor import Commit
 from tests.alarms import Alarm, Point, alarms_of, points_of
 from tests.inside.kit import local_runtime
 from tests.inside.objects import PowertoolsTelemetry
@@ -29,26 +28,26 @@ class Repeating(LocalPipeline):
         self._fault_of_all = fault
         self._capsys = capsys
         self._function = frozenset({("FunctionName", function)})
-        self.began = self._clock()
+        self.began = self.clock()
         self.effects: Counter[str] = Counter()
         self.points: list[Point] = []
 
     def _have_effect(self, change: ObjectChange) -> None:
         self.effects[change.key] += 1
 
-    def _call(self, change: ObjectChange) -> Commit | str | None:
+    def _call(self, change: ObjectChange) -> Any:
         if self.effects[change.key] >= REPEATS:
             return super()._call(change)
         self._faults = [self._fault_of_all]
         if self._fault_of_all is Fault.TIMED_OUT:
-            self._now += 20_000
+            self.clock.now += 20_000
         else:
-            self.points.append(Point(self._clock(), "AWS/Lambda", "Errors", self._function, 1))
+            self.points.append(Point(self.clock(), "AWS/Lambda", "Errors", self._function, 1))
         return super()._call(change)
 
-    def _invoke(self, batch: list[dict[str, Any]], *of_queue: Any) -> None:
-        super()._invoke(batch, *of_queue)
-        self.points += points_of(self._capsys.readouterr().out, self._clock())
+    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+        super()._invoke(batch)
+        self.points += points_of(self._capsys.readouterr().out, self.clock())
 
     def count(self, name: str) -> float:
         return sum(point.value for point in self.points if point.name == name)

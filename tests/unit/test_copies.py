@@ -1,5 +1,6 @@
 """The copy of a rejected message. Nothing else remains of it, so it stays whole, and its redrive opens the row."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -7,17 +8,16 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger.events import own_message
-from intake_ledger.messages import MessageSourceType
 from intake_ledger.protocol import Origin, Policy, Row, State, StateKind, Status, Verdict, judge_state
 from tests.inside.kit import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
-from tests.unit.kinds import KINDS, Kind, Messages
-from tests.unit.messages_support import sqs
+from tests.kinds.cells import KEY, Refusing
+from tests.kinds.conformance import CELLS
 from tests.unit.support import one_change
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    return KINDS[request.param]()
+@pytest.fixture(params=CELLS, ids=" ".join)
+def kind(request: pytest.FixtureRequest) -> Refusing:
+    return Refusing(*request.param)
 
 
 @pytest.fixture
@@ -26,18 +26,18 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     send = MemorySQS.send_message
 
     def send_message(self: MemorySQS, **request: Any) -> None:
-        if request["QueueUrl"] == DEAD_LETTER_URL and request.get("MessageAttributes"):
+        if request["QueueUrl"].startswith(DEAD_LETTER_URL) and request.get("MessageAttributes"):
             raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": "too long"}}, "SendMessage")
         send(self, **request)
 
     monkeypatch.setattr(MemorySQS, "send_message", send_message)
 
 
-def rejected(kind: Kind) -> str:
+def rejected(kind: Refusing) -> str:
     """Upload, and return the body of the copy."""
-    kind.upload()
+    kind.submit()
     kind.run()
-    assert (kind.row.status, kind.calls) == (Status.REJECTED, 1)
+    assert (kind.known().status, len(kind.calls)) == (Status.REJECTED, 1)
     [letter] = kind.sqs.dead_letters
     kind.sqs.dead_letters.clear()
     assert letter.attributes == {}
@@ -49,40 +49,40 @@ class TestBareCopies:
     """A copy without attributes looks like a late duplicate of the rejected message."""
 
     @pytest.mark.failure_mode("F260")
-    def test_a_redriven_copy_is_processed_once(self, kind: Kind) -> None:
+    def test_a_redriven_copy_is_processed_once(self, kind: Refusing) -> None:
         """SQS gives it another ID."""
         body = rejected(kind)
         kind.refuses = False
         kind.sqs.send(body)
         kind.sqs.send(body)
         kind.run()
-        assert (kind.row.status, kind.calls, kind.sqs.dead_letters) == (Status.PROCESSED, 2, [])
-        assert (kind.row.bare_copy_digest, kind.row.spent_messages) == (None, None)
+        assert (kind.known().status, len(kind.calls), kind.sqs.dead_letters) == (Status.PROCESSED, 2, [])
+        assert (kind.known().bare_copy_digest, kind.known().spent_messages) == (None, None)
 
     @pytest.mark.failure_mode("F260")
-    def test_a_duplicate_of_the_rejected_message_opens_nothing(self, kind: Kind) -> None:
+    def test_a_duplicate_of_the_rejected_message_opens_nothing(self, kind: Refusing) -> None:
         """SQS delivers a message twice at times, with the same ID."""
         body = rejected(kind)
-        before = kind.row
+        before = kind.known()
         assert before.spent_messages is not None
         kind.refuses = False
         kind.sqs.send(body)
         kind.sqs.messages[-1].id = before.spent_messages
         kind.run()
-        assert (kind.row, kind.calls) == (before, 1)
+        assert (kind.known(), len(kind.calls)) == (before, 1)
 
     @pytest.mark.failure_mode("F260")
-    def test_another_message_about_the_state_opens_nothing(self, kind: Kind) -> None:
+    def test_another_message_about_the_state_opens_nothing(self, kind: Refusing) -> None:
         """A copy has the body that was sent. An event that S3 sends again has another one."""
         body = rejected(kind)
-        before = kind.row
+        before = kind.known()
         kind.refuses = False
         kind.sqs.send(body.replace("{", "{ ", 1))
         kind.run()
-        assert (kind.row, kind.calls) == (before, 1)
+        assert (kind.known(), len(kind.calls)) == (before, 1)
 
     @pytest.mark.failure_mode("F260")
-    def test_a_copy_that_is_rejected_again_has_another_copy(self, kind: Kind) -> None:
+    def test_a_copy_that_is_rejected_again_has_another_copy(self, kind: Refusing) -> None:
         """Each rejection leaves one copy, and each copy opens the row once."""
         body = rejected(kind)
         for _ in range(2):
@@ -91,20 +91,20 @@ class TestBareCopies:
             [letter] = kind.sqs.dead_letters
             kind.sqs.dead_letters.clear()
             body = letter.body
-        assert (kind.row.status, kind.calls, kind.row.redrive_count) == (Status.REJECTED, 3, 2)
+        assert (kind.known().status, len(kind.calls), kind.known().redrive_count) == (Status.REJECTED, 3, 2)
         kind.refuses = False
         kind.sqs.send(body)
         kind.run()
-        assert (kind.row.status, kind.calls) == (Status.PROCESSED, 4)
+        assert (kind.known().status, len(kind.calls)) == (Status.PROCESSED, 4)
 
 
 @pytest.mark.failure_mode("F260")
 @pytest.mark.parametrize(("room", "attributes"), [(400, 9), (40, 1), (33, 1), (32, 0), (0, 0)])
 def test_a_copy_keeps_its_fence_as_long_as_there_is_room(room: int, attributes: int) -> None:
     """The fence needs 33 bytes: its name, its type and its value. Each copy is whole, and its redrive is processed."""
-    messages = Messages(MessageSourceType.SQS)
-    body = sqs("o-1", "e-1", pad="")["body"]
-    body = sqs("o-1", "e-1", pad="x" * (MAX_MESSAGE_BYTES - room - len(body)))["body"]
+    messages = Refusing("messages")
+    body = json.dumps({"order": KEY, "event": "1", "pad": ""})
+    body = json.dumps({"order": KEY, "event": "1", "pad": "x" * (MAX_MESSAGE_BYTES - room - len(body))})
     messages.sqs.send(body)
     messages.run()
     [letter] = messages.sqs.dead_letters
@@ -113,20 +113,20 @@ def test_a_copy_keeps_its_fence_as_long_as_there_is_room(room: int, attributes: 
     messages.refuses = False
     messages.sqs.send(letter.body, letter.attributes)
     messages.run()
-    assert (messages.row.status, messages.calls) == (Status.PROCESSED, 2)
+    assert (messages.known().status, len(messages.calls)) == (Status.PROCESSED, 2)
 
 
 class Refusals:
     """A dead-letter queue that refuses some copies. Between two tries, the row of the work is noted."""
 
-    def __init__(self, kind: Kind, monkeypatch: pytest.MonkeyPatch, number: int, error: Exception) -> None:
+    def __init__(self, kind: Refusing, monkeypatch: pytest.MonkeyPatch, number: int, error: Exception) -> None:
         self.left, self.rows = number, list[Row]()
         send = MemorySQS.send_message
 
         def send_message(queue: MemorySQS, **request: Any) -> None:
-            if request["QueueUrl"] == DEAD_LETTER_URL:
+            if request["QueueUrl"].startswith(DEAD_LETTER_URL):
                 if self.left < number:
-                    self.rows.append(kind.row)
+                    self.rows.append(kind.known())
                 if self.left:
                     self.left -= 1
                     raise error
@@ -145,45 +145,45 @@ class TestRefusedCopies:
     @pytest.mark.failure_mode("F261")
     @pytest.mark.parametrize("error", [DENIED, SILENT], ids=["denied", "silent"])
     def test_the_message_stays_until_the_queue_takes_the_copy(
-        self, kind: Kind, monkeypatch: pytest.MonkeyPatch, error: Exception
+        self, kind: Refusing, monkeypatch: pytest.MonkeyPatch, error: Exception
     ) -> None:
         """The processor is not called again, and the row says why. In the end, row and copy have the first reason."""
         refusals = Refusals(kind, monkeypatch, 3, error)
-        kind.upload()
+        kind.submit()
         kind.run()
         assert len(refusals.rows) == 3
         for row in refusals.rows:
             assert (row.status, row.reason_code, row.attempts) == (Status.FAILED, "dead_letter_refused", 1)
             assert "the dead-letter queue does not take the copy" in str(row.reason)
             assert str(row.reason).endswith("It was rejected: no invoice")
-        rejected = kind.row
+        rejected = kind.known()
         assert (rejected.status, rejected.reason) == (Status.REJECTED, "no invoice")
         assert rejected.reason_code == "unprocessable"
         [letter] = kind.sqs.dead_letters
         assert (letter.reason, letter.attributes["reason_code"]) == ("no invoice", "unprocessable")
         assert letter.attributes["rejected_fence"] == rejected.rejected_fence
-        assert kind.calls == 1
+        assert len(kind.calls) == 1
         kind.refuses = False
         kind.sqs.send(letter.body, letter.attributes)
         kind.run()
-        assert (kind.row.status, kind.calls) == (Status.PROCESSED, 2)
-        assert kind.row.pending_reason_code is None
+        assert (kind.known().status, len(kind.calls)) == (Status.PROCESSED, 2)
+        assert kind.known().pending_reason_code is None
 
     @pytest.mark.failure_mode("F261")
     def test_a_lower_limit_than_that_of_the_queue_truncates_nothing(self) -> None:
         """Its text names the size and the fix. The copy is whole when the limit was raised."""
-        messages = Messages(MessageSourceType.SQS)
+        messages = Refusing("messages")
         messages.sqs.dead_letter_bytes = 256 * 1024
-        body = sqs("o-1", "e-1", pad="x" * 300_000)["body"]
+        body = json.dumps({"order": KEY, "event": "1", "pad": "x" * 300_000})
         messages.sqs.send(body)
-        messages.step()
+        messages.turn()
         assert messages.sqs.dead_letters == []
-        assert "below the 300,0" in str(messages.row.reason)
-        assert "Raise its MaximumMessageSize" in str(messages.row.reason)
+        assert "below the 300,0" in str(messages.known().reason)
+        assert "Raise its MaximumMessageSize" in str(messages.known().reason)
         messages.sqs.dead_letter_bytes = MAX_MESSAGE_BYTES
         messages.run()
         [letter] = messages.sqs.dead_letters
-        assert (letter.body == body, letter.reason, messages.calls) == (True, "no invoice", 1)
+        assert (letter.body == body, letter.reason, len(messages.calls)) == (True, "no invoice", 1)
 
     @pytest.mark.failure_mode("F261")
     def test_a_person_may_ask_for_another_attempt_meanwhile(self) -> None:

@@ -329,7 +329,7 @@ class TestRemainingSeconds:
         pipeline: LocalPipeline
 
         def process(change: ObjectChange) -> None:
-            pipeline._now += late * 1000
+            pipeline.clock.now += late * 1000
             left.append(change.remaining_seconds)
 
         pipeline = LocalPipeline(process)

@@ -4,15 +4,26 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from inspect import isfunction
+from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.testing import Fault, LambdaContext, LocalPipeline, MemoryDynamoDB, events
-from intake_ledger import Commit, ObjectChange, Unprocessable
+from cdk_intake_ledger.testing import (
+    Fault,
+    LambdaContext,
+    LocalMessages,
+    LocalPipeline,
+    LocalRunner,
+    LocalSets,
+    MemoryDynamoDB,
+    events,
+)
+from intake_ledger import Commit, FileSet, ObjectChange, Unprocessable
 from intake_ledger.aws import Bucket
 from intake_ledger.events import Ignored, parse_message
+from intake_ledger.messages import KeyedMessage
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind
+from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind, Status
 from tests.inside.kit import MemoryS3, OutcomeCounter
 
 Downstream = dict[str, tuple[int, str]]
@@ -435,3 +446,95 @@ def test_what_is_committed_in_a_transaction_is_written_once() -> None:
     pipeline.run(seed=1)
     assert sorted(int(one["Put"]["Item"]["id"]["S"]) for one in pipeline.transacted) == list(range(20))
     assert len(pipeline.calls) > 20
+
+
+class TestOtherKinds:
+    """Messages and sets of files are tested as objects are."""
+
+    @pytest.mark.parametrize("source", ["sqs", "fifo", "kinesis"])
+    def test_an_intake_of_messages(self, source: str) -> None:
+        booked: dict[str, int] = {}
+
+        def book(message: KeyedMessage) -> str:
+            booked[message.identity] = message.body["pieces"]
+            return message.identity
+
+        intake = LocalMessages(book, key="article", identity="order_id", source=source)
+        for order in (1, 1, 2):
+            intake.send({"article": "a", "order_id": order, "pieces": order})
+        intake.next(Fault.KILLED_AFTER_EFFECT)
+        intake.run()
+        assert booked == {"1": 1, "2": 2}
+        assert [call.identity for call in intake.calls] == ["1", "1", "2"]
+        row = intake.row("a", "1")
+        assert row is not None
+        assert (row.commit_id, intake.waiting, intake.expired) == ("1", 0, 0)
+        assert intake.check_rows() == []
+
+    @pytest.mark.parametrize("form", ["manifest", "marker", "quiet_folder"])
+    def test_sets_of_files(self, form: str) -> None:
+        loaded: list[list[str]] = []
+
+        def load(files: FileSet) -> Commit:
+            loaded.append([part.key for part in files.parts])
+            return Commit(files.idempotency_key)
+
+        control = {"manifest": "loads/1/set.json", "marker": "loads/1/_SUCCESS", "quiet_folder": "loads/1/"}[form]
+        patterns: dict[str, Any] = {form: control.replace("1", "*")}
+        sets = LocalSets(load, **patterns)
+        sets.put("loads/1/a.csv", "1")
+        sets.put("loads/1/b.csv", "2")
+        if form != "quiet_folder":
+            sets.put(control, json.dumps(["a.csv", "b.csv"]))
+        sets.next(Fault.KILLED_AFTER_EFFECT)
+        sets.run()
+        assert loaded == [["loads/1/a.csv", "loads/1/b.csv"]] * 2
+        row = sets.row(control)
+        assert row is not None
+        assert row.status is Status.PROCESSED
+        sets.clock.advance(86_400_000)
+        assert sets.audit() == []
+
+    @pytest.mark.parametrize("runner", [LocalRunner.FUNCTION, LocalRunner.STATE_MACHINE])
+    @pytest.mark.parametrize("worker", [False, True])
+    def test_another_function_or_a_state_machine(self, runner: LocalRunner, *, worker: bool) -> None:
+        """They have JSON, and each request of a worker may be its last one."""
+        for number in range(1, 99):
+            keys: set[str] = set()
+
+            def process(request: dict[str, Any], keys: set[str] = keys) -> dict[str, Any]:
+                keys.add(request["idempotencyKey"])
+                return {"commit": request["key"]}
+
+            pipeline = LocalPipeline(process, runner=runner, worker=worker)  # type: ignore[arg-type]
+            pipeline.put("a.csv", "1")
+            pipeline.kill(number)
+            pipeline.run()
+            row = pipeline.row("a.csv")
+            assert row is not None
+            assert (row.commit_id, len(keys)) == ("a.csv", 1)
+            if pipeline.will_die:
+                assert number > 3
+                return
+        raise AssertionError
+
+    def test_a_lost_event_is_found_by_the_audit(self) -> None:
+        pipeline = LocalPipeline(lambda _: None)
+        pipeline.put("a.csv", "1")
+        pipeline._sqs.purge()
+        pipeline.clock.advance(2 * 3_600_000)
+        assert pipeline.run_audit() == ["a.csv"]
+        pipeline.run()
+        assert len(pipeline.calls) == 1
+
+    @pytest.mark.parametrize(
+        ("options", "problem"),
+        [
+            ({"source": "eventbridge"}, "source is eventbridge: use"),
+            ({"source": "fifo", "runner": LocalRunner.STATE_MACHINE}, "use the source sqs"),
+            ({"source": "kinesis", "worker": True}, "a worker receives from SQS only"),
+        ],
+    )
+    def test_a_cell_that_does_not_exist_is_refused(self, options: dict[str, Any], problem: str) -> None:
+        with pytest.raises(ValueError, match=problem):
+            LocalMessages(lambda _: None, key="k", identity="i", **options)

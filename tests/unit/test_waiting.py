@@ -318,9 +318,9 @@ def test_ready_messages_end_although_many_wait() -> None:
         cell.submit_key(f"waits-{number}")
     while cell.turn():
         pass
-    began = cell.clock()
     for number in range(8):
         cell.submit_key(f"ready-{number}")
+    began = cell.clock()
     cell.run(hours=0.1)
     assert {call.key for call in cell.calls if call.key.startswith("ready")} == {f"ready-{n}" for n in range(8)}
     assert cell.sqs.in_flight <= 13
@@ -336,9 +336,9 @@ def test_a_hop_asks_the_ledger_nothing() -> None:
     cell = Cell(crowded=True, answers=[{"notYet": "no rates", "retryInSeconds": 3_600}])
     cell.submit()
     cell.turn()
-    before = len(cell.operations)
+    before = len(cell.local.requests)
     cell.run(hours=0.95)
-    hops = cell.operations[before:]
+    hops = cell.local.requests[before:]
     assert set(hops) <= {"get_queue_attributes", "send_message_batch", "get_item"}
     assert hops.count("get_item") <= 5, "the request of a person to try again now, once in a minute"
     assert 3 <= hops.count("send_message_batch") <= 5

@@ -8,10 +8,13 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.protocol import Status
+from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.kit import MemoryS3, MemorySQS, MemoryStepFunctions, OutcomeCounter
-from tests.unit.kinds import KINDS, MANIFEST
+from tests.kinds.cells import Cell
+from tests.kinds.conformance import CELLS, Place
 from tests.unit.set_bench import SetBench
 
+MANIFEST = FormSettings(FormKind.MANIFEST, "*.json")
 REQUESTS: dict[type, tuple[str, tuple[str, ...]]] = {
     MemoryS3: ("AccessDenied", ("head_object", "get_object", "list_objects_v2")),
     MemoryDynamoDB: (
@@ -57,18 +60,17 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> Refusals:
 
 @pytest.mark.failure_mode("F262")
 @pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "records of a stream"])
-def test_a_refused_request_is_forgotten(refusals: Refusals, name: str, number: int) -> None:
+@pytest.mark.parametrize("place", CELLS, ids=" ".join)
+def test_a_refused_request_is_forgotten(refusals: Refusals, place: Place, number: int) -> None:
     """Whichever request of AWS fails, the work is processed in the end by the same consumer."""
     tried = 0
     while True:
-        kind = KINDS[name]()
-        kind.refuses = False
-        kind.upload()
+        kind = Cell(*place)
+        kind.submit()
         refusals.begin(tried, number)
         kind.run()
         left, refusals.left = refusals.left, 0
-        assert (kind.row.status, kind.sqs.dead_letters) == (Status.PROCESSED, []), f"request {tried} was refused"
+        assert (kind.known().status, kind.sqs.dead_letters) == (Status.PROCESSED, []), f"request {tried} was refused"
         if left:
             break
         tried += 1

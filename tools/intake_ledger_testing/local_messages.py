@@ -1,111 +1,194 @@
-"""An intake of messages around a processor in one process, with its own time and without AWS.
+"""An intake of keyed messages around a processor in one process, with its own time and without AWS.
 
-    def test_each_order_is_booked_once():
-        intake = LocalMessages(stock.process, key="article", identity="order_id")
-        intake.send({"article": "a", "order_id": 1, "pieces": 3})
-        intake.duplicate()
-        intake.next(Fault.KILLED_AFTER_EFFECT)
-        intake.run()
-        assert booked == {"a": 3}
-
-The source is an SQS standard queue. Everything else is as in `LocalPipeline`.
+def test_each_order_is_booked_once():
+    intake = LocalMessages(stock.process, key="article", identity="order_id")
+    intake.send({"article": "a", "order_id": 1, "pieces": 2})
+    intake.send({"article": "a", "order_id": 1, "pieces": 2})
+    intake.next(Fault.KILLED_AFTER_EFFECT)
+    intake.run()
+    assert booked == {"a": 2}
 """
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, override
+from typing import Any, override
 
+from intake_ledger.aws import Bucket
 from intake_ledger.keyed import KeyLock
-from intake_ledger.kinds import Kind
 from intake_ledger.kinds.messages import Messages
-from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSourceType
-from intake_ledger.processor import Commit
-from intake_ledger.protocol import Ordering, Reasons, Row, row_key
-from intake_ledger_testing.local_runtime import LocalRuntime, options_of
-from intake_ledger_testing.local_settings import PIPELINE, check_processor, local_settings
+from intake_ledger.ledger import LedgerOptions, LedgerTable
+from intake_ledger.messages import MessageSettings, MessageSourceType
+from intake_ledger.messages.row_check import RowCheck
+from intake_ledger.protocol import LAST_TRY_SHARE, Ordering, Policy, Reasons, Row, last_try_seconds, row_key
+from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.local_settings import check_processor, local_settings
+from intake_ledger_testing.local_worker import LocalConnection, LocalRunner, LocalWorker
+from intake_ledger_testing.memory_shard import MemoryShard
+from intake_ledger_testing.memory_sqs import MemorySQS
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_testing.memory_tables import MemoryTables
-
-_SOURCE = f"messages:{PIPELINE}"
-"""The name of the messages' source in the ledger, as the construct makes it."""
+INTAKE, SOURCE_NAME = "local", "messages:local"
 
 
 class LocalMessages(LocalRuntime):
-    """An intake of messages for tests. `send` sends a message, and `run` delivers the messages."""
+    """An intake for tests. `send` sends a message to its source, and `run` delivers the messages."""
 
     def __init__(
         self,
-        processor: Callable[[KeyedMessage], Commit | str | None],
+        processor: Callable[[Any], Any],
         *,
         key: str,
         identity: str,
+        source: str = "sqs",
         max_attempts: int = 12,
         processing_timeout: int = 60,
-        reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
-        dynamodb: "MemoryTables | DynamoDBClient | None" = None,
+        reasons: Reasons = Reasons.TYPES,
+        dynamodb: Any = None,
         raise_errors: bool = False,
+        runner: LocalRunner = LocalRunner.PROCESS,
+        worker: bool = False,
     ) -> None:
-        """Create an intake with an empty queue.
+        """Create an intake without messages.
 
         Args:
             processor: your function.
-            key: as the construct's, a JMESPath expression.
-            identity: as the construct's, a JMESPath expression.
+            key: the JMESPath expression of the key, as the construct's.
+            identity: the JMESPath expression of the identity, as the construct's.
+            source: `sqs`, `fifo` or `kinesis`; `sqs` when omitted, as for EventBridge.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: as in `LocalPipeline`; 60 when omitted.
+            processing_timeout: in real seconds; 60 when omitted.
+            max_wait: as in `RetryOptions`, in seconds of the intake's time; three days when omitted.
             reasons: as the construct's; exception types and positions when omitted.
-            max_wait: as in `RetryOptions`, in seconds of the time in the test; three days when omitted.
-            dynamodb: as in `LocalPipeline`; a transaction with a condition is refused when omitted.
-            raise_errors: as in `LocalPipeline`; False when omitted.
+            dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
+            raise_errors: as of `LocalPipeline`; False when omitted.
+            runner: the place of the processor; this process when omitted.
+            worker: true: workers outside of Lambda take the messages; Lambda when omitted.
 
         Raises:
             TypeError: The processor is not a function with one argument.
+            ValueError: The source is another one, or has no such cell of runner and host: docs/kinds.md has the reason.
 
         """
-        check_processor(processor, "LocalMessages")
+        self._source = MessageSourceType(source)
+        if self._source not in (MessageSourceType.SQS, MessageSourceType.FIFO, MessageSourceType.KINESIS):
+            raise ValueError(f"source is {source}: use sqs, fifo or kinesis")
+        if runner is LocalRunner.STATE_MACHINE and self._source is not MessageSourceType.SQS:
+            raise ValueError(f"source is {source} and the runner is a state machine: use the source sqs")
+        if worker and self._source.is_stream:
+            raise ValueError(f"source is {source} and worker is True: a worker receives from SQS only")
+        if runner is LocalRunner.PROCESS:
+            check_processor(processor, "LocalMessages")
         settings = local_settings(
             Ordering.EVERY_VERSION,
             reasons,
             max_attempts=max_attempts,
             processing_timeout=processing_timeout,
             max_wait=max_wait,
-            bucket=_SOURCE,
+            pipeline=INTAKE,
+            bucket=SOURCE_NAME,
+            suffix=".fifo" if self._source is MessageSourceType.FIFO else "",
         )
-        super().__init__(processor, settings, dynamodb=dynamodb, raise_errors=raise_errors)
-        self._messages = MessageSettings(settings, MessageSourceType.SQS, key, identity)
-        self.calls: list[KeyedMessage] = []
-        """The message of each call of the processor."""
+        super().__init__(
+            processor, settings, runner=runner, worker=worker, dynamodb=dynamodb, raise_errors=raise_errors
+        )
+        kept = last_try_seconds(settings.max_hold_seconds) / LAST_TRY_SHARE
+        self._sqs = MemorySQS(
+            clock=self.clock,
+            visibility_seconds=self._visibility_seconds,
+            queue_url=settings.queue_url,
+            dead_letter_url=settings.dlq_url,
+            retention_seconds=kept,
+            fifo=self._source is MessageSourceType.FIFO,
+        )
+        self._shard = MemoryShard(clock=self.clock, retention_seconds=kept)
+        self._message_settings = MessageSettings(settings, self._source, key, identity)
+        self.calls: list[Any] = []
+        """The message of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
 
     @override
-    def send(self, body: Mapping[str, Any] | str) -> None:
-        """Send a message to the queue.
+    def send(self, body: Mapping[str, Any] | str, *, group: str = "") -> None:
+        """Send a message to the source.
 
         Args:
             body: the content, which becomes JSON, or a text as it is.
+            group: the message group of a FIFO queue, or the partition key of a stream; one for all when omitted.
 
         """
-        super().send(body if isinstance(body, str) else json.dumps(body))
-        self._now += 1_000
+        text = body if isinstance(body, str) else json.dumps(body)
+        if self._source.is_stream:
+            self._shard.send(text, group)
+        else:
+            self._sqs.send(text, group=group)
+        self.clock.now += 1_000
 
+    @override
     def lose(self) -> None:
         """Lose all waiting messages. Nothing finds them: their sender has to send them again."""
-        self._sqs.messages.clear()
+        super().lose()
+        self._shard.records.clear()
+
+    def check_rows(self) -> list[str]:
+        """Run the check of rows. Returns the keys of the rows that nothing continues."""
+        table, pipeline = self._settings.table, self._settings.pipeline
+        store: Any = self._dynamodb
+        check = RowCheck(store, table=table, pipeline=pipeline, bucket=SOURCE_NAME, clock=self.clock)
+        return check.run(lambda: 600.0).keys
 
     def row(self, key: object, identity: object) -> Row | None:
-        """Return the ledger's row (`status`, `attempts`, `reason`, `commit` and so on), or None.
+        """Return the ledger's row of a message (`status`, `attempts`, `reason`, `commit_id` and so on), or None.
 
         Args:
             key: of the message.
             identity: of the message.
 
         """
-        return self._table.get(row_key(PIPELINE, Ordering.EVERY_VERSION, _SOURCE, str(key), f"v#{identity}"))
+        return self._table.get(
+            row_key(self._settings.pipeline, Ordering.EVERY_VERSION, SOURCE_NAME, str(key), f"v#{identity}")
+        )
+
+    @property
+    @override
+    def waiting(self) -> int:
+        """The number of messages that are not finished."""
+        return super().waiting + len(self._shard.records)
+
+    @property
+    @override
+    def expired(self) -> int:
+        """The number of messages that their source deleted before they were finished."""
+        return super().expired + len(self._shard.expired)
 
     @override
-    def _make_kind(self) -> Kind:
-        lock = KeyLock(self._table, PIPELINE, options_of(self._settings).retention, clock=self._clock)
-        return Messages(self._messages, lock)
+    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Messages:
+        settings = self._settings
+        retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
+        longest = self._execution_seconds * 1000 if self._runner is LocalRunner.STATE_MACHINE else None
+        lock = KeyLock(table, settings.pipeline, retention, clock=self.clock, longest_work_ms=longest)
+        return Messages(self._message_settings, lock, sleep=self._sleep)
+
+    @override
+    def _ended(self, body: str) -> None:
+        """No rule of EventBridge sends the ends of executions to an intake. Its messages ask."""
+
+    @override
+    def _next_at(self) -> int | None:
+        times = [at for at in (super()._next_at(), self._shard.next_at()) if at is not None]
+        return min(times, default=None)
+
+    @override
+    def _deliver(self) -> None:
+        super()._deliver()
+        if records := self._shard.receive(self._batch_size):
+            self._shard.passed(records, self._invoked(records))
+            self._raise_invalid()
+
+    @override
+    def _turn(self, worker: LocalWorker) -> int:
+        if (handled := super()._turn(worker)) or not (records := self._shard.receive(self._batch_size)):
+            return handled
+        try:
+            self._shard.passed(records, self._handled(worker, records))
+        except BaseException:
+            self._shard.passed(records, None)
+            raise
+        return len(records)

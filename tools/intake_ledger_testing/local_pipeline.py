@@ -14,22 +14,33 @@ waiting takes no real time.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, override
 
-from intake_ledger.kinds import Kind
+from intake_ledger.audit.budget import OwnBudget
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
+from intake_ledger.audit.report import Report
+from intake_ledger.aws import Bucket
 from intake_ledger.kinds.objects import Objects
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.processor import ObjectChange, Processor
-from intake_ledger.protocol import Ordering, Reasons, Row, row_key
+from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
 from intake_ledger_testing.local_runtime import LocalRuntime
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, local_settings
-from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
+from intake_ledger_testing.memory_s3 import MemoryS3, Version
+from intake_ledger_testing.memory_sqs import QUEUE_URL
 from intake_ledger_testing.s3_limits import check_key, stored_metadata
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from intake_ledger_testing.memory_tables import MemoryTables
+
+_HOUR_MS, _LOOK_BACK_MS, _BUDGET = 3_600_000, 14 * 86_400_000, 1_000
 
 
 class LocalPipeline(LocalRuntime):
@@ -50,6 +61,8 @@ class LocalPipeline(LocalRuntime):
         max_wait: int = 3 * 86_400,
         dynamodb: "MemoryTables | DynamoDBClient | None" = None,
         raise_errors: bool = False,
+        runner: LocalRunner = LocalRunner.PROCESS,
+        worker: bool = False,
     ) -> None:
         """Create a pipeline with an empty bucket.
 
@@ -71,12 +84,15 @@ class LocalPipeline(LocalRuntime):
             raise_errors: `run` raises the first error of the processor, with its traceback, instead of trying again.
                 `Unprocessable`, `NotYet` and the effects of faults are not raised; False when omitted. `run` always
                 raises an `InvalidEffectError`.
+            runner: the place of the processor; this process when omitted.
+            worker: true: workers outside of Lambda take the messages; Lambda when omitted.
 
         Raises:
             TypeError: The processor is not a function with one argument.
 
         """
-        check_processor(processor)
+        if runner is LocalRunner.PROCESS:
+            check_processor(processor)
         settings = local_settings(
             ordering,
             reasons,
@@ -87,10 +103,19 @@ class LocalPipeline(LocalRuntime):
             max_wait=max_wait,
             directory_markers=directory_markers,
         )
-        super().__init__(processor, settings, versioned=versioned, dynamodb=dynamodb, raise_errors=raise_errors)
-        self._requests = 0
+        super().__init__(
+            processor,
+            settings,
+            runner=runner,
+            worker=worker,
+            versioned=versioned,
+            dynamodb=dynamodb,
+            raise_errors=raise_errors,
+        )
+        self._asked = 0
+        self._events = 0
         self.calls: list[ObjectChange] = []
-        """The change of each call of the processor."""
+        """The change of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
 
     def put(self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None) -> str | None:
         """Upload an object, and return its version ID if the bucket keeps versions.
@@ -156,10 +181,6 @@ class LocalPipeline(LocalRuntime):
         shown = self._s3.current(key)
         self._notify(key, "ObjectRestore:Completed", shown.version_id if shown else None, shown)
 
-    def lose(self) -> None:
-        """Lose all waiting messages. `audit` finds their keys."""
-        self._sqs.messages.clear()
-
     def audit(self, key: str) -> None:
         """Send the message with which the audit resubmits a key.
 
@@ -174,6 +195,32 @@ class LocalPipeline(LocalRuntime):
             size = len(shown.content or b"")
             self.send(events.audit_message(BUCKET, key, version_id=shown.version_id, etag=shown.etag, size=size))
 
+    def run_audit(self) -> list[str]:
+        """Run the audit. Returns the keys of its findings, for which it sends messages."""
+        settings, now = self._settings, self.now
+        audit = AuditSettings(
+            pipeline=settings.pipeline,
+            bucket=settings.bucket,
+            bucket_owner=None,
+            table=settings.table,
+            queue_url=QUEUE_URL,
+            ordering=settings.ordering,
+            deletes=settings.deletes,
+            retention_seconds=settings.retention_seconds,
+            clock_skew_seconds=settings.clock_skew_seconds,
+            settle_seconds=_HOUR_MS // 1000,
+            look_back_seconds=_LOOK_BACK_MS // 1000,
+            budget=_BUDGET,
+        )
+        s3, store, sqs = (cast("Any", one) for one in (self._s3, self._dynamodb, self._sqs))
+        bucket, report = Bucket(lambda: s3, settings.bucket), Report(str(now), now)
+        look = Look(audit, self._table, bucket, sqs=sqs, clock=self.clock, budget=OwnBudget(_BUDGET), heads=1)
+        window = Window(now - _HOUR_MS, now - _LOOK_BACK_MS)
+        AuditInOneFunction(audit, s3, store, look, self.clock, readers=1).run(
+            report, window, remaining_ms=lambda: 600_000
+        )
+        return [str(one["key"]) for one in report.findings]
+
     def reprocess(self, key: str, version_id: str | None = None) -> None:
         """Send a request to process a key again.
 
@@ -182,8 +229,8 @@ class LocalPipeline(LocalRuntime):
             version_id: the version to process, in `EVERY_VERSION`; the current version when omitted.
 
         """
-        self._requests += 1
-        name = f"{self._requests:026d}"
+        self._asked += 1
+        name = f"{self._asked:026d}"
         self.send(events.reprocess_message(BUCKET, key, reprocess_id=name, version_id=version_id))
 
     def row(self, key: str, version_id: str | None = None) -> Row | None:
@@ -218,5 +265,22 @@ class LocalPipeline(LocalRuntime):
         return self._s3
 
     @override
-    def _make_kind(self) -> Kind:
-        return Objects(self._settings, self._make_bucket(), lambda: cast("Any", self._outputs))
+    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Objects:
+        return Objects(self._settings, bucket, lambda: connection.client(self._outputs))
+
+    def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
+        """Send the event of a change. Each event is a second later than the one before."""
+        self._events += 1
+        self.send(
+            events.s3_notification(
+                self._settings.bucket,
+                key,
+                event=event,
+                version_id=version_id,
+                etag=version.etag if version else None,
+                size=len(version.content or b"") if version else None,
+                sequencer=f"{self._events:016X}",
+                time=datetime.fromtimestamp(self.now / 1000, UTC),
+            )
+        )
+        self.clock.now += 1_000

@@ -1,41 +1,53 @@
-"""Delivers messages to workers of a local pipeline: the part of SQS and Lambda."""
+"""Delivers messages to workers of any kind: the part of SQS, Lambda, Step Functions and of a worker's process."""
 
 import asyncio
+import io
+import json
 import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, override
 
 from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
+from intake_ledger.consumer.host import IN_LAMBDA
+from intake_ledger.executions import StateMachine
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
-from intake_ledger.processor import Commit, as_commit
+from intake_ledger.processor import as_commit
+from intake_ledger.processor.lambda_processor import remote_function
 from intake_ledger.protocol import (
     ConsumerSettings,
+    ExecutionSettings,
     InvalidEffectError,
     NotYet,
     ObjectGone,
     Overtaken,
     Policy,
     Unprocessable,
+    WorkerSettings,
     invalid_effect_of,
 )
+from intake_ledger.runners import Runner
 from intake_ledger.runners.inline import Inline
-from intake_ledger_testing import events
+from intake_ledger.runners.later import Later
+from intake_ledger.runners.remote import Remote
+from intake_ledger.worker import Worker
+from intake_ledger.worker.worker import WorkerHost, extensions_of, make_host, watched
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
-from intake_ledger_testing.local_settings import START, refuse_conditions
+from intake_ledger_testing.local_settings import START, LocalClock, refuse_conditions
+from intake_ledger_testing.local_worker import HOLD_SECONDS, Killed, LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
-from intake_ledger_testing.memory_s3 import MemoryS3, Version
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, DeadLetter, MemorySQS, QueuedMessage
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import DeadLetter, MemorySQS, QueuedMessage
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction
 
@@ -43,16 +55,16 @@ if TYPE_CHECKING:
     from intake_ledger.observability import Telemetry
 
 BATCH_SIZE = 10
-_DUPLICATE_RATE = 0.25
 _LOG = logging.getLogger("intake_ledger")
 _RETURN_MARGIN_SECONDS = 30
 _MAX_STANDSTILLS = 10
 """The largest number of paused workers. Each of them waits for the workers after it."""
-_FAULT_RATE = 0.25
+_FAULT_RATE, _DUPLICATE_RATE = 0.25, 0.25
+_EXECUTION_SECONDS, _LONGEST_TASK_SECONDS = 6 * 3600, 2 * 3600
 
 
 class LocalRuntime:
-    """The workers and the queue of a local pipeline, with S3, SQS and DynamoDB in memory."""
+    """The workers and the queue of a local consumer of any kind, with its own time and AWS in memory."""
 
     calls: list[Any]
 
@@ -61,32 +73,47 @@ class LocalRuntime:
         processor: Callable[[Any], Any],
         settings: ConsumerSettings,
         *,
+        runner: LocalRunner = LocalRunner.PROCESS,
+        worker: bool = False,
         versioned: bool = True,
         dynamodb: Any = None,
         raise_errors: bool = False,
+        execution_minutes: float = 1,
     ) -> None:
         self._processor = processor
-        self._now = int(START.timestamp()) * 1000
+        self.clock = LocalClock(int(START.timestamp()) * 1000)
+        """The time. Set `clock.now`, or call `clock.advance`, in milliseconds."""
         self._settings = settings
+        self._runner = runner
+        self._on_worker = worker
+        self._execution_ms = round(execution_minutes * 60_000)
+        self._execution_seconds = _EXECUTION_SECONDS
         self._function_seconds = min(2 * settings.processing_timeout_seconds + 10, 900)
         self._visibility_seconds = self._function_seconds + settings.clock_skew_seconds + _RETURN_MARGIN_SECONDS
-        self._s3 = MemoryS3(clock=self._clock, versioned=versioned)
-        self._outputs = MemoryOutputs(self._clock)
-        self._sqs = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
-        self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors)
+        self._s3 = MemoryS3(clock=self.clock, versioned=versioned)
+        self._outputs = MemoryOutputs(self.clock)
+        self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
+        self.executions = MemoryStepFunctions(clock=self.clock)
+        """The executions of a state machine."""
+        self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors, own=settings.table)
+        self._elsewhere = _Elsewhere(self)
         self._raise_errors = raise_errors
         self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
         # All workers are of one execution environment that has started.
-        self._row_history = RowHistoryRecord(settings, self._table, self._clock)
+        self._row_history = RowHistoryRecord(settings, self._table, self.clock)
         self._batch_size = BATCH_SIZE
         self._processing_time: ProcessingTime | None = None
         self._faults: list[Fault | None] = []
         self._standing_still = 0
         self._random: random.Random | None = None
         self._owners = 0
-        self._events = 0
         self._invalid: list[InvalidEffectError] = []
         """Malformed effects of the present invocation."""
+        self._due: dict[str, int] = {}
+        """The end of each execution that runs, in epoch milliseconds."""
+        self.requests: list[str] = []
+        """The operations that workers have requested, in order."""
+        self._death: tuple[int, bool] | None = None
         self.verdicts: Counter[str] = Counter()
         """The ledger's verdicts: `ACCEPTED`, `DUPLICATE`, `STALE`, `BUSY` and so on."""
         self.outcomes: Counter[str] = Counter()
@@ -96,18 +123,33 @@ class LocalRuntime:
         self.removed_unprocessed = 0
         """The number of objects that were removed before they were processed."""
 
+    # --- what tests do
+
+    def send(self, body: str) -> None:
+        """Send a message to the queue.
+
+        Args:
+            body: of the message.
+
+        """
+        self._sqs.send(body)
+
     def duplicate(self) -> None:
         """Send each waiting message a second time."""
         for one in list(self._sqs.messages):
-            self._sqs.send(one.body, one.attributes)
+            self._sqs.send(one.body, one.attributes, group=one.group)
 
     def reverse(self) -> None:
         """Reverse the order of the waiting messages."""
         self._sqs.messages.reverse()
 
+    def lose(self) -> None:
+        """Lose all waiting messages."""
+        self._sqs.purge()
+
     def redrive(self) -> None:
         """Move all messages of the dead-letter queue back to the queue."""
-        self._work_queue.redrive()
+        self._sqs.redrive()
 
     def next(self, *faults: Fault | None) -> None:
         """Inject faults into the next calls of the processor. Later calls have no fault.
@@ -121,32 +163,49 @@ class LocalRuntime:
         self._faults.extend(faults)
 
     def run(self, *, seed: int | None = None, hours: float | None = None) -> None:
-        """Deliver messages until the queue is empty.
+        """Deliver messages until all are finished. An execution takes a minute.
 
         Args:
             seed: with a seed, messages come in random order, a quarter of them a second time later, and a quarter of
                 the calls has a random `Fault`. The same seed repeats the same run. When omitted, messages come once,
                 in the order of the queue.
-            hours: the end of the run in hours of the time in the test, with the rest still waiting; no end when
-                omitted.
+            hours: of the local time, after which messages may still wait; until all are finished when omitted.
 
         Raises:
             InvalidEffectError: The return value, `transact` or an output is malformed. No attempt can succeed, so the
-                work is rejected, as on AWS: `row` and `dead_letters` show it. `run` again for the other work.
+                change is rejected, as on AWS: `row` and `dead_letters` show it. `run` again for the other changes.
 
         """
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
         if self._random is not None:
             for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATE_RATE)):
                 self._sqs.send(one.body, one.attributes)
-        until = None if hours is None else self._now + round(hours * 3_600_000)
+        until = None if hours is None else self.now + round(hours * 3_600_000)
         outside_event_loop(lambda: self._deliver_all(until))
         self._random = None
+
+    def kill(self, request: int, *, after: bool = False) -> None:
+        """Let the worker die that sends the request with this number. The first one from now on has the number 1.
+
+        To kill a worker everywhere, run a test again and again with the numbers 1, 2 and so on, until `will_die` is
+        true at its end: it has fewer requests.
+
+        Args:
+            request: the number.
+            after: true: AWS has carried the request out; before the request when omitted.
+
+        """
+        self._death = len(self.requests) + request, after
+
+    @property
+    def will_die(self) -> bool:
+        """True if the request of `kill` was not sent yet."""
+        return self._death is not None
 
     @property
     def dead_letters(self) -> Sequence[DeadLetter]:
         """The messages of the dead-letter queue."""
-        return self._work_queue.dead_letters
+        return self._sqs.dead_letters
 
     @property
     def transacted(self) -> Sequence[Mapping[str, Any]]:
@@ -159,167 +218,257 @@ class LocalRuntime:
     @property
     def now(self) -> int:
         """The time in epoch milliseconds. It starts on 2026-01-01, and advances while messages wait."""
-        return self._now
+        return self.clock.now
 
     @property
     def waiting(self) -> int:
-        """The number of messages in the queue."""
+        """The number of messages that are not finished."""
         return len(self._sqs.messages)
 
     @property
-    def _work_queue(self) -> MemorySQS:
-        """The queue of the processor's work."""
-        return self._sqs
+    def expired(self) -> int:
+        """The number of messages that their source deleted before they were finished."""
+        return len(self._sqs.expired)
 
-    def _make_kind(self) -> Kind:
-        """The kind of a new worker."""
-        raise NotImplementedError
+    def running(self) -> list[MemoryExecution]:
+        """The executions that run."""
+        return [one for one in self.executions.executions.values() if one.status == "RUNNING"]
 
-    def _queues(self) -> list[tuple[MemorySQS, Callable[[], Consumer]]]:
-        """The queues, each with a function that makes a new worker of it."""
-        return [(self._sqs, self._make_consumer)]
-
-    def _clock(self) -> int:
-        return self._now
-
-    def send(self, body: str) -> None:
-        """Send a message to the queue.
+    def end(self, execution: MemoryExecution) -> None:
+        """Call the processor with the input of an execution, and end it with the answer.
 
         Args:
-            body: of `intake_ledger_testing.events`, or any other text.
+            execution: that runs.
 
         """
-        self._sqs.send(body)
+        try:
+            output = self._processor(execution.given)
+        except Exception as error:
+            _LOG.warning("the execution %s failed", execution.name, exc_info=True)
+            if self._raise_errors:
+                raise
+            body = self.executions.end(execution.name, "FAILED", error=type(error).__name__)
+        else:
+            body = self.executions.end(execution.name, output=output)
+        self._ended(body)
 
-    def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
-        """Send the event of a change. Each event is a second later than the one before."""
-        self._events += 1
-        self.send(
-            events.s3_notification(
-                self._settings.bucket,
-                key,
-                event=event,
-                version_id=version_id,
-                etag=version.etag if version else None,
-                size=len(version.content or b"") if version else None,
-                sequencer=f"{self._events:016X}",
-                time=datetime.fromtimestamp(self._now / 1000, UTC),
-            )
+    def new_worker(self) -> LocalWorker:
+        """Make a worker, or an execution environment of the function."""
+        connection = LocalConnection(self._dies)
+        settings, sqs = self._settings, connection.client(self._sqs)
+        worker_settings = WorkerSettings(hold_seconds=HOLD_SECONDS, poll_seconds=0)
+        host = make_host(worker_settings, settings) if self._on_worker else None
+        table = LedgerTable(connection.client(self._dynamodb), settings.table)
+        bucket = Bucket(lambda: connection.client(self._s3), settings.bucket)
+        kind = self._make_kind(connection, table, bucket)
+        policy = Policy.of(settings, executions=self._runner is LocalRunner.STATE_MACHINE)
+        options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
+        ledger = _Ledger(
+            table,
+            kind.look,
+            options,
+            clock=self.clock,
+            new_owner=self._new_owner,
+            row_history=self._row_history,
+            guards=(*kind.guards, *(host or IN_LAMBDA).guards),
+            invalid=self._invalid,
         )
-        self._now += 1_000
+        queues = Queues(lambda: sqs, settings.queue_url, settings.dlq_url, shortened=kind.shortened)
+        services = Services(
+            settings,
+            ledger,
+            bucket,
+            queues,
+            telemetry=self._make_telemetry(),
+            clock=self.clock,
+            jitter=lambda: 0.5,
+            host=host or IN_LAMBDA,
+        )
+        runner = self._make_runner(services, host, connection)
+        # Only groups are committed together.
+        time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
+        if host is None:
+            consumer = Consumer(services, kind, runner, processing_time=time)
+            return LocalWorker(consumer, kind, connection, services, None, None)
+        host.heartbeat.extensions = extensions_of(services, host)
+        poller = Worker(services, kind, runner, worker_settings, host.heartbeat, make_sqs=lambda: sqs)
+        return LocalWorker(poller._consumer, kind, connection, services, poller, host)  # noqa: SLF001 - it has no door
 
-    def _deliver_all(self, until: int | None = None) -> None:
-        queues = self._queues()
-        while times := [at for sqs, _ in queues if (at := sqs.next_visible_at()) is not None]:
-            if until is not None and min(times) > until:
-                self._now = until
-                return
-            self._now = max(self._now, min(times))
-            for sqs, make_consumer in queues:
-                if batch := sqs.receive(self._batch_size, self._order):
-                    self._invoke(batch, sqs, make_consumer)
-            self._now += 1_000
+    def turn(self, worker: LocalWorker | None = None) -> int:
+        """Let a worker handle the messages that are visible, ten at most.
 
-    def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
-        return visible if self._random is None else self._random.sample(visible, len(visible))
+        Args:
+            worker: as `new_worker` has made it; a new one when omitted.
+
+        Returns:
+            the number of messages.
+
+        """
+        worker = worker or self.new_worker()
+        try:
+            return self._turn(worker)
+        except Killed:
+            worker.connection.dead = True
+            return 1
+        except _ProcessorFailed as wrapper:
+            raise wrapper.error from None
+
+    # --- what kinds of work override
+
+    def _use(self, other: "LocalRuntime") -> None:
+        """Share bucket, table and clock with another one."""
+        self.clock, self._s3, self._outputs = other.clock, other._s3, other._outputs  # noqa: SLF001 - another one of this class
+        self._dynamodb, self._table, self._row_history = other._dynamodb, other._table, other._row_history  # noqa: SLF001 - as above
+        self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
+
+    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Kind:
+        raise NotImplementedError
 
     def _make_telemetry(self) -> "Telemetry":
         return OutcomeCounter(self)
 
-    def _make_consumer(self) -> Consumer:
-        """A new worker. It has measured no processing time."""
-        return self._consumer_of(self._make_kind(), self._settings, self._sqs, self._call)
+    def _ended(self, body: str) -> None:
+        """EventBridge sends this event about an execution that has ended."""
+        self.send(body)
 
-    def _consumer_of(
-        self,
-        kind: Kind,
-        settings: ConsumerSettings,
-        sqs: MemorySQS,
-        call: Callable[[Any], Any],
-        telemetry: "Telemetry | None" = None,
-    ) -> Consumer:
-        own = settings is self._settings
-        # Only groups are committed together.
-        processing_time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
-        services = Services(
-            settings,
-            _Ledger(
-                self._table,
-                kind.look,
-                options_of(settings),
-                clock=self._clock,
-                new_owner=self._new_owner,
-                row_history=self._row_history if own else RowHistoryRecord(settings, self._table, self._clock),
-                guards=kind.guards,
-                invalid=self._invalid,
-            ),
-            self._make_bucket(),
-            Queues(lambda: cast("Any", sqs), QUEUE_URL, DEAD_LETTER_URL, shortened=kind.shortened),
-            telemetry=telemetry or self._make_telemetry(),
-            clock=self._clock,
-            jitter=lambda: 0.5,
-        )
-        return Consumer(services, kind, Inline(call), processing_time=processing_time)
+    def _next_at(self) -> int | None:
+        """The time of the next delivery, in epoch milliseconds."""
+        return self._sqs.next_visible_at()
 
-    def _make_bucket(self) -> Bucket:
-        return Bucket(lambda: cast("Any", self._s3), self._settings.bucket)
+    # --- the rest
 
-    def _invoke(
-        self,
-        batch: list[dict[str, Any]],
-        sqs: MemorySQS | None = None,
-        make_consumer: Callable[[], Consumer] | None = None,
-    ) -> None:
-        """Run one worker of the queue, and delete the messages that it handled, as Lambda does."""
-        consumer, sqs = (make_consumer or self._make_consumer)(), sqs or self._work_queue
-        context = LambdaContext(self._function_seconds, clock=lambda: self._now / 1000)
+    def _deliver_all(self, until: int | None = None) -> None:
+        """Handle messages and end executions, until there are none, or until this time."""
+        while True:
+            for one in self.running():
+                self._due.setdefault(one.name, self.clock.now + self._execution_ms)
+            running = self.running()
+            times = [self._due[one.name] for one in running]
+            if (visible_at := self._next_at()) is not None:
+                times.append(visible_at)
+            if not times:
+                return
+            if until is not None and min(times) > until:
+                self.clock.now = until
+                return
+            self.clock.now = max(self.clock.now, min(times))
+            for one in running:
+                if self._due[one.name] <= self.clock.now:
+                    self.end(one)
+            self._deliver()
+            self.clock.now += 1_000
+
+    def _deliver(self) -> None:
+        """Let a worker handle the next batch."""
+        if self._on_worker:
+            self.turn()
+            self._raise_invalid()
+        elif batch := self._sqs.receive(self._batch_size, self._order):
+            self._invoke(batch)
+
+    def _turn(self, worker: LocalWorker) -> int:
+        if worker.poller is not None:
+            records = worker.poller._receive()  # noqa: SLF001 - as `run` does
+            if records:
+                worker.poller._handle(records)  # noqa: SLF001 - likewise
+            return len(records)
+        batch = self._sqs.receive(self._batch_size, self._order)
+        if batch:
+            failed = self._handled(worker, batch)
+            self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+        return len(batch)
+
+    def _handled(self, worker: LocalWorker, batch: Sequence[dict[str, Any]]) -> list[str]:
+        """Invoke the function. Returns the ids of the messages that are to be delivered again."""
+        context = LambdaContext(self._function_seconds, clock=lambda: self.clock.now / 1000)
+        answer = worker.consumer.handle({"Records": batch}, context)
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+    def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        return visible if self._random is None else self._random.sample(visible, len(visible))
+
+    def _make_runner(self, services: Services, host: WorkerHost | None, connection: LocalConnection) -> Runner:
+        here = connection.client(self._elsewhere)
+
+        def watches(processor: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            return watched(processor, host.heartbeat) if host else processor
+
+        if self._runner is LocalRunner.STATE_MACHINE:
+            times = ExecutionSettings(MACHINE, self._execution_seconds, _LONGEST_TASK_SECONDS)
+            return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
+        if self._runner is LocalRunner.FUNCTION:
+            return Remote(watches(remote_function(lambda: here, "function")))
+        return Inline(watches(self._call))
+
+    def _dies(self, operation: str) -> bool:
+        if operation:
+            self.requests.append(operation)
+        dies = self._death == (len(self.requests), not operation)
+        if dies:
+            self._death = None
+        return dies
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock.advance(round(seconds * 1000))
+
+    def _invoke(self, batch: list[dict[str, Any]]) -> None:
+        """Run one worker, and delete the messages that it handled, as Lambda does."""
+        failed = self._invoked(batch)
+        if failed is not None:
+            self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+            self._raise_invalid()
+
+    def _invoked(self, batch: Sequence[dict[str, Any]]) -> list[str] | None:
+        """Run one worker. Returns the ids of the messages that it has not handled. None: it has died."""
         error: Exception | None = None
         try:
-            answer = consumer.handle({"Records": batch}, context)
-        except _Killed:
-            return
+            return self._handled(self.new_worker(), batch)
+        except Killed:
+            return None
         except _ProcessorFailed as wrapper:
             error = wrapper.error
-        if error is not None:
-            raise error  # here, so that it keeps its own cause and context
-        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
+        raise error  # here, so that it keeps its own cause and context
+
+    def _raise_invalid(self) -> None:
+        """Raise the first malformed effect. Its change is rejected, as on AWS, and a test must not have to look."""
         if self._invalid:
-            # The work is rejected, as on AWS. A test must not have to look for that.
             first = self._invalid[0]
             self._invalid.clear()
             raise first
 
-    def _call(self, change: Any) -> Commit | str | None:
+    def _call(self, change: Any) -> Any:
         fault = self._fault()
         if fault is Fault.KILLED_BEFORE_EFFECT:
-            raise _Killed
+            raise Killed
         if fault in STANDSTILLS:
             self._stand_still()
-        # A message has no stream, and neither has a removal.
         if fault is Fault.CONNECTION_CUT and getattr(change, "kind", "") == "created":
             self._s3.cut()
         self.calls.append(change)
         returned = self._process(change, fault)
         if fault in (Fault.KILLED_AFTER_EFFECT, Fault.OVERTAKEN_AND_KILLED):
-            raise _Killed
+            raise Killed
         if fault is Fault.TIMED_OUT:
             raise Overrun
         return returned
 
-    def _process(self, change: Any, fault: Fault | None) -> Commit | str | None:
+    def _process(self, change: Any, fault: Fault | None) -> Any:
         """Call the processor, and take its error to the test if the test wants that."""
         try:
-            returned: Commit | str | None = self._processor(change)
-            as_commit(returned)
+            returned = self._processor(change)
+            if self._runner is LocalRunner.PROCESS:
+                as_commit(returned)
         except Overtaken:
             if fault is Fault.OVERTAKEN_AND_KILLED:
-                raise _Killed from None
+                raise Killed from None
             raise
         except (Unprocessable, NotYet, ObjectGone):
             raise
         except Exception as error:
-            _LOG.warning("the processor failed for %s, attempt %d", change.key, change.attempt, exc_info=True)
+            key, attempt = (
+                (change["key"], change["attempt"]) if isinstance(change, dict) else (change.key, change.attempt)
+            )
+            _LOG.warning("the processor failed for %s, attempt %d", key, attempt, exc_info=True)
             if self._raise_errors and fault is None:
                 raise _ProcessorFailed(error) from error
             if (invalid := invalid_effect_of(error)) is not None:
@@ -338,7 +487,7 @@ class LocalRuntime:
         """Pause until the message is visible again and other workers have done all work. They take the next faults."""
         seed, self._random = self._random, None
         self._standing_still += 1
-        self._now += self._visibility_seconds * 1000
+        self.clock.now += self._visibility_seconds * 1000
         self._deliver_all()
         self._standing_still -= 1
         self._random = seed
@@ -348,10 +497,25 @@ class LocalRuntime:
         return f"worker-{self._owners}"
 
 
-def options_of(settings: ConsumerSettings) -> LedgerOptions:
-    """The options of the ledger of a consumer with these settings."""
-    policy = Policy.of(settings)
-    return LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
+class _Elsewhere:
+    """The clients of Lambda and Step Functions, for a processor elsewhere."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self._runtime = runtime
+
+    def invoke(self, **request: Any) -> dict[str, Any]:
+        try:
+            answer = self._runtime._call(json.loads(request["Payload"]))  # noqa: SLF001 - of this module
+        except Exception as error:  # noqa: BLE001 - Lambda reports each error in this way
+            failure = {"errorType": type(error).__name__, "errorMessage": str(error)}
+            return {"FunctionError": "Unhandled", "Payload": io.BytesIO(json.dumps(failure).encode())}
+        return {"Payload": io.BytesIO(json.dumps(answer).encode())}
+
+    def start_execution(self, **request: Any) -> dict[str, Any]:
+        return self._runtime.executions.start_execution(**request)
+
+    def describe_execution(self, **request: Any) -> dict[str, Any]:
+        return self._runtime.executions.describe_execution(**request)
 
 
 class _Ledger(Ledger):
@@ -373,16 +537,22 @@ class _Ledger(Ledger):
 class _DynamoDB(MemoryDynamoDB):
     """Refuses writes of the processor that AWS would refuse, so that a test that passes here also passes on AWS."""
 
-    def __init__(self, client: Any, *, raise_errors: bool) -> None:
+    def __init__(self, client: Any, *, raise_errors: bool, own: str) -> None:
         super().__init__()
         self._client = client
+        self._own = own
         self._raise_errors = raise_errors
 
     @override
     def transact_write_items(self, **request: Any) -> dict[str, Any]:
-        _, *others = request["TransactItems"]
+        others = [
+            element
+            for element in request["TransactItems"]
+            if "Update" not in element or element["Update"]["TableName"] != self._own
+        ]
         try:
-            check_transaction(others)
+            if others:
+                check_transaction(others)
             return super().transact_write_items(**request)
         except (ClientError, ParamValidationError) as error:
             if self._raise_errors and not _lost_claim(error):
@@ -404,10 +574,6 @@ class _DynamoDB(MemoryDynamoDB):
                 # In DynamoDB's answer, the ledger's row comes first.
                 answer["CancellationReasons"] = [{"Code": "None"}, *answer["CancellationReasons"]]
             raise
-
-
-class _Killed(KeyboardInterrupt):
-    """The worker's process has ended. No code of the worker can catch it."""
 
 
 class _ProcessorFailed(KeyboardInterrupt):

@@ -1,142 +1,148 @@
-"""A pipeline of files and sets of its files in one process, with their own time and without AWS.
+"""Sets of files around a processor in one process, with their own time and without AWS.
 
-    def test_a_load_waits_for_its_parts():
-        sets = LocalSets(orders.load, manifest="loads/*/manifest.json")
-        sets.put("loads/7/manifest.json", json.dumps(["a.csv", "b.csv"]))
-        sets.put("loads/7/a.csv", "1")
-        sets.run(hours=1)
-        assert loaded == []
-        sets.put("loads/7/b.csv", "2")
-        sets.run()
-        assert loaded == ["loads/7/manifest.json"]
-
-The faults are those of the processor of the sets. Everything else is as in `LocalPipeline`.
+def test_a_load_is_taken_once():
+    sets = LocalSets(orders.load, manifest="loads/*/manifest.json")
+    sets.put("loads/1/a.csv", "10 EUR")
+    sets.put("loads/1/manifest.json", '["/loads/1/a.csv"]')
+    sets.next(Fault.KILLED_AFTER_EFFECT)
+    sets.run()
+    assert loaded == {"loads/1/manifest.json": 10}
 """
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast, override
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast, override
 
-from intake_ledger import FileSet
-from intake_ledger.consumer import Consumer
+from intake_ledger.aws import Bucket
 from intake_ledger.consumer.set_wakes import SetWakes
-from intake_ledger.kinds import Kind
+from intake_ledger.events import own_message
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.kinds.sets import Sets
-from intake_ledger.processor import Commit, ObjectChange
-from intake_ledger.protocol import Ordering, Reasons, Row, row_key
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import Ordering, Origin, Reasons, Row, row_key, ulid
 from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
+from intake_ledger.sets.audit import SetAudit
+from intake_ledger.sets.waiting import WaitingSets
 from intake_ledger_testing.local_pipeline import LocalPipeline
-from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, local_settings
-from intake_ledger_testing.memory_sqs import MemorySQS
-from intake_ledger_testing.outcome_counter import OutcomeCounter
+from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.local_settings import BUCKET, check_processor, local_settings
+from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
+from intake_ledger_testing.memory_sqs import QueuedMessage
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger.observability import Telemetry
-    from intake_ledger_testing.memory_tables import MemoryTables
-
-_SETS = "local-sets"
+SETS = "local-sets"
 
 
-@dataclass
-class _Counters:
-    """The counters of the pipeline of the parts."""
-
-    verdicts: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    late_writes: int = 0
-    removed_unprocessed: int = 0
-
-
-class LocalSets(LocalPipeline):
-    """A pipeline and sets of its files, for tests. `put` uploads parts, manifests and markers."""
+class LocalSets(LocalRuntime):
+    """Sets of files for tests. `put` uploads a part or a manifest, and `run` delivers the messages of both."""
 
     def __init__(
         self,
-        processor: Callable[[FileSet], Commit | str | None],
+        processor: Callable[[Any], Any],
         *,
         manifest: str | None = None,
         marker: str | None = None,
         quiet_folder: str | None = None,
         quiet_seconds: int = 900,
-        part_processor: Callable[[ObjectChange], Commit | str | None] = lambda _: None,
+        absolute: bool = False,
+        part_processor: Callable[[Any], Any] = lambda _: None,
         versioned: bool = True,
         max_attempts: int = 12,
         processing_timeout: int = 60,
         deadline: int = 3 * 86_400,
         reasons: Reasons = Reasons.TYPES,
-        dynamodb: "MemoryTables | DynamoDBClient | None" = None,
+        dynamodb: Any = None,
         raise_errors: bool = False,
+        runner: LocalRunner = LocalRunner.PROCESS,
+        worker: bool = False,
     ) -> None:
-        """Create a pipeline with an empty bucket, and sets of its files.
+        """Create a pipeline of parts with an empty bucket, and its sets. Give one form.
 
         Args:
-            processor: your function of a `FileSet`.
+            processor: your function of a set.
             manifest: the pattern of `SetForm.manifest`, for a JSON list of keys; no manifest when omitted.
             marker: the pattern of `SetForm.marker`; no marker when omitted.
-            quiet_folder: the pattern of `SetForm.quiet_folder`; no quiet folder when omitted. One form is needed.
-            quiet_seconds: the time without uploads that closes a quiet folder; 15 minutes when omitted.
-            part_processor: your function of the pipeline of the parts; it does nothing when omitted.
+            quiet_folder: the pattern of `SetForm.quiet_folder`; no quiet folder when omitted.
+            quiet_seconds: the quiet time of a folder; 900 when omitted.
+            absolute: true: the keys in a manifest begin at the bucket; at the manifest's folder when omitted.
+            part_processor: the processor of the parts; it does nothing when omitted.
             versioned: True if the bucket keeps versions; True when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: as in `LocalPipeline`; 60 when omitted.
-            deadline: as the construct's, in seconds of the time in the test; three days when omitted.
+            processing_timeout: in real seconds; 60 when omitted.
+            deadline: as the construct's, in seconds of the local time; three days when omitted.
             reasons: as the construct's; exception types and positions when omitted.
-            dynamodb: as in `LocalPipeline`; a transaction with a condition is refused when omitted.
-            raise_errors: as in `LocalPipeline`; False when omitted.
+            dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
+            raise_errors: as of `LocalPipeline`; False when omitted.
+            runner: the place of the processor of sets; this process when omitted.
+            worker: true: workers outside of Lambda take the messages of sets; Lambda when omitted.
 
         Raises:
-            TypeError: A processor is not a function with one argument.
-            ValueError: There is no form, or more than one.
+            TypeError: The processor is not a function with one argument.
+            ValueError: Not exactly one of the forms is given.
 
         """
-        check_processor(processor, "LocalSets")
-        self._form = _form(manifest, marker, quiet_folder, quiet_seconds)
-        super().__init__(
-            cast("Any", processor),
-            versioned=versioned,
-            max_attempts=max_attempts,
-            processing_timeout=processing_timeout,
-            reasons=reasons,
-            dynamodb=dynamodb,
-            raise_errors=raise_errors,
-        )
-        self._part_processor = part_processor
-        own = local_settings(
+        given = {FormKind.MANIFEST: manifest, FormKind.MARKER: marker, FormKind.QUIET: quiet_folder}
+        forms = [(kind, pattern) for kind, pattern in given.items() if pattern is not None]
+        if len(forms) != 1:
+            raise ValueError(f"{len(forms)} forms of sets: pass one of manifest, marker and quiet_folder")
+        [(kind, pattern)] = forms
+        if runner is LocalRunner.PROCESS:
+            check_processor(processor, "LocalSets")
+        settings = local_settings(
             Ordering.LATEST,
             reasons,
             max_attempts=max_attempts,
             processing_timeout=processing_timeout,
             max_wait=deadline,
             directory_markers=True,
-            pipeline=_SETS,
+            pipeline=SETS,
         )
-        self._sets = SetSettings(own, self._form, PIPELINE)
-        self._wakes = MemorySQS(clock=self._clock, visibility_seconds=self._visibility_seconds)
-        self._counters = _Counters()
-        self.calls: list[FileSet] = []  # type: ignore[assignment] # the processor of this class gets sets
-        """The set of each call of the processor."""
+        super().__init__(
+            processor,
+            replace(settings, keeps_rows=True),
+            runner=runner,
+            worker=worker,
+            versioned=versioned,
+            dynamodb=dynamodb,
+            raise_errors=raise_errors,
+        )
+        self._form = FormSettings(kind, pattern, quiet_seconds=quiet_seconds, absolute=absolute)
+        self._set_settings = SetSettings(self._settings, self._form, "local")
+        self.parts = _Parts(self, part_processor)
+        """The pipeline of the parts."""
+        self.lists: dict[str, bytes] = {}
+        """The lists of the parts of sets, by version, for a processor elsewhere."""
+        self.calls: list[Any] = []
+        """The set of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
 
-    @override
-    def lose(self) -> None:
-        """Lose all waiting messages, also those of the sets. `audit` of a set's key wakes it."""
-        super().lose()
-        self._wakes.messages.clear()
-
-    @override
-    def row(self, key: str, version_id: str | None = None) -> Row | None:
-        """Return the ledger's row of a set, or None.
+    def put(self, key: str, content: bytes | str) -> str | None:
+        """Upload a part, a manifest or a marker, and return its version ID.
 
         Args:
-            key: of the manifest or marker, or the folder with a slash at its end.
-            version_id: not for sets.
+            key: of the object.
+            content: a text becomes UTF-8.
 
         """
-        return self._table.get(row_key(_SETS, Ordering.LATEST, BUCKET, key, version_id))
+        return self.parts.put(key, content)
+
+    def wake(self, key: str) -> None:
+        """Send the message that a finished part sends.
+
+        Args:
+            key: of the manifest or marker, or the folder with its slash.
+
+        """
+        self.send(own_message(Origin.PART, BUCKET, key))
+
+    def reprocess(self, key: str) -> None:
+        """Send a request to process a set again.
+
+        Args:
+            key: of the manifest or marker, or the folder with its slash.
+
+        """
+        request = ulid(self.now, self._owners)
+        self.send(own_message(Origin.REPROCESS, BUCKET, key, reprocess_id=request))
 
     def part_row(self, key: str) -> Row | None:
         """Return the ledger's row of a part, or None.
@@ -145,48 +151,126 @@ class LocalSets(LocalPipeline):
             key: of the object.
 
         """
-        return super().row(key)
+        return self.parts.row(key)
+
+    @override
+    def duplicate(self) -> None:
+        """Send each waiting message a second time, also those of the parts."""
+        super().duplicate()
+        self.parts.duplicate()
+
+    @override
+    def reverse(self) -> None:
+        """Reverse the order of the waiting messages of the sets, and of those of the parts."""
+        super().reverse()
+        self.parts.reverse()
+
+    @override
+    def lose(self) -> None:
+        """Lose all waiting messages, also those of the parts. `audit` finds complete sets."""
+        super().lose()
+        self.parts.lose()
 
     @property
     @override
     def waiting(self) -> int:
-        """The number of messages in both queues."""
-        return super().waiting + len(self._wakes.messages)
+        """The number of messages that are not finished, also of the parts."""
+        return super().waiting + self.parts.waiting
 
-    @property
+    def audit(self) -> list[str]:
+        """Run the audit of sets. Returns the keys of the sets that nothing continued, which it wakes."""
+        worker, store = self.new_worker(), cast("Any", self._dynamodb)
+        waiting, kind = WaitingSets(store, self._settings.table), cast("Sets", worker.kind)
+        audit = SetAudit(self._set_settings, worker.services, waiting, reader=kind.reader, rows=self._table)
+        return audit.run(lambda: 600.0).woken
+
+    def row(self, key: str) -> Row | None:
+        """Return the ledger's row of a set (`status`, `attempts`, `reason`, `commit_id` and so on), or None.
+
+        Args:
+            key: of the manifest or marker, or the folder with its slash.
+
+        """
+        return self._table.get(row_key(SETS, Ordering.LATEST, BUCKET, key, None))
+
     @override
-    def _work_queue(self) -> MemorySQS:
-        return self._wakes
+    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Sets:
+        return Sets(
+            self._set_settings,
+            table,
+            bucket,
+            Membership(connection.client(self._dynamodb), self._settings.table, BUCKET),
+            self.clock,
+            output_client=lambda: connection.client(self._outputs),
+            lists=_Lists(self, connection),
+        )
 
     @override
-    def _queues(self) -> list[tuple[MemorySQS, Callable[[], Consumer]]]:
-        return [(self._sqs, self._make_part_consumer), (self._wakes, self._make_consumer)]
+    def _next_at(self) -> int | None:
+        times = [at for at in (super()._next_at(), self.parts.next_at()) if at is not None]
+        return min(times, default=None)
 
     @override
-    def _make_consumer(self) -> Consumer:
-        return self._consumer_of(self._make_kind(), self._sets.consumer, self._wakes, self._call)
+    def _deliver(self) -> None:
+        self.parts.deliver_visible()
+        super()._deliver()
+
+
+class _Parts(LocalPipeline):
+    """The pipeline of the parts, whose workers wake the sets."""
+
+    def __init__(self, sets: LocalSets, processor: Callable[[Any], Any]) -> None:
+        super().__init__(processor)
+        self._sets = sets
+        self._settings = replace(self._settings, keeps_rows=True)
+        self._use(sets)
+
+    def next_at(self) -> int | None:
+        """The time of the next delivery, in epoch milliseconds."""
+        return self._next_at()
+
+    def deliver_visible(self) -> None:
+        """Handle the messages that are visible now."""
+        while batch := self._sqs.receive(self._batch_size, self._order):
+            self._invoke(batch)
 
     @override
-    def _make_kind(self) -> Kind:
-        bucket, outputs = self._make_bucket(), lambda: cast("Any", self._outputs)
-        return Sets(self._sets, self._table, bucket, self._membership(), self._clock, output_client=outputs)
+    def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        return self._sets._order(visible)  # noqa: SLF001 - a run of both has one seed
 
-    def _make_part_consumer(self) -> Consumer:
-        target = SetTarget(_SETS, "", self._form)
-        wakes = Wakes([target], self._membership(), bucket=BUCKET, send=lambda _, body: self._wakes.send(body))
-        telemetry: Telemetry = OutcomeCounter(self._counters)
-        woken = SetWakes(self._settings, telemetry, wakes, clock=self._clock)
-        kind = Objects(self._settings, self._make_bucket(), lambda: cast("Any", self._outputs), sets=woken)
-        return self._consumer_of(kind, self._settings, self._sqs, self._part_processor, telemetry)
+    @override
+    def _dies(self, operation: str) -> bool:
+        return self._sets._dies(operation)  # noqa: SLF001 - its requests are those of the sets
 
-    def _membership(self) -> Membership:
-        return Membership(cast("Any", self._dynamodb), self._settings.table, BUCKET)
+    @override
+    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Objects:
+        sets, sqs = self._sets, connection.client(self._sets._sqs)  # noqa: SLF001 - they are one bench
+        wakes = Wakes(
+            [SetTarget(SETS, "memory://sets", sets._form)],  # noqa: SLF001 - as above
+            Membership(connection.client(self._dynamodb), self._settings.table, BUCKET),
+            bucket=BUCKET,
+            send=lambda _, body: sqs.send(body),
+        )
+        telemetry = self._make_telemetry()
+        return Objects(
+            self._settings,
+            bucket,
+            lambda: connection.client(self._outputs),
+            sets=SetWakes(self._settings, telemetry, wakes, clock=self.clock),
+        )
 
 
-def _form(manifest: str | None, marker: str | None, quiet_folder: str | None, quiet_seconds: int) -> FormSettings:
-    patterns = {FormKind.MANIFEST: manifest, FormKind.MARKER: marker, FormKind.QUIET: quiet_folder}
-    forms = {kind: pattern for kind, pattern in patterns.items() if pattern is not None}
-    if len(forms) != 1:
-        raise ValueError(f"{len(forms)} forms of sets: pass one of manifest, marker and quiet_folder")
-    [(kind, pattern)] = forms.items()
-    return FormSettings(kind, pattern, quiet_seconds if kind is FormKind.QUIET else 0)
+class _Lists:
+    """The lists of parts; see `PartLists`."""
+
+    def __init__(self, sets: LocalSets, connection: LocalConnection) -> None:
+        self._sets = sets
+        self._connection = connection
+
+    def place(self, version: str) -> dict[str, str]:
+        return {"bucket": "lists", "key": f"{version}.json"}
+
+    def put(self, version: str, content: bytes) -> None:
+        self._connection.passes("put_object")
+        assert self._sets.lists.setdefault(version, content) == content, "a version has one list"
+        self._connection.passes()

@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,27 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 """The start of each pipeline's time."""
 _CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
+
+
+@dataclass(slots=True)
+class LocalClock:
+    """A clock in epoch milliseconds, which only the test and the local runtime advance."""
+
+    now: int
+    """Epoch milliseconds."""
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass.
+
+        Args:
+            milliseconds: the time.
+
+        """
+        self.now += milliseconds
 
 
 def local_settings(
@@ -28,19 +50,20 @@ def local_settings(
     directory_markers: bool = False,
     pipeline: str = PIPELINE,
     bucket: str = BUCKET,
+    suffix: str = "",
 ) -> ConsumerSettings:
-    """Return the settings of a consumer. The arguments are those of `LocalPipeline`, and two names."""
+    """Return the settings of a consumer. The arguments are those of `LocalPipeline`, two names, and a suffix."""
     return ConsumerSettings(
         pipeline=pipeline,
         bucket=bucket,
         bucket_owner=None,
         table=TABLE,
-        queue_url=QUEUE_URL,
+        queue_url=f"{QUEUE_URL}{suffix}",
         ordering=ordering,
         deletes=deletes,
         retention_seconds=_RETENTION_SECONDS,
         clock_skew_seconds=_CLOCK_SKEW_SECONDS,
-        dlq_url=DEAD_LETTER_URL,
+        dlq_url=f"{DEAD_LETTER_URL}{suffix}",
         processor="",
         processing_timeout_seconds=processing_timeout,
         max_attempts=max_attempts,

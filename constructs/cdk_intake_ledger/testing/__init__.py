@@ -3,8 +3,8 @@
 | to test | use | needs |
 | --- | --- | --- |
 | a processor of objects | `LocalPipeline`, `Fault` | `boto3` |
-| a processor of messages | `LocalMessages`, `Fault` | `boto3` |
-| a processor of sets of files | `LocalSets`, `Fault` | `boto3` |
+| a processor of messages, or of sets of files | `LocalMessages`, `LocalSets` | `boto3` |
+| a function or a state machine | the same, with a `LocalRunner` | `boto3` |
 | a function with your own messages | `events`, `LambdaContext` | |
 | a stack | `stable_template`, `logical_ids` | |
 | a deployment | `LocalAws` | `boto3`, `ministack`, the CDK CLI |
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from intake_ledger_testing.local_messages import LocalMessages
     from intake_ledger_testing.local_pipeline import LocalPipeline
     from intake_ledger_testing.local_sets import LocalSets
+    from intake_ledger_testing.local_settings import LocalClock
+    from intake_ledger_testing.local_worker import Killed, LocalRunner, LocalWorker
     from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
     from intake_ledger_testing.memory_sqs import DeadLetter
     from intake_ledger_testing.memory_tables import MemoryTables
@@ -32,12 +34,16 @@ if TYPE_CHECKING:
 __all__ = [
     "DeadLetter",
     "Fault",
+    "Killed",
     "LambdaContext",
     "LocalAws",
     "LocalAwsError",
+    "LocalClock",
     "LocalMessages",
     "LocalPipeline",
+    "LocalRunner",
     "LocalSets",
+    "LocalWorker",
     "MemoryDynamoDB",
     "MemoryTables",
     "events",
@@ -52,12 +58,16 @@ if not TYPE_CHECKING:
         {
             "DeadLetter": "intake_ledger_testing.memory_sqs",
             "Fault": "intake_ledger_testing.faults",
+            "Killed": "intake_ledger_testing.local_worker",
             "LambdaContext": "intake_ledger_testing.context",
             "LocalAws": "intake_ledger_testing.local_aws",
             "LocalAwsError": "intake_ledger_testing.local_aws",
+            "LocalClock": "intake_ledger_testing.local_settings",
             "LocalMessages": "intake_ledger_testing.local_messages",
-            "LocalSets": "intake_ledger_testing.local_sets",
             "LocalPipeline": "intake_ledger_testing.local_pipeline",
+            "LocalRunner": "intake_ledger_testing.local_worker",
+            "LocalSets": "intake_ledger_testing.local_sets",
+            "LocalWorker": "intake_ledger_testing.local_worker",
             "MemoryDynamoDB": "intake_ledger_testing.memory_dynamodb",
             "MemoryTables": "intake_ledger_testing.memory_tables",
             "logical_ids": "cdk_intake_ledger.testing.templates",

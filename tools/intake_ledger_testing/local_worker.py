@@ -1,0 +1,98 @@
+"""Workers of a local pipeline, intake or sets: their connection to AWS in memory, and their deaths."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer import Consumer, Services
+    from intake_ledger.kinds import Kind
+    from intake_ledger.worker import Worker
+    from intake_ledger.worker.worker import WorkerHost
+
+HOLD_SECONDS = 60
+"""`INTAKE_WORKER_HOLD_SECONDS` of a worker outside of Lambda."""
+
+
+class LocalRunner(StrEnum):
+    """The place of the processor, as the construct's `Processor` has it."""
+
+    PROCESS = "inline"
+    """A function of the consumer's process, as `Processor.from_asset`. It takes a change, a message or a set."""
+    FUNCTION = "remote"
+    """Another Lambda function, as `Processor.from_function`. Its JSON is that of docs/processor-json.md."""
+    STATE_MACHINE = "machine"
+    """A state machine, as `Processor.from_state_machine`. It has the same JSON, and runs at the end of its time."""
+
+
+class Killed(KeyboardInterrupt):
+    """The process of a worker has ended. No code of the worker can catch it."""
+
+
+class LocalConnection:
+    """The requests of one worker. After its death, none arrives."""
+
+    def __init__(self, dies: Callable[[str], bool]) -> None:
+        """Make the connection. `dies` gets the name of an operation before it, and an empty text after it."""
+        self._dies = dies
+        self.dead = False
+
+    def client(self, client: Any) -> Any:
+        """The client, as the worker reaches it."""
+        return _Client(client, self)
+
+    def passes(self, operation: str = "") -> None:
+        """Raise `Killed` if the worker is dead, or dies now."""
+        self.dead = self.dead or self._dies(operation)
+        if self.dead:
+            raise Killed
+
+
+class _Client:
+    def __init__(self, client: Any, connection: LocalConnection) -> None:
+        self._client = client
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        def request(*plain: Any, **arguments: Any) -> Any:
+            self._connection.passes(name)
+            try:
+                return getattr(self._client, name)(*plain, **arguments)
+            finally:
+                self._connection.passes()
+
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWorker:
+    """A worker, or an execution environment of the function."""
+
+    consumer: "Consumer"
+    """It handles batches."""
+    kind: "Kind"
+    """The kind of its work."""
+    connection: LocalConnection
+    """Its requests."""
+    services: "Services"
+    """Its settings, ledger and queues."""
+    poller: "Worker | None"
+    """The worker outside of Lambda."""
+    host: "WorkerHost | None"
+    """The heartbeat of the worker outside of Lambda."""
+
+    def beat(self) -> None:
+        """Extend the leases of a worker outside of Lambda, as its heartbeat does three times in `HOLD_SECONDS`."""
+        if self.host is not None:
+            self.host.heartbeat.beat()
+
+    def die(self) -> None:
+        """End the process. Not even its `finally` reaches AWS.
+
+        Raises:
+            Killed: Always.
+
+        """
+        self.connection.dead = True
+        raise Killed
