@@ -56,8 +56,8 @@ from intake_ledger_cli.result_tables import redrive_table
 from intake_ledger_cli.row_scan import RowFilter, row_targets
 from intake_ledger_cli.s3_listing import ListedVersion
 from intake_ledger_cli.sending import send
-from intake_ledger_cli.status import AccessDenied, PipelineStatus
+from intake_ledger_cli.status import Alarm, NotRead, PipelineStatus
 from intake_ledger_cli.status_json import count_json
-from intake_ledger_cli.status_table import count_text
+from intake_ledger_cli.status_table import alarms_text, count_text
 from intake_ledger_cli.tables import report_table
 from intake_ledger_cli.waiting import parse_until

@@ -19,9 +19,9 @@ from botocore.client import BaseClient
 from intake_ledger.protocol import Row, Status
 from tests.browser import Browser, chromium, needs_chromium
 from tests.inside.command import (
-    AccessDenied,
     Bar,
     CliError,
+    NotRead,
     PipelineStatus,
     ReportData,
     page_parts,
@@ -354,7 +354,7 @@ def test_a_missing_folder_is_one_line(sit: Callable[..., Person], tmp_path: Path
 def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
     """The others are shown."""
     assert full.exists()
-    denied = AccessDenied("dynamodb:Query")
+    denied = NotRead("dynamodb:Query")
     data = ReportData(make_site().deployed, now_ms(), 24, _nothing_allowed(denied), denied, denied, denied, denied)
     assert render(data).count("dynamodb:Query") > len(SECTIONS)
 

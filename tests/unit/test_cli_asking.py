@@ -99,7 +99,7 @@ def test_an_interrupted_operation_leaves_its_record(person: Person, monkeypatch:
     monkeypatch.setattr(drain.Drain, "receive", _interrupted)
     person.types("redrive", ends=130)
     [found] = person.reads("operations")["operations"]
-    assert (found["what"], found["result"]) == ("redrive", "0 messages moved, 0 failed")
+    assert (found["what"], found["result"]) == ("redrive", "interrupted; 0 messages moved, 0 failed")
 
 
 def _interrupted(_: Any) -> Any:

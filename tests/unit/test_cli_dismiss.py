@@ -164,6 +164,8 @@ def test_a_row_that_an_attempt_changes_meanwhile_is_left_alone(person: Person, m
     monkeypatch.setattr(dismissing, "_move", late)
     person.types("dismiss", KEY, "--because", BECAUSE, ends=1)
     assert "has changed meanwhile" in person.complaint
+    [operation] = person.reads("operations")["operations"]
+    assert operation["result"].startswith("failed: ")
     assert stored(person).status is Status.PROCESSING
     assert dead_letters(person) == 1
 

@@ -16,7 +16,7 @@ from intake_ledger.ledger import Claim
 from intake_ledger.protocol import OutcomeKind, Reason, ReasonCode, Row, RowKey, State, StateKind, Status
 from tests.inside.command import Aws, LogGroup, history, key_pattern
 from tests.inside.objects import PowertoolsTelemetry
-from tests.unit.cli_support import NAME, denied, make_site
+from tests.unit.cli_support import NAME, denied, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE, START, created
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
@@ -271,3 +271,30 @@ def test_the_log_of_workers_is_said_not_to_be_searched(
     shown = person.types("inspect", KEY)
     assert "workers outside of Lambda write to the log of their own service" in shown
     assert "All log lines" not in shown
+
+
+@pytest.mark.failure_mode("F394")
+def test_the_attempts_of_messages_are_those_of_each_identity(
+    sit: Callable[..., Person],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two messages of a key may have claims with one fence, in one millisecond."""
+    person = sit(make_message_site(), audit=False)
+    for identity in ("e-1", "e-2"):
+        row = Row(Status.PROCESSED, 7, version_id=identity, first_claimed_at=START, updated_at=START + MINUTE)
+        person.site.row(KEY, row)
+    line = {"service": NAME, "key": KEY, "fence": 7, "attempt": 1, "duration_ms": 20}
+    ends = [("e-1", "failed"), ("e-2", "committed"), ("e-1", "committed")]
+    written = [
+        json.dumps(line | {"version_id": identity, "message": end, "fence": 7 + place // 2})
+        for place, (identity, end) in enumerate(ends)
+    ]
+    logs(monkeypatch, written)
+    found = person.reads("inspect", KEY)["history"]["attempts"]
+    assert [(one["versionId"], one["outcome"]) for one in found] == [
+        ("e-1", "Failed"),
+        ("e-1", "Committed"),
+        ("e-2", "Committed"),
+    ]
+    shown = person.types("inspect", KEY)
+    assert shown.index("message e-1") < shown.index("Failed after 20 ms") < shown.index("message e-2")

@@ -1,13 +1,15 @@
 """The breaker after a repair (F392), and a function that cannot start (F393), as `status` and `inspect` show them."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import Row, RowKey, Status, breaker_key, success_key, to_dynamodb
-from tests.inside.command import Aws, function_errors, now_ms
+from tests.inside.command import Alarm, Aws, alarms_text, function_errors, now_ms
 from tests.unit.cli_support import NAME, Site, client, denied, make_message_site, make_site, new_consumer_log
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit
@@ -167,3 +169,39 @@ def test_the_filter_leaves_the_lines_of_the_consumer_out() -> None:
     terms = [one.strip('?"') for one in function_errors.PATTERN.split(" ?")]
     line = '{"level":"ERROR","message":"Failed","key":"in/a","reason":"KeyError at invoices:42","status":"error"}'
     assert not any(term in line for term in terms)
+
+
+@pytest.mark.failure_mode("F394")
+@pytest.mark.parametrize(
+    ("service", "method", "line"),
+    [("cloudwatch", "get_metric_data", "Last hour"), ("sqs", "get_queue_attributes", "Queue")],
+)
+def test_a_part_that_aws_throttles_is_unknown_and_the_others_are_shown(
+    sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch, service: str, method: str, line: str
+) -> None:
+    person = sit(make_site())
+    person.site.reject("in/a", "no amount")
+    real: Any = client(service)
+
+    class Throttled:
+        def __getattr__(self, name: str) -> Any:
+            return self._refuse if name == method else getattr(real, name)
+
+        def _refuse(self, **_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "later"}}, "AnOperation")
+
+    monkeypatch.setattr(Aws, service, Throttled())
+    shown = person.types("status")
+    assert re.search(rf"{line} +unknown: AnOperation was answered with ThrottlingException", shown)
+    assert "need a person, see: list --status REJECTED" in shown
+    document = person.reads("status")
+    part = document["lastHour" if service == "cloudwatch" else "queue"]
+    assert part == {"unknown": "AnOperation was answered with ThrottlingException"}
+
+
+@pytest.mark.failure_mode("F394")
+def test_insufficient_data_is_not_green() -> None:
+    alarms = [Alarm("a", "OK", ""), Alarm("b", "INSUFFICIENT_DATA", "")]
+    shown = alarms_text(make_site().deployed, alarms)
+    assert (shown.plain, shown.style) == ("none of 2 in ALARM, 1 with insufficient data", "yellow")
+    assert alarms_text(make_site().deployed, alarms[:1]).style == "green"

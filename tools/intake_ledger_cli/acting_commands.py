@@ -12,7 +12,6 @@ from rich.text import Text
 from intake_ledger_cli import json_output, operations, pausing, releasing, retrying
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
-from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.formatting import timestamp
 from intake_ledger_cli.inspection import key_in
 from intake_ledger_cli.operations import Operation
@@ -96,11 +95,8 @@ def release_command(
     by = operations.ask(aws, releasing.describe_claim(deployed, entry, now_ms()), yes=yes)
     operation = Operation(now_ms(), by, f"release {key}", because)
     operations.record(aws, deployed, operation)
-    try:
+    with operations.noting_failures(aws, deployed, operation):
         done = releasing.release(aws, deployed, entry, operation)
-    except CliError as error:
-        operations.finish(aws, deployed, operation, str(error))
-        raise
     result = f"attempt {done.attempt} of {done.lease_owner} taken, fence {done.fence}"
     operations.finish(aws, deployed, operation, result)
     call.output(json_output.document(done), releasing.release_text(done, now_ms()))

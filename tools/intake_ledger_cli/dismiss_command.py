@@ -50,9 +50,11 @@ def dismiss_command(
     with redrive_lock(aws, deployed, by, now_ms) as lock:
         operation = Operation(now_ms(), by, f"dismiss {'--undo ' if undo else ''}{' '.join(names)}", because)
         operations.record(aws, deployed, operation)
-        done = (
-            dismissing.undo(aws, deployed, entries) if undo else dismissing.dismiss(aws, deployed, entries, lock.renew)
-        )
+        with operations.noting_failures(aws, deployed, operation):
+            if undo:
+                done = dismissing.undo(aws, deployed, entries)
+            else:
+                done = dismissing.dismiss(aws, deployed, entries, lock.renew)
         result = f"{done.rows:,} rows, {done.messages:,} dead-letter messages"
         operations.finish(aws, deployed, operation, result)
     shown = f"{'taken back' if undo else 'dismissed'}: {result}"

@@ -85,7 +85,7 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
     empty = History(link=group.lines(key_pattern(key), begun, end), searched_from=start)
     search = _Search(aws, group, deployed.name, key)
     try:
-        attempts = tuple(_attempts(search.lines(start, end), rows))
+        attempts = tuple(_attempts(search.lines(start, end), rows, of_messages=deployed.message_source is not None))
     except ClientError as error:
         link = "" if deployed.workers else empty.link
         return replace(empty, complete=False, why=refusal(error, group.name), link=link)
@@ -130,13 +130,19 @@ class _Search:
         self.stopped = True
 
 
-def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]], rows: Sequence[Row]) -> Iterator[Attempt]:
-    """Combine the lines of each claim, which are those with its fence.
+def _attempts(
+    lines: Iterator[tuple[Mapping[str, Any], int, str]], rows: Sequence[Row], *, of_messages: bool
+) -> Iterator[Attempt]:
+    """Combine the lines of each claim, which are those with its fence. The messages of a key have rows of their own.
 
     An ordinary claim has no line before its end. If its worker died, the line of the next claim has its row, and until
     then the row shows it.
     """
-    found: dict[int, Attempt] = {}
+    found: dict[tuple[str | None, int], Attempt] = {}
+
+    def place(identity: Any, fence: int) -> tuple[str | None, int]:
+        return (str(identity) if of_messages else None), fence
+
     for content, at, link in sorted(lines, key=lambda line: line[1]):
         fence, number = content.get("fence"), content.get("attempt")
         if not isinstance(fence, int) or not isinstance(number, int):
@@ -144,7 +150,7 @@ def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]], rows: Sequenc
         claim = Attempt(at=at, number=number, fence=fence, version_id=content.get("version_id"), link=link)
         if isinstance(lapsed := content.get("lapsed"), Mapping):
             found.setdefault(
-                lapsed["fence"],
+                place(lapsed["version_id"], lapsed["fence"]),
                 replace(
                     claim,
                     at=lapsed["updated_at"],
@@ -156,8 +162,8 @@ def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]], rows: Sequenc
         kind = _ENDS.get(str(content.get("message")))
         if kind is not None:
             duration_ms = content.get("duration_ms")
-            begun = found.get(fence) or replace(claim, at=at - (duration_ms or 0))
-            found[fence] = replace(
+            begun = found.get(place(claim.version_id, fence)) or replace(claim, at=at - (duration_ms or 0))
+            found[place(claim.version_id, fence)] = replace(
                 begun,
                 version_id=content.get("version_id") or begun.version_id,
                 outcome=kind.value,
@@ -167,12 +173,15 @@ def _attempts(lines: Iterator[tuple[Mapping[str, Any], int, str]], rows: Sequenc
                 link=link,
             )
         elif content.get("verdict") == Verdict.ACCEPTED:
-            found.setdefault(fence, claim)
+            found.setdefault(place(claim.version_id, fence), claim)
     for row in rows:
         if row.status is Status.PROCESSING and row.lease_until:
             held = Attempt(at=row.updated_at, number=row.attempts, fence=row.fence, version_id=row.version_id)
-            found.setdefault(row.fence, held)
-    yield from sorted(found.values(), key=lambda attempt: attempt.fence)
+            found.setdefault(place(row.version_id, row.fence), held)
+    first: dict[str | None, int] = {}
+    for name, attempt in sorted(found.items(), key=lambda one: one[1].fence):
+        first.setdefault(name[0], attempt.fence)
+    yield from (found[name] for name in sorted(found, key=lambda name: (first[name[0]], name[0] or "", name[1])))
 
 
 def _content(message: str) -> Mapping[str, Any]:

@@ -28,12 +28,19 @@ def history_json(found: History | None) -> dict[str, Any] | None:
     }
 
 
-def history_lines(found: History | None) -> Iterator[Text]:
-    """The lines of a history. A link is a line of its own, which is not broken, because people copy it."""
+def history_lines(found: History | None, *, of_messages: bool = False) -> Iterator[Text]:
+    """The lines of a history, those of each message under its identity.
+
+    A link is a line of its own, which is not broken, because people copy it.
+    """
     if found is None:
         return
+    identity = None
     for same in _waits_together(found.attempts):
         one = same[-1]
+        if of_messages and one.version_id != identity:
+            identity = one.version_id
+            yield Text(escape(f"message {identity}"))
         outcome, style = one.outcome or "no end in the log", _STYLES.get(one.outcome or "", WARNING)
         took = f" after {_duration(one.duration_ms)}" if one.duration_ms is not None else ""
         began = formatting.timestamp(same[0].at)
@@ -55,7 +62,11 @@ def history_lines(found: History | None) -> Iterator[Text]:
 
 def _waits_together(attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     """Group successive waits for the same reason: a set asks for its missing part each minute, for days."""
-    for wait, group in groupby(attempts, key=lambda one: one.outcome == OutcomeKind.WAITING and one.reason):
+
+    def same_wait(one: Attempt) -> tuple[str | None, str | None] | None:
+        return (one.reason, one.version_id) if one.outcome == OutcomeKind.WAITING else None
+
+    for wait, group in groupby(attempts, key=same_wait):
         same = list(group)
         yield from [same] if wait else ([one] for one in same)
 

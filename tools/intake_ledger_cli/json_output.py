@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
     from intake_ledger_cli.former import FormerPipeline
     from intake_ledger_cli.inspection import Inspected
+    from intake_ledger_cli.listing import ListedReason
 
 JsonObject = dict[str, Any]
 
@@ -51,11 +52,11 @@ def list_json(found: ReviewPage) -> JsonObject:
     return {"rows": rows, "after": found.after, "stoppedAfter": found.stopped_after}
 
 
-def reasons_json(counts: "Mapping[tuple[str, str], int]", budget: ReadBudget) -> JsonObject:
+def reasons_json(counts: "Mapping[ListedReason, int]", budget: ReadBudget) -> JsonObject:
     return {
         "reasons": [
-            {"status": status, "reasonCode": code, "rows": number}
-            for (status, code), number in sorted(counts.items(), key=lambda one: -one[1])
+            {**document(one), "rows": number}
+            for one, number in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
         ],
         "after": budget.token,
         "stoppedAfter": budget.used if budget.stopped else None,

@@ -97,9 +97,21 @@ def _partitions(deployed: "DeployedPipeline", selection: ListedRows) -> list[str
     return [waiting_partition(deployed.name)] if selection.waiting else review_partitions(deployed.name)
 
 
-def count_reasons(rows: Iterator[ObjectRow]) -> Counter[tuple[str, str]]:
-    """Count rows by status and reason code."""
-    return Counter((shown_status(entry.row), entry.row.reason_code or _NO_REASON) for entry in rows)
+@dataclass(frozen=True, slots=True, order=True)
+class ListedReason:
+    """A reason of rows. Two bugs have one code and different texts."""
+
+    status: str
+    reason_code: str
+    reason: str
+
+
+def count_reasons(rows: Iterator[ObjectRow]) -> Counter[ListedReason]:
+    """Count rows by status, reason code and text."""
+    return Counter(
+        ListedReason(shown_status(entry.row), entry.row.reason_code or _NO_REASON, entry.row.reason or "")
+        for entry in rows
+    )
 
 
 def csv_lines(rows: Iterator[ObjectRow], limit: int, *, identities: bool = False) -> Iterator[str]:

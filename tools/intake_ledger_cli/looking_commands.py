@@ -113,7 +113,7 @@ def list_command(
     older_than: Annotated[
         str | None, typer.Option(help="Only rows whose last change is older, such as 2h or 3d.", show_default=False)
     ] = None,
-    by_reason: Annotated[bool, typer.Option("--by-reason", help="Count rows by status and reason code.")] = False,
+    by_reason: Annotated[bool, typer.Option("--by-reason", help="Count rows by status, code and reason.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     limit: Annotated[int, typer.Option(help="Largest number of objects.", min=1)] = 50,
     after: Annotated[str | None, typer.Option(help="Token that the previous page printed.", show_default=False)] = None,
@@ -231,6 +231,9 @@ def inspect(
     errors = None if since is None else read_errors(aws, deployed, since, now)
     document = json_output.inspect_json(deployed, key, found, denied)
     document |= {"history": history_json(attempts), "consumerErrors": json_output.document(errors)}
-    lines = [tables.inspect_table(deployed, key, found, denied, now), *history_lines(attempts)]
+    lines = [
+        tables.inspect_table(deployed, key, found, denied, now),
+        *history_lines(attempts, of_messages=deployed.message_source is not None),
+    ]
     call.output(document, Group(*lines, *filter(None, [errors_line(errors, now)])))
     end_with(any(one.agree is False for one in found), exit_code)

@@ -1,5 +1,6 @@
 """The commands that move messages and rows: redrive and adopt."""
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -43,14 +44,18 @@ def redrive(
         moving = Redrive(
             aws.sqs, deployed, wanted, rate=rate_limit(rate), limit=limit, dry_run=dry_run, renew=lock.renew
         )
+        done = moving.outcome
+
+        def moved() -> str:
+            return f"{done.moved:,} messages moved, {len(done.failed):,} failed"
+
+        notes = nullcontext() if operation is None else operations.noting_failures(aws, deployed, operation, moved)
         try:
-            with console(stderr=True).status("reading the dead-letter queue"):
+            with notes, console(stderr=True).status("reading the dead-letter queue"):
                 moving.run()
-        finally:
-            done = moving.outcome
             if operation is not None:
-                moved = f"{done.moved:,} messages moved, {len(done.failed):,} failed"
-                operations.finish(aws, deployed, operation, moved)
+                operations.finish(aws, deployed, operation, moved())
+        finally:
             call.output(
                 json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run)
             )

@@ -5,7 +5,8 @@ The items have the partition key `<pipeline>#operations`. No row has such a key.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,20 @@ def finish(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, resul
     except ClientError as error:
         if denied_action(error) is None:
             raise
+
+
+@contextmanager
+def noting_failures(
+    aws: "Aws", deployed: "DeployedPipeline", operation: Operation, so_far: Callable[[], str] = str
+) -> Iterator[None]:
+    """Add the failure or the interruption to the record of an operation, with the numbers so far."""
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
+        why = "interrupted" if stopped else f"failed: {error}"
+        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])))
+        raise
 
 
 def record(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:

@@ -17,7 +17,7 @@ from intake_ledger_cli import reading, status
 from intake_ledger_cli.audits import Report
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.reading import ObjectRow
-from intake_ledger_cli.status import AccessDenied, PipelineStatus
+from intake_ledger_cli.status import NotRead, PipelineStatus
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
@@ -100,10 +100,10 @@ class ReportData:
     now: int
     hours: int
     status: PipelineStatus
-    reviewed: Reviewed | AccessDenied
-    over_time: OverTime | AccessDenied
-    hot_keys: HotKeys | AccessDenied
-    audits: Audits | AccessDenied
+    reviewed: Reviewed | NotRead
+    over_time: OverTime | NotRead
+    hot_keys: HotKeys | NotRead
+    audits: Audits | NotRead
 
 
 def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -> ReportData:
@@ -120,7 +120,7 @@ def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -
 
     """
     found = status.read_status(aws, deployed)
-    last = None if isinstance(found.audit, AccessDenied) else found.audit.last
+    last = None if isinstance(found.audit, NotRead) else found.audit.last
     return ReportData(
         deployed,
         now,
@@ -133,13 +133,13 @@ def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -
     )
 
 
-def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
+def _allowed[T](ask: Callable[[], T]) -> T | NotRead:
     try:
         return ask()
     except ClientError as error:
         if (action := denied_action(error)) is None:
             raise
-        return AccessDenied(action)
+        return NotRead(action)
 
 
 def _reviewed(aws: "Aws", deployed: "DeployedPipeline") -> Reviewed:
@@ -211,14 +211,14 @@ def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
     return HotKeys([one for one in hottest if one.attempts > 1][:HOT_KEYS], read, not more)
 
 
-def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | AccessDenied:
+def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | NotRead:
     if deployed.set_variables is not None or deployed.message_source is not None:
         return Audits([last] if last else [], "Only the last audit is known.")
     if deployed.reports is None:
         note = "The pipeline keeps no reports in S3, so only the last one is known: see AuditOptions(report_bucket=)."
         return Audits([last] if last else [], note)
     found = _allowed(lambda: _kept_audits(aws, deployed.reports or "", now))
-    if isinstance(found, AccessDenied) and last:
+    if isinstance(found, NotRead) and last:
         return Audits([last], f"Only the last one is known: not allowed: {found.action}.")
     return found
 

@@ -15,7 +15,7 @@ from intake_ledger_cli.page_parts import Cell, Column, Html, text
 from intake_ledger_cli.page_style import document
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.report_data import AUDITS, HotKeys, OverTime, ReportData, Reviewed
-from intake_ledger_cli.status import AccessDenied, PipelineStatus, QueueDepth
+from intake_ledger_cli.status import NotRead, PipelineStatus, QueueDepth
 
 _CLASSES = {GOOD: "good", BAD: "bad", WARNING: "warning", DIM: "dim"}
 _HOUR, _DAY = 3_600_000, 86_400_000
@@ -58,7 +58,7 @@ def _nothing(reason: str) -> str:
     return _card(f'<span class="dim">{text(reason)}</span>')
 
 
-def _denied(part: AccessDenied) -> str:
+def _denied(part: NotRead) -> str:
     return _nothing(f"Not allowed: {part.action}.")
 
 
@@ -119,7 +119,7 @@ def _styled(content: str, style: str) -> str:
 
 def _reasons(data: ReportData) -> str:
     found = data.reviewed
-    if isinstance(found, AccessDenied):
+    if isinstance(found, NotRead):
         return _denied(found)
     if not found.rows:
         return _nothing("No object is failed or rejected, as of a moment ago.")
@@ -160,7 +160,7 @@ def _age(milliseconds: int) -> str:
 
 def _attempts(data: ReportData) -> str:
     found = data.over_time
-    if isinstance(found, AccessDenied):
+    if isinstance(found, NotRead):
         return _denied(found)
     accepted, retries = found.counts["Accepted"], found.counts["Retries"]
     if not any(accepted) and not any(retries):
@@ -186,7 +186,7 @@ def _attempts(data: ReportData) -> str:
 
 def _lag(data: ReportData) -> str:
     found = data.over_time
-    if isinstance(found, AccessDenied):
+    if isinstance(found, NotRead):
         return _denied(found)
     known = [one for one in found.lags["Maximum"] if one is not None]
     if not known:
@@ -222,7 +222,7 @@ def _moment(at: int) -> str:
 
 def _hot_keys(data: ReportData) -> str:
     found = data.hot_keys
-    if isinstance(found, AccessDenied):
+    if isinstance(found, NotRead):
         return _denied(found)
     if not found.keys:
         return _nothing(f"No key needed more than one attempt. {_rows_read(found)}")
@@ -246,7 +246,7 @@ def _rows_read(found: HotKeys) -> str:
 
 def _audits(data: ReportData) -> str:
     found = data.audits
-    if isinstance(found, AccessDenied):
+    if isinstance(found, NotRead):
         return _denied(found)
     note = f'<p class="dim">{text(found.note)}</p>' if found.note else ""
     if not found.reports:

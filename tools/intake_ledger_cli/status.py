@@ -1,6 +1,6 @@
 """Reads the current status of a pipeline in a bounded number of requests at any number of rows.
 
-A part that the caller may not read is shown as denied, and the others are shown.
+A part that the caller may not read is shown as denied, one that AWS throttled as unknown, and the others are shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from intake_ledger_cli import breaker, counting, metrics, reading
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.counting import Counts
-from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.errors import denied_action, is_passing
 from intake_ledger_cli.executions import ExecutionCount, count_running
 from intake_ledger_cli.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.metrics import LastHour
@@ -73,29 +73,32 @@ class TableSize:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessDenied:
-    """An action that the caller may not perform."""
+class NotRead:
+    """A part that could not be read."""
 
-    action: str
+    action: str = ""
+    """The action that the caller may not perform. Empty if it may."""
+    why: str = ""
+    """Why AWS did not answer: it throttled the request, or failed. Another call may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
     """The status of a pipeline."""
 
-    queue: QueueDepth | AccessDenied
-    dead_letters: QueueDepth | AccessDenied
-    needs_review: Counts | AccessDenied
-    last_hour: LastHour | AccessDenied
-    audit: AuditState | AccessDenied
-    breaker: BreakerState | AccessDenied
-    table: TableSize | AccessDenied
+    queue: QueueDepth | NotRead
+    dead_letters: QueueDepth | NotRead
+    needs_review: Counts | NotRead
+    last_hour: LastHour | NotRead
+    audit: AuditState | NotRead
+    breaker: BreakerState | NotRead
+    table: TableSize | NotRead
     pause: PauseRecord | None
     """Who has paused the consumer. None: no one, or the record may not be read."""
-    source: str | AccessDenied
+    source: str | NotRead
     """The state of the event source mapping, as Lambda names it."""
-    alarms: list[Alarm] | AccessDenied
-    executions: ExecutionCount | AccessDenied | None = None
+    alarms: list[Alarm] | NotRead
+    executions: ExecutionCount | NotRead | None = None
     """None if the processor is not a state machine."""
     function: FunctionErrors | None = None
     """The lines about failed invocations of the last hour. None if Lambda counted none."""
@@ -109,7 +112,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
 
     """
     size = _allowed(lambda: _table_size(aws, deployed))
-    index_rows = None if isinstance(size, AccessDenied) else size.index_rows
+    index_rows = None if isinstance(size, NotRead) else size.index_rows
     items = _allowed(lambda: _items(aws, deployed))
     hour = _allowed(lambda: metrics.read_last_hour(aws, deployed))
     counts = _allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
@@ -120,24 +123,24 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         needs_review=counts,
         last_hour=hour,
         audit=items
-        if isinstance(items, AccessDenied)
+        if isinstance(items, NotRead)
         else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {})),
         breaker=items
-        if isinstance(items, AccessDenied)
+        if isinstance(items, NotRead)
         else breaker.judge(
             items.get(breaker_key(deployed.name), {}),
             items.get(success_key(deployed.name), {}),
-            None if isinstance(hour, AccessDenied) else hour,
-            None if isinstance(counts, AccessDenied) else counts,
+            None if isinstance(hour, NotRead) else hour,
+            None if isinstance(counts, NotRead) else counts,
             now,
         ),
         table=size,
-        pause=None if isinstance(items, AccessDenied) else _pause(items.get(pause_key(deployed.name), {})),
+        pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(deployed.name), {})),
         source=_allowed(lambda: _source(aws, deployed)),
         alarms=_allowed(lambda: _alarms(aws, deployed)),
         executions=_allowed(lambda: _executions(aws, deployed)),
         function=None
-        if isinstance(hour, AccessDenied) or not hour.errors
+        if isinstance(hour, NotRead) or not hour.errors
         else read_errors(aws, deployed, now - _HOUR_MS, now),
     )
 
@@ -158,13 +161,17 @@ def needs_a_person(found: PipelineStatus, deployed: "DeployedPipeline") -> bool:
     )
 
 
-def _allowed[T](ask: Callable[[], T]) -> T | AccessDenied:
+def _allowed[T](ask: Callable[[], T]) -> T | NotRead:
     try:
         return ask()
     except ClientError as error:
-        if (action := denied_action(error)) is None:
+        if (action := denied_action(error)) is not None:
+            return NotRead(action)
+        if not is_passing(error):
             raise
-        return AccessDenied(action)
+        return NotRead(
+            why=f"{error.operation_name} was answered with {error.response['Error'].get('Code', 'an error')}"
+        )
 
 
 def _depth(aws: "Aws", url: str) -> QueueDepth:

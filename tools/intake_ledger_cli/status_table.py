@@ -15,8 +15,8 @@ from intake_ledger_cli.kinds import PipelineKind, kind_of
 from intake_ledger_cli.metrics import LastHour
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
-    AccessDenied,
     Alarm,
+    NotRead,
     PipelineStatus,
     QueueDepth,
     TableSize,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
     lines, kind = grid(), kind_of(deployed)
-    hour = None if isinstance(found.last_hour, AccessDenied) else found.last_hour
+    hour = None if isinstance(found.last_hour, NotRead) else found.last_hour
     add_line(lines, "Consumer", _source(found, now, workers=deployed.workers))
     add_line(lines, "Function", _function(found.last_hour, found.function, now))
     add_line(lines, "Breaker", _breaker(found.breaker, now))
@@ -37,7 +37,7 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     if found.executions is not None:
         add_line(lines, "Executions", _executions(found.executions, now))
     counts = found.needs_review
-    if isinstance(counts, AccessDenied):
+    if isinstance(counts, NotRead):
         add_line(lines, "Failed, rejected", _access_denied(counts))
     else:
         add_line(lines, "Failed", count_text(counts.failed, WARNING, "will be retried, see: list --status FAILED", now))
@@ -59,7 +59,7 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) 
     add_line(lines, "Last audit", _audit(found.audit, now))
     if kind not in (PipelineKind.MESSAGES, PipelineKind.SETS):
         add_line(lines, "Last tick", _tick(found.last_hour, now))
-    add_line(lines, "Alarms", _alarms(deployed, found.alarms))
+    add_line(lines, "Alarms", alarms_text(deployed, found.alarms))
     return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)
 
 
@@ -70,8 +70,8 @@ def _waiting_for(deployed: "DeployedPipeline") -> str:
     return f"{what}{until}, see: list --waiting"
 
 
-def _executions(count: ExecutionCount | AccessDenied, now: int) -> Text:
-    if isinstance(count, AccessDenied):
+def _executions(count: ExecutionCount | NotRead, now: int) -> Text:
+    if isinstance(count, NotRead):
         return _access_denied(count)
     if count.oldest_at is None:
         return Text("none running")
@@ -83,17 +83,17 @@ def _executions(count: ExecutionCount | AccessDenied, now: int) -> Text:
 def status_line(found: PipelineStatus, now: int) -> str:
     """Describe the status in one line, for a log or a pipe."""
     parts = [formatting.timestamp(now)]
-    if not isinstance(found.source, AccessDenied):
+    if not isinstance(found.source, NotRead):
         parts.append(f"consumer={found.source}")
-    if not isinstance(found.breaker, AccessDenied):
+    if not isinstance(found.breaker, NotRead):
         parts.append(f"breaker={found.breaker.status}")
     for name, depth in (("queue", found.queue), ("dead_letters", found.dead_letters)):
-        if not isinstance(depth, AccessDenied):
+        if not isinstance(depth, NotRead):
             parts.append(f"{name}={depth.waiting}+{depth.hidden}")
-    if not isinstance(counts := found.needs_review, AccessDenied):
+    if not isinstance(counts := found.needs_review, NotRead):
         each = (("failed", counts.failed), ("rejected", counts.rejected), ("waiting", counts.waiting))
         parts += [f"{name}={_brief(count)}" for name, count in each]
-    if not isinstance(found.alarms, AccessDenied):
+    if not isinstance(found.alarms, NotRead):
         parts.append(f"alarms={sum(one.state == 'ALARM' for one in found.alarms)}")
     return " ".join(parts)
 
@@ -117,13 +117,15 @@ def count_text(count: Count, style: str, what: str, now: int) -> Text:
     return Text.assemble((f"{count.number:,}{oldest}", style), (f"  {what}", DIM))
 
 
-def _access_denied(denied: AccessDenied) -> Text:
-    return Text(f"not allowed: {denied.action}", style=DIM)
+def _access_denied(denied: NotRead) -> Text:
+    if denied.action:
+        return Text(f"not allowed: {denied.action}", style=DIM)
+    return Text(escape(f"unknown: {denied.why}"), style=WARNING)
 
 
 def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
     source, pause = found.source, found.pause
-    if isinstance(source, AccessDenied):
+    if isinstance(source, NotRead):
         return _access_denied(source)
     if workers:
         # Only their service knows how many run.
@@ -139,8 +141,8 @@ def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
     return Text.assemble((f"takes no messages: its event source mapping is {source}", BAD), ("  see: resume", DIM))
 
 
-def _breaker(breaker: BreakerState | AccessDenied, now: int) -> Text:
-    if isinstance(breaker, AccessDenied):
+def _breaker(breaker: BreakerState | NotRead, now: int) -> Text:
+    if isinstance(breaker, NotRead):
         return _access_denied(breaker)
     if breaker.status is BreakerStatus.CLOSED:
         return Text("closed", style=GOOD)
@@ -157,8 +159,8 @@ def _breaker(breaker: BreakerState | AccessDenied, now: int) -> Text:
     return Text.assemble((text, BAD), ("  when the downstream is back, see: retry-now", DIM))
 
 
-def _function(hour: LastHour | AccessDenied, found: FunctionErrors | None, now: int) -> Text:
-    if isinstance(hour, AccessDenied):
+def _function(hour: LastHour | NotRead, found: FunctionErrors | None, now: int) -> Text:
+    if isinstance(hour, NotRead):
         return _access_denied(hour)
     if not hour.errors and not hour.throttles:
         return Text("no invocation failed in the last hour", style=GOOD)
@@ -172,15 +174,15 @@ def _function(hour: LastHour | AccessDenied, found: FunctionErrors | None, now: 
     return Text(escape(text), style=WARNING)
 
 
-def _depth(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:
-    if isinstance(depth, AccessDenied):
+def _depth(depth: QueueDepth | NotRead, age_seconds: int | None) -> Text:
+    if isinstance(depth, NotRead):
         return _access_denied(depth)
     delayed = f", {depth.delayed:,} delayed copies" if depth.delayed else ""
     return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight{delayed}{_oldest(age_seconds)}")
 
 
-def _dead_letters(depth: QueueDepth | AccessDenied, age_seconds: int | None) -> Text:
-    if isinstance(depth, AccessDenied):
+def _dead_letters(depth: QueueDepth | NotRead, age_seconds: int | None) -> Text:
+    if isinstance(depth, NotRead):
         return _access_denied(depth)
     looked_at = f", {depth.hidden:,} in flight" if depth.hidden else ""
     text = f"{depth.waiting:,}{looked_at}{_oldest(age_seconds)}"
@@ -193,7 +195,7 @@ def _oldest(age_seconds: int | None) -> str:
     return f", oldest {formatting.duration(age_seconds * 1000)}" if age_seconds else ""
 
 
-def _rows(audit: AuditState | AccessDenied, size: TableSize | AccessDenied) -> Text:
+def _rows(audit: AuditState | NotRead, size: TableSize | NotRead) -> Text:
     """The last audit counts the rows by status. DynamoDB's own count is older and has no status."""
     text = ""
     if numbers := _numbers(audit):
@@ -204,7 +206,7 @@ def _rows(audit: AuditState | AccessDenied, size: TableSize | AccessDenied) -> T
     return Text(text or "unknown: no audit has counted them")
 
 
-def _claims(audit: AuditState | AccessDenied, now: int) -> Text:
+def _claims(audit: AuditState | NotRead, now: int) -> Text:
     numbers = _numbers(audit)
     if not numbers:
         return Text("unknown: no audit has counted them")
@@ -214,14 +216,14 @@ def _claims(audit: AuditState | AccessDenied, now: int) -> Text:
     return text.append("  see: list --stuck", style=DIM) if lapsed else text
 
 
-def _numbers(audit: AuditState | AccessDenied) -> dict[str, Any] | None:
-    if isinstance(audit, AccessDenied) or audit.last is None:
+def _numbers(audit: AuditState | NotRead) -> dict[str, Any] | None:
+    if isinstance(audit, NotRead) or audit.last is None:
         return None
     return audit.last.get("rows")
 
 
-def _last_hour(hour: LastHour | AccessDenied) -> Text:
-    if isinstance(hour, AccessDenied):
+def _last_hour(hour: LastHour | NotRead) -> Text:
+    if isinstance(hour, NotRead):
         return _access_denied(hour)
     text = f"{hour.retries:,} attempts repeated, {hour.lapsed_leases:,} after a worker died or timed out"
     if hour.executions_per_upload is not None:
@@ -235,8 +237,8 @@ def _last_hour(hour: LastHour | AccessDenied) -> Text:
     return line.append("  see: list --stuck, report --html", style=DIM) if hour.lapsed_leases else line
 
 
-def _tick(hour: LastHour | AccessDenied, now: int) -> Text:
-    if isinstance(hour, AccessDenied):
+def _tick(hour: LastHour | NotRead, now: int) -> Text:
+    if isinstance(hour, NotRead):
         return _access_denied(hour)
     if hour.tick_at is None:
         return Text("none in the last hour", style=WARNING)
@@ -248,8 +250,8 @@ def _tick(hour: LastHour | AccessDenied, now: int) -> Text:
     return Text.assemble((f"{ago}: {problems:,} delivery {noun}", BAD), ("  see: audit --dry-run", DIM))
 
 
-def _audit(item: AuditState | AccessDenied, now: int) -> Text:
-    if isinstance(item, AccessDenied):
+def _audit(item: AuditState | NotRead, now: int) -> Text:
+    if isinstance(item, NotRead):
         return _access_denied(item)
     running = "; an audit is running" if item.lease_until and item.lease_until > now else ""
     if running and item.sending is not None:
@@ -263,13 +265,13 @@ def _audit(item: AuditState | AccessDenied, now: int) -> Text:
     return Text(escape(text), style=GOOD if good else WARNING)
 
 
-def _alarms(deployed: "DeployedPipeline", alarms: list[Alarm] | AccessDenied) -> Text:
-    if isinstance(alarms, AccessDenied):
+def alarms_text(deployed: "DeployedPipeline", alarms: list[Alarm] | NotRead) -> Text:
+    if isinstance(alarms, NotRead):
         return _access_denied(alarms)
     going = [one for one in alarms if one.state == "ALARM"]
     unknown = sum(one.state == "INSUFFICIENT_DATA" for one in alarms)
     if not going:
         aside = f", {unknown} with insufficient data" if unknown else ""
-        return Text(f"none of {len(alarms)} in ALARM{aside}", style=GOOD)
+        return Text(f"none of {len(alarms)} in ALARM{aside}", style=WARNING if unknown else GOOD)
     named = "; ".join(one.why.removeprefix(f"{deployed.name}: ") or one.name for one in going)
     return Text(f"{len(going)} of {len(alarms)} in ALARM: {escape(named)}", style=BAD)

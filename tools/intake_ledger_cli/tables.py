@@ -17,6 +17,7 @@ from intake_ledger_cli.reading import ReviewPage
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.listing import ListedReason
 
 
 def list_table(
@@ -76,16 +77,18 @@ def _more(after: str | None, stopped_after: int | None) -> Text:
     return Text(stopped_text(stopped_after, after), style=WARNING)
 
 
-def reasons_table(counts: Mapping[tuple[str, str], int], budget: ReadBudget) -> RenderableType:
+def reasons_table(counts: "Mapping[ListedReason, int]", budget: ReadBudget) -> RenderableType:
     stop = [_more(budget.token, budget.used)] if budget.stopped else []
     if not counts:
         return Group(*stop) if stop else Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    table.add_column("reason code", overflow="fold")
-    for (status, code), number in sorted(counts.items(), key=lambda one: -one[1]):
-        table.add_row(f"{number:,}", Text(status, style=BAD if status == Status.REJECTED else WARNING), escape(code))
+    table.add_column("reason code", no_wrap=True)
+    table.add_column("reason", overflow="fold")
+    for one, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+        style = BAD if one.status == Status.REJECTED else WARNING
+        table.add_row(f"{number:,}", Text(one.status, style=style), escape(one.reason_code), escape(one.reason))
     return Group(table, *stop)
 
 
