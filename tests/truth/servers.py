@@ -55,8 +55,15 @@ class InMemory:
 class Server:
     """A server, or moto in this process."""
 
-    def __init__(self, s3: Any, sqs: Any) -> None:
-        self.s3, self.sqs = s3, sqs
+    def __init__(self, endpoint: str | None = None) -> None:
+        self._endpoint = endpoint
+        self.s3, self.sqs = self.client("s3"), self.client("sqs")
+
+    def client(self, service: str) -> Any:
+        """A client of another service."""
+        session: Any = boto3.Session("test", "test", region_name="us-east-1")
+        config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}, proxies={})
+        return session.client(service, endpoint_url=self._endpoint, config=config)
 
     def uploads(self, fact: Fact) -> Uploads:
         """A key of a new bucket."""
@@ -76,21 +83,21 @@ class Server:
 
 
 @contextmanager
-def moto() -> Iterator[Implementation]:
+def moto() -> Iterator[Server]:
     """The moto of the unit tests."""
     with mock_aws():
-        yield Server(*(_client(service, None) for service in ("s3", "sqs")))
+        yield Server()
 
 
 @contextmanager
-def ministack() -> Iterator[Implementation]:
+def ministack() -> Iterator[Server]:
     """The local AWS."""
     with LocalAws(start_timeout=240) as aws:
-        yield Server(*(_client(service, aws.endpoint_url) for service in ("s3", "sqs")))
+        yield Server(aws.endpoint_url)
 
 
 @contextmanager
-def localstack(folder: Path) -> Iterator[Implementation]:
+def localstack(folder: Path) -> Iterator[Server]:
     """LocalStack's core in host mode, which needs no container. Its log is in the folder."""
     assert PYTHON.exists(), "no LocalStack: run `make truth`"
     port = local_server.free_port()
@@ -101,7 +108,7 @@ def localstack(folder: Path) -> Iterator[Implementation]:
         "HOME": str(folder),
         "LOCALSTACK_VOLUME_DIR": str(folder / "volume"),
         "PATH": f"{PYTHON.parent}:{os.environ['PATH']}",
-        "SERVICES": "s3,sqs",
+        "SERVICES": "events,s3,sqs,stepfunctions",
         "SKIP_SSL_CERT_DOWNLOAD": "1",
         "SKIP_INFRA_DOWNLOADS": "1",
     }
@@ -113,7 +120,7 @@ def localstack(folder: Path) -> Iterator[Implementation]:
         endpoint = f"http://127.0.0.1:{port}"
         waiter = LocalAws()  # for its loop; it is never started
         waiter.wait_until(lambda: _answers(process, endpoint), "LocalStack answers", timeout=_START_SECONDS)
-        yield Server(*(_client(service, endpoint) for service in ("s3", "sqs")))
+        yield Server(endpoint)
     finally:
         process.terminate()
         try:
@@ -129,9 +136,3 @@ def _answers(process: "subprocess.Popen[bytes]", endpoint: str) -> bool:
     with suppress(OSError), opener.open(f"{endpoint}/_localstack/health", timeout=2) as answer:
         return bool(answer.status == 200)
     return False
-
-
-def _client(service: str, endpoint: str | None) -> Any:
-    session: Any = boto3.Session("test", "test", region_name="us-east-1")
-    config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}, proxies={})
-    return session.client(service, endpoint_url=endpoint, config=config)

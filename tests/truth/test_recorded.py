@@ -42,18 +42,15 @@ WRONG = {
 
 
 @pytest.fixture(scope="module", params=IMPLEMENTATIONS)
-def implementation(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, servers.Implementation]]:
+def implementation(request: pytest.FixtureRequest) -> Iterator[tuple[str, servers.Implementation]]:
     name: str = request.param
     if name == "memory":
         yield name, servers.InMemory()
         return
     if name == "localstack":
-        context = servers.localstack(tmp_path_factory.mktemp("localstack"))
-    else:
-        context = servers.moto() if name == "moto" else servers.ministack()
-    with context as server:
+        yield name, request.getfixturevalue("localstack")
+        return
+    with servers.moto() if name == "moto" else servers.ministack() as server:
         yield name, server
 
 

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.synth.conftest import Matrix, matrix
 from tests.truth.policies import ACCOUNT, REGION, Json, Template, as_list, like
-from tests.truth.recording import deployed
 from tests.truth.reference import authorization
-
-__all__ = ["matrix"]
 
 QUOTAS = {
     "resources of a stack": 500,
@@ -50,8 +46,6 @@ ACCEPTED = {
 """Misfits with their reasons."""
 _NETWORK = "Vpc"
 """The flow log of a test's network has a role of CDK's."""
-_PIPELINE = "Delivery.template.json"
-"""A CDK pipeline of the tests. The stacks that it deploys have their own templates."""
 _LONGEST_REFERENCE = "x" * 128
 """Stands for a value that only an account has: the ARN of a table or a queue with a long name."""
 
@@ -259,14 +253,6 @@ def _logical_id(value: Any) -> str:
         return ""
     target = value.get("Ref") or value.get("Fn::GetAtt")
     return str(target[0] if isinstance(target, list) else target)
-
-
-@pytest.fixture(scope="module")
-def templates(matrix: Matrix) -> list[Template]:
-    """The templates of the matrix and of the deployed tests."""
-    paths = [path for path in sorted(matrix.directory.rglob("*.template.json")) if path.name != _PIPELINE]
-    synthesised = [Template(path.name.partition(".")[0], json.loads(path.read_text())) for path in paths]
-    return [*synthesised, *(Template(one.name, one.template) for one in deployed())]
 
 
 @pytest.mark.failure_mode("F412")
