@@ -9,14 +9,31 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 MERMAID = ROOT / "build" / "mermaid" / "node_modules" / "@mermaid-js" / "tiny" / "dist" / "mermaid.tiny.js"
+RUNBOOKS = "runbooks/README.md"
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((\.\./[^)\s#]+)(?:#([^)\s]+))?\)")
 
 
 def on_config(config: Any) -> Any:
-    """Link the repository. Material's `repo_url` would ask GitHub's API for stars in each reader's browser."""
+    """Link the repository, and list the runbooks.
+
+    Material's `repo_url` would ask GitHub's API for stars in each reader's browser.
+    """
     config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": REPOSITORY, "name": "Repository"}]
+    _add_runbooks(config.nav, Path(config.docs_dir))
     return config
+
+
+def _add_runbooks(entries: list[Any], docs: Path) -> None:
+    """Add each runbook after the page that lists them, so that a new alarm needs no line of the navigation."""
+    for entry in entries:
+        if isinstance(entry, dict):
+            for below in entry.values():
+                if isinstance(below, list):
+                    _add_runbooks(below, docs)
+    if RUNBOOKS in entries:
+        pages = sorted(path.relative_to(docs).as_posix() for path in (docs / RUNBOOKS).parent.glob("*.md"))
+        entries[entries.index(RUNBOOKS) + 1 :] = [page for page in pages if page != RUNBOOKS]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:

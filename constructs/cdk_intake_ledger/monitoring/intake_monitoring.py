@@ -70,7 +70,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             audit_interval: the time between two audits, known at synthesis.
             audit_function: the function of the audit; the consumer's when omitted.
             settle_time: the maximum normal age of a message; an hour when omitted.
-            alarm_after: the time for which a set may wait; only for sets.
+            alarm_after: the time for which a set may wait; none when omitted, for other kinds of work.
             starts_executions: true if a state machine is the processor; it is not when omitted.
             reads_stream: true if the consumer reads a stream; it reads a queue only when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
