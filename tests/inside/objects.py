@@ -24,7 +24,6 @@ from intake_ledger.consumer.returns import (
     ANSWER_MS,
     FULL,
     LATE_REQUESTS,
-    LEAST_COPY_SECONDS,
     LOOK_MS,
     MAX_DELAY_SECONDS,
     Crowd,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from intake_ledger.aws import NotDone, Queues
 from intake_ledger.events import Message
 from intake_ledger.protocol import Row, Status
-from tests.inside.objects import LEAST_COPY_SECONDS, LOOK_MS, MAX_DELAY_SECONDS, Crowd, Returns
+from tests.inside.objects import LOOK_MS, MAX_DELAY_SECONDS, Crowd, Returns
 from tests.kinds.cells import KEY, Cell
 from tests.settings import CONSUMER
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, Clock
@@ -97,9 +97,9 @@ class TestTheSwitch:
 
     def test_a_long_wait_is_a_copy_while_many_are_in_flight(self) -> None:
         bench = Bench()
-        assert bench.ends(bench.message(), LEAST_COPY_SECONDS) == "copy"
+        assert bench.ends(bench.message(), CONSUMER.least_copy_seconds) == "copy"
         [entry] = bench.sqs.copies
-        assert entry["DelaySeconds"] == LEAST_COPY_SECONDS
+        assert entry["DelaySeconds"] == CONSUMER.least_copy_seconds
 
     @pytest.mark.parametrize("in_flight", [0, 60])
     def test_it_is_hidden_while_few_are(self, in_flight: int) -> None:
@@ -108,7 +108,7 @@ class TestTheSwitch:
 
     def test_a_short_wait_is_hidden(self) -> None:
         bench = Bench()
-        assert bench.ends(bench.message(), LEAST_COPY_SECONDS - 1) == "hidden"
+        assert bench.ends(bench.message(), CONSUMER.least_copy_seconds - 1) == "hidden"
         assert bench.sqs.looks == 0, "no request"
 
     @pytest.mark.failure_mode("F331")

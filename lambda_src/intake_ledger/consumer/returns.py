@@ -32,8 +32,6 @@ ANSWER_MS = 1_000
 visibility timeout."""
 LATE_REQUESTS = 2
 """Requests that are sent even in that time. Most batches need one, and another one to delete messages."""
-LEAST_COPY_SECONDS = 60
-"""Shorter waits stay in flight. A copy costs two requests more."""
 MAX_DELAY_SECONDS = 900
 """The longest delay of SQS."""
 CROWDED_SHARE = 0.5
@@ -159,8 +157,10 @@ class Returns:
     def _copies_itself(self, message: Message, seconds: float) -> bool:
         if self._nears_its_end(message, seconds):
             return True
+        assert self._settings is not None
+        long = seconds >= self._settings.least_copy_seconds
         once = message.delivered == 1 or message.is_named
-        return seconds >= LEAST_COPY_SECONDS and once and self._crowd is not None and self._crowd.is_crowded()
+        return long and once and self._crowd is not None and self._crowd.is_crowded()
 
     def _nears_its_end(self, message: Message, seconds: float) -> bool:
         """True if SQS may delete the message before the delivery after the next one, or move it because of receives."""

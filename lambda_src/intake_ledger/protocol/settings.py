@@ -246,6 +246,8 @@ class ConsumerSettings(Settings):
     """The queue's maxReceiveCount."""
     in_flight_limit: Annotated[int, Variable("INTAKE_IN_FLIGHT_LIMIT", 1)] = 120_000
     """The number of messages in flight at which SQS delivers no more of them: a quota of SQS for standard queues."""
+    least_copy_seconds: Annotated[int, Variable("INTAKE_LEAST_COPY_SECONDS", 1)] = 60
+    """The shortest wait of a delayed copy. It costs two requests more, so shorter waits stay in flight."""
     max_wait_seconds: Annotated[int, Variable("INTAKE_MAX_WAIT_SECONDS", 1)] = 3 * 86_400
     """The longest time for which a change waits after `NotYet`."""
     max_hold_seconds: Annotated[int, Variable("INTAKE_MAX_HOLD_SECONDS", 1)] = 3 * 86_400

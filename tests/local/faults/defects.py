@@ -179,6 +179,13 @@ DEFECTS = (
         "counted",
         "Outage",
     ),
+    Mutant(
+        "a message that waits is acknowledged without a copy",
+        "Returns.send_copies",
+        "self._queues.send_copies(entries, in_time=self.take_request)",
+        "({*range(len(entries))}, None)",
+        "Messages",
+    ),
 )
 
 

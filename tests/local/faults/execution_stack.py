@@ -10,6 +10,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
+from tests.local.faults.copies import wait_as_copies
 
 NAME = "Executions"
 ATTEMPTS = 2
@@ -47,6 +48,7 @@ def add_executions(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
         removal_policy=cdk.RemovalPolicy.DESTROY,
     )
     pipeline.bucket.grant_read(task)
+    wait_as_copies(NAME, pipeline.function)
     consumer = pipeline.function.node.default_child
     assert isinstance(consumer, lambda_.CfnFunction)
     for service in ("DYNAMODB", "S3", "SFN"):

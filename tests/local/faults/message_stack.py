@@ -10,6 +10,7 @@ from aws_cdk import aws_kinesis as kinesis
 from constructs import Construct
 
 from cdk_intake_ledger import MessageIntake, MessageSource, Processor, RetryOptions
+from tests.local.faults.copies import wait_as_copies
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
 EVENT_SOURCE = "faults"
@@ -41,6 +42,7 @@ def add_messages(scope: Construct, *, downstream: str, proxy: str, lines: Collec
             ),
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
+        wait_as_copies(name, intake.function)
         for what, value in {
             "Bucket": f"messages:{intake.name}",
             "QueueUrl": intake.queue.queue_url,

@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
+from tests.local.faults.copies import wait_as_copies
 
 QUIET_SECONDS = 4
 FORMS = {
@@ -44,6 +45,7 @@ def add_sets(scope: Construct, *, downstream: str, proxy: str, lines: Collection
         if name not in lines:
             continue
         made = FileSets(scope, name, pipeline=pipeline, form=form, processor=processor("process_set"), **times)
+        wait_as_copies(name, made.function)
         outputs[name] = {
             "QueueUrl": made.queue.queue_url,
             "DeadLetterQueueUrl": made.dead_letter_queue.queue_url,

@@ -21,6 +21,7 @@ from cdk_intake_ledger import (
     RetryOptions,
 )
 from tests.local.faults import HOUR, STACK, WIRED_SECONDS
+from tests.local.faults.copies import wait_as_copies
 from tests.local.faults.execution_stack import add_executions
 from tests.local.faults.message_stack import MESSAGES, add_messages
 from tests.local.faults.set_stack import FORMS, add_sets
@@ -72,6 +73,7 @@ class FaultsStack(cdk.Stack):
                 removal_policy=cdk.RemovalPolicy.DESTROY,
                 **({"concurrency": concurrency()} | options),
             )
+            wait_as_copies(name, pipeline.function)
             for what, value in {
                 "Bucket": pipeline.bucket.bucket_name,
                 "QueueUrl": pipeline.queue.queue_url,
