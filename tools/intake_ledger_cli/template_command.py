@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.template import TemplateFiles
 
 _CDK = ("aws_cdk", "cdk_intake_ledger", "constructs", "jsii")
-_FUNCTION_ARN = re.compile(r"arn:[a-z-]+:lambda:[a-z0-9-]+:\d{12}:function:[\w-]+(:[\w$-]+)?", re.ASCII)
+_SILENCE = ("END_OF_LIFE", "DEPRECATED")
+"""jsii prints a page about each release of Node.js that ends soon. The CDK runs on it all the same."""
 _CODE_BUCKET, _ROLE, _ARN = "CODE_BUCKET", "PROCESSOR_ROLE_NAME", "PROCESSOR_ARN"
 """Stand for values that the command does not know, in the commands that it prints."""
 
@@ -64,17 +65,9 @@ def template_command(
 ) -> None:
     """Write a CloudFormation template of a pipeline and the runtime's archive, and print the commands that deploy them.
 
-    The template is for teams that have no CDK app in Python. The processor is an existing Lambda function.
+    The template is for teams that have no CDK app in Python. The processor is an existing Lambda function. Sets of
+    files, messages, a VPC and a processor in the consumer need a CDK app in Python: docs/getting-started.md.
     """
-    if bucket_name and existing_bucket:
-        raise UsageError(
-            "--bucket-name is for a new bucket, and --existing-bucket for an existing one: use one of them"
-        )
-    if processor_arn is not None and not _FUNCTION_ARN.fullmatch(processor_arn):
-        raise UsageError(
-            f"--processor-arn {processor_arn} is not the ARN of a Lambda function, version or alias: "
-            "arn:aws:lambda:REGION:ACCOUNT:function:NAME"
-        )
     options = {
         "name": name,
         "prefix": prefix,
@@ -109,6 +102,8 @@ def _write(options: dict[str, Any], folder: Path) -> "TemplateFiles":
     node = os.environ.get("JSII_NODE", "node")
     if shutil.which(node) is None:
         raise CliError(f"intake-ledger template needs Node.js 20 or later, and there is no {node} on the PATH")
+    for why in _SILENCE:
+        os.environ.setdefault(f"JSII_SILENCE_WARNING_{why}_NODE_VERSION", "20,22,24")
     try:
         from cdk_intake_ledger import IntakeConfigurationError  # noqa: PLC0415 - see the module
         from cdk_intake_ledger.template import TemplateOptions, write_template  # noqa: PLC0415
@@ -122,14 +117,21 @@ def _write(options: dict[str, Any], folder: Path) -> "TemplateFiles":
     try:
         return write_template(TemplateOptions(**options), folder)
     except IntakeConfigurationError as error:
-        raise UsageError(f"the pipeline cannot work: {'; '.join(error.problems)}") from None
+        raise UsageError(f"the pipeline cannot work: {'; '.join(_as_options(error.problems, options))}") from None
+
+
+def _as_options(problems: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    """The problems, with the names of options as they are typed."""
+    names = "|".join(name for name in options if "_" in name)
+    return [re.sub(rf"\b({names})\b", lambda one: f"--{one[0].replace('_', '-')}", text) for text in problems]
 
 
 def _next_steps(files: "TemplateFiles", name: str, code_bucket: str, arn: str) -> Iterator[str]:
     """The commands that deploy the template and look at the pipeline, one for each line."""
     yield shlex.join(("aws", "s3", "cp", str(files.archive), f"s3://{code_bucket}/{files.archive_key}"))
-    deploy = ("aws", "cloudformation", "deploy", "--stack-name", name, "--template-file", str(files.template))
+    stack = name.replace("_", "-")  # a stack's name has no _
+    deploy = ("aws", "cloudformation", "deploy", "--stack-name", stack, "--template-file", str(files.template))
     values = {"CodeBucket": code_bucket, "ProcessorArn": arn, "ProcessorRoleName": _ROLE}
     parameters = [f"{parameter}={value}" for parameter, value in values.items()]
     yield shlex.join((*deploy, "--capabilities", "CAPABILITY_IAM", "--parameter-overrides", *parameters))
-    yield shlex.join(("intake-ledger", "status", "--stack", name))
+    yield shlex.join(("intake-ledger", "status", "--stack", stack))

@@ -24,7 +24,7 @@ from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import Delivery, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.resources import IntakeLedger, tag
-from cdk_intake_ledger.template.options import TemplateOptions
+from cdk_intake_ledger.template.options import FUNCTION_ARN, TemplateOptions
 
 CODE_BUCKET, RUNTIME_KEY = "CodeBucket", "RuntimeKey"
 """The parameters of the runtime's archive."""
@@ -32,7 +32,6 @@ OWN_RUNTIME_KEY = "OwnRuntimeKey"
 """The condition that the parameter `RuntimeKey` has a value."""
 ALARM_TOPIC, HAS_ALARM_TOPIC = "AlarmTopicArn", "HasAlarmTopic"
 """The parameter of the alarms' topic, and the condition that it has a value."""
-_FUNCTION_ARN = r"arn:[a-z-]+:lambda:[a-z0-9-]+:\d{12}:function:[A-Za-z0-9-_]+(:[A-Za-z0-9$_-]+)?"
 _NO_TOPIC_OR_ARN = r"|arn:[a-z-]+:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9-_]+"
 
 
@@ -64,7 +63,7 @@ class TemplateStack(Stack):
             "ProcessorArn",
             description="ARN of the Lambda function, version or alias that processes one object",
             default=options.processor_arn,
-            allowed_pattern=_FUNCTION_ARN,
+            allowed_pattern=FUNCTION_ARN,
         ).value_as_string
         function = lambda_.Function.from_function_attributes(self, "Processor", function_arn=arn, same_environment=True)
         key = kms.Key.from_key_arn(self, "Key", options.key_arn) if options.key_arn else None
