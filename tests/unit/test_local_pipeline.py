@@ -100,6 +100,46 @@ def test_an_error_reaches_the_test_with_its_traceback() -> None:
     assert isinstance(raised.value.__cause__, ValueError)
 
 
+def one(key: str) -> None: ...
+
+
+save: Any = one
+
+
+@pytest.mark.failure_mode("F212")
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (lambda change: save(change.key, change.size), "takes 1 positional argument but 2 were given"),
+        (lambda _: save(), "missing 1 required positional argument"),
+        (lambda _: save(name="a"), "unexpected keyword argument"),
+        (lambda change: change.content, "no attribute 'content'"),
+        (
+            lambda _: getattr(asyncio, "rum"),  # noqa: B009
+            "no attribute 'rum'",
+        ),
+        (lambda _: undefined, "name 'undefined' is not defined"),  # type: ignore[name-defined]  # noqa: F821
+        (lambda _: __import__("no_such_module"), "No module named"),
+    ],
+)
+def test_a_mistake_of_the_code_ends_the_run_at_once(wrong: Any, error: str) -> None:
+    """Twelve attempts later, the test would only see a dead letter."""
+    pipeline = LocalPipeline(wrong)
+    pipeline.put("a", "1")
+    with pytest.raises((TypeError, AttributeError, NameError, ImportError), match=error):
+        pipeline.run()
+    assert len(pipeline.calls) == 1
+
+
+@pytest.mark.parametrize("wrong", [lambda change: 1 + change.read(10), lambda change: change.read(10).encode()])
+def test_an_error_that_content_may_cause_is_tried_again(wrong: Any) -> None:
+    """Such content may come in production, and a test may show what happens then. The letter says which key it has."""
+    pipeline = LocalPipeline(wrong, max_attempts=2)
+    pipeline.put("a b/ü.csv", "1")
+    pipeline.run()
+    assert [letter.key for letter in pipeline.dead_letters] == ["a b/ü.csv"]
+
+
 @pytest.mark.parametrize("answer", [5, Commit(transact=[{"Put": {"TableName": "orders", "Item": {"id": "1"}}}])])
 def test_a_wrong_answer_reaches_the_test(answer: Any) -> None:
     """A value that is no commit, and a transaction that boto3 would not send."""

@@ -41,7 +41,7 @@ from intake_ledger.worker import Worker
 from intake_ledger.worker.worker import WorkerHost, extensions_of, make_host, watched
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
-from intake_ledger_testing.local_settings import START, LocalClock, refuse_conditions
+from intake_ledger_testing.local_settings import START, LocalClock, is_programming_error, refuse_conditions
 from intake_ledger_testing.local_worker import HOLD_SECONDS, Killed, LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
@@ -172,6 +172,8 @@ class LocalRuntime:
             hours: of the local time, after which messages may still wait; until all are finished when omitted.
 
         Raises:
+            NameError: The processor has a mistake that no retry repairs. Also ImportError, a TypeError of a call whose
+                arguments do not fit, and an AttributeError of a module or of the change.
             InvalidEffectError: The return value, `transact` or an output is malformed. No attempt can succeed, so the
                 change is rejected, as on AWS: `row` and `dead_letters` show it. `run` again for the other changes.
 
@@ -469,7 +471,7 @@ class LocalRuntime:
                 (change["key"], change["attempt"]) if isinstance(change, dict) else (change.key, change.attempt)
             )
             _LOG.warning("the processor failed for %s, attempt %d", key, attempt, exc_info=True)
-            if self._raise_errors and fault is None:
+            if fault is None and (self._raise_errors or is_programming_error(error, change)):
                 raise _ProcessorFailed(error) from error
             if (invalid := invalid_effect_of(error)) is not None:
                 self._invalid.append(invalid)

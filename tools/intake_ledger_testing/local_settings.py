@@ -2,9 +2,11 @@
 
 import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 
 from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons
@@ -13,6 +15,8 @@ from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """The start of each pipeline's time."""
+_WRONG_CALL = re.compile(r"\(\) (takes|missing \d|got (an unexpected|multiple|some))")
+"""The texts of Python for a call whose arguments do not fit."""
 _CLOCK_SKEW_SECONDS, _RETENTION_SECONDS, _LATE_AFTER_SECONDS = 120, 35 * 86_400, 6 * 3_600
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 15, 1_800
 
@@ -110,6 +114,15 @@ def check_processor(processor: Any, kit: str = "LocalPipeline") -> None:
         raise TypeError(f"{name} cannot be called with one argument ({error}): write `def {name}(change)`") from None
     except ValueError:  # some functions in C have no signature
         return
+
+
+def is_programming_error(error: Exception, change: Any) -> bool:
+    """True if the code of the processor is wrong for each content: a retry could only hide the error."""
+    if isinstance(error, AttributeError):
+        return error.obj is change or isinstance(error.obj, ModuleType)
+    if isinstance(error, TypeError):
+        return _WRONG_CALL.search(str(error)) is not None
+    return isinstance(error, NameError | ImportError)
 
 
 def refuse_conditions(elements: Sequence[Mapping[str, Any]]) -> None:

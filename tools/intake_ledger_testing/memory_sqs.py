@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from botocore.exceptions import ClientError
 
@@ -37,6 +38,11 @@ class DeadLetter:
     def reason(self) -> str:
         """The reason of the rejection. Empty if SQS itself moved the message."""
         return str(self.attributes.get("reason", ""))
+
+    @property
+    def key(self) -> str:
+        """The key of the object or message. Empty if SQS itself moved the message, or if it could not be read."""
+        return unquote(str(self.attributes.get("key", "")))
 
 
 @dataclass(slots=True)
