@@ -15,6 +15,7 @@ from moto import mock_aws
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.inside.kit import QUEUE_URL, MemoryOutputs, MemoryS3, MemorySQS, local_server
+from tests.protocol.equivalence import TABLE
 from tests.truth.facts import Fact, MemoryVersions, Messages, Reads, Uploads
 
 PYTHON = Path(__file__).parents[2] / "build" / "localstack" / "bin" / "python"
@@ -82,18 +83,24 @@ class Server:
         return str(self.sqs.create_queue(QueueName=f"recorded-{next(_NAMES)}", Attributes=attributes)["QueueUrl"])
 
 
+def with_table(server: Server) -> Server:
+    """Make the ledger's table."""
+    server.client("dynamodb").create_table(TableName="ledger", **TABLE)
+    return server
+
+
 @contextmanager
 def moto() -> Iterator[Server]:
     """The moto of the unit tests."""
     with mock_aws():
-        yield Server()
+        yield with_table(Server())
 
 
 @contextmanager
 def ministack() -> Iterator[Server]:
     """The local AWS."""
     with LocalAws(start_timeout=240) as aws:
-        yield Server(aws.endpoint_url)
+        yield with_table(Server(aws.endpoint_url))
 
 
 @contextmanager

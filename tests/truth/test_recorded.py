@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
+from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.events import Message, parse_message
 from intake_ledger.protocol import Change
-from tests.inside.kit import MemoryOutputs, eventbridge_event, s3_notification, sqs_record
+from tests.inside.kit import MemoryOutputs, MemoryS3, eventbridge_event, s3_notification, sqs_record
 from tests.truth import servers
-from tests.truth.facts import Fact, Uploads, facts
+from tests.truth.facts import Fact, MemoryVersions, Reads, Uploads, facts
+from tests.truth.policies import Json
 
 S3, READS, SQS = (facts(name)["fact"] for name in ("s3", "reads", "sqs"))
-EVENTS = facts("events")
+EVENTS, DYNAMODB = facts("events"), facts("dynamodb")
 IMPLEMENTATIONS = ("memory", "moto", "ministack", "localstack")
 WRONG = {
     ("moto", "upload-if-match"): "complete 4: ok",
@@ -106,6 +109,30 @@ def test_messages_are_taken_as_recorded(implementation: tuple[str, servers.Imple
     assert differences(server.messages(), fact) == WRONG.get((name, fact["id"]), "")
 
 
+@pytest.mark.failure_mode("F413")
+@pytest.mark.parametrize("fact", DYNAMODB["fact"], ids=lambda fact: fact["id"])
+def test_refused_writes_are_answered_as_recorded(
+    implementation: tuple[str, servers.Implementation], fact: Fact
+) -> None:
+    """LocalStack has no DynamoDB of its own: it needs Java and a download."""
+    name, server = implementation
+    if name == "localstack":
+        pytest.skip("no DynamoDB")
+    client = server.client("dynamodb") if isinstance(server, servers.Server) else MemoryDynamoDB()
+    assert refusal(client, fact) == (fact["code"], fact["shows"])
+
+
+def refusal(client: Any, fact: Fact) -> tuple[str, Json]:
+    """The code of a refused request, and what the answer shows besides."""
+    place = {"TableName": "ledger"} if fact["operation"] == "put_item" else {}
+    client.put_item(TableName="ledger", Item=DYNAMODB["row"])
+    with pytest.raises(ClientError) as refused:
+        getattr(client, fact["operation"])(**place, **fact["arguments"])
+    answer: Any = refused.value.response
+    reasons = [one["Code"] for one in answer.get("CancellationReasons", [])]
+    return answer["Error"]["Code"], {"CancellationReasons": reasons} if reasons else {"Item": answer.get("Item")}
+
+
 _EXAMPLES = {
     "eTag": "d41d8cd98f00b204e9800998ecf8427e",
     "etag": "d41d8cd98f00b204e9800998ecf8427e",
@@ -163,14 +190,43 @@ def test_a_recorded_record_is_read() -> None:
     assert Message(record).body == "{}"
 
 
+class StaleCompletions(MemoryOutputs):
+    """Answers as MiniStack: it forgets writes during an upload."""
+
+    def _overwrite(self, name: tuple[str, str]) -> None:
+        del name
+
+
+class LaggingHead(MemoryS3):
+    """Shows the state before the newest one."""
+
+    def head_object(self, **request: Any) -> dict[str, Any]:
+        versions = self.keys.get(request["Key"], [])
+        newest = [versions.pop()] if len(versions) > 1 and "VersionId" not in request else []
+        try:
+            return super().head_object(**request)
+        finally:
+            versions += newest
+
+
+class NoReturnedRow(MemoryDynamoDB):
+    """Refuses a write without the old item."""
+
+    def put_item(self, **request: Any) -> Any:
+        return super().put_item(**request | {"ReturnValuesOnConditionCheckFailure": "NONE"})
+
+
+def fact_of(found: list[Fact], id: str) -> Fact:
+    return next(one for one in found if one["id"] == id)
+
+
 @pytest.mark.failure_mode("F413")
-def test_a_store_that_takes_a_stale_completion_is_found() -> None:
-    """The wrong answer of MiniStack, in a copy of the store in memory."""
-
-    class Wrong(MemoryOutputs):
-        def _overwrite(self, name: tuple[str, str]) -> None:
-            del name
-
-    fact = next(one for one in S3 if one["id"] == "upload-after-put")
-    place = Uploads(Wrong(), fact, memory=True)
-    assert differences(place, fact).startswith("complete 4: ok")
+def test_a_wrong_answer_is_found() -> None:
+    """Wrong assumptions, in copies of the stores in memory."""
+    fact = fact_of(S3, "upload-after-put")
+    assert differences(Uploads(StaleCompletions(), fact, memory=True), fact).startswith("complete 4: ok")
+    fact = fact_of(READS, "marker")
+    lagging = LaggingHead(clock=lambda: 0, versioned=True)
+    assert differences(Reads(MemoryVersions(lagging), fact), fact) == "head 4: object 0"
+    fact = fact_of(DYNAMODB["fact"], "returned-row")
+    assert refusal(NoReturnedRow(), fact) == (fact["code"], {"Item": None})
