@@ -74,6 +74,10 @@ class Cell:
     """The queue delivers nothing while this number of messages is in flight."""
     execution_days: float = 0.25
     """The limit of an execution."""
+    parts_die: bool = False
+    """The workers of the pipeline of the parts may die too."""
+    max_wait: int = 72 * 3600
+    """Seconds."""
     answers: list[dict[str, Any]] = field(default_factory=list)
     """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
     inside: Callable[[Any], object] = lambda _: None
@@ -107,6 +111,7 @@ class Cell:
         local._settings = replace(
             local._settings,
             keeps_rows=self.ordering is Ordering.LATEST,
+            max_wait_seconds=self.max_wait,
             in_flight_limit=1 if self.crowded else self.in_flight_limit,
         )
         local._sqs._in_flight = self.in_flight_limit
@@ -173,7 +178,14 @@ class Cell:
         """Upload an object of the parts' pipeline, which commits it and wakes the set."""
         assert isinstance(self.local, LocalSets)
         self.local.put(key, content)
+        death, self.local._death = self.local._death, None
+        if death and self.parts_die:
+            self.local._death = death
+        before = len(self.local.requests)
         self.local.parts.run()
+        if death and not self.parts_die:
+            number, after = death
+            self.local._death = number + len(self.local.requests) - before, after
 
     def duplicate(self, event: str = "1") -> None:
         """Report the present thing again. An `event` of objects is the number of its upload."""

@@ -216,7 +216,7 @@ def test_a_worker_may_die_at_each_request_of_an_attempt(make: Make) -> None:
         assert len({call.idempotency_key for call in cell.calls}) == 1
         assert len(cell.calls) == 1 if cell.runner == "machine" else len(cell.calls) <= 2
 
-    kill_everywhere(make, submit_and_run, check)
+    kill_everywhere(make, submit_and_run, check, parts_die=True)
     kill_everywhere(make, submit_and_run, check, after=True)
 
 
@@ -624,7 +624,7 @@ def test_retries_and_lapsed_leases_are_counted(make: Make) -> None:
 
 @every_cell
 def test_a_wait_that_is_too_long_is_counted(make: Make) -> None:
-    cell = make(answers=[WAIT] * 999)
+    cell = make(answers=[WAIT] * 999, max_wait=6 * 3600)
     with metrics(cell) as found:
         cell.submit()
         cell.run()

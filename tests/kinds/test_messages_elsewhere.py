@@ -53,18 +53,6 @@ class TestMessages:
         assert cell.calls[0].fence < cell.calls[1].fence
         assert not cell.sqs.messages
 
-    def test_a_worker_that_dies_before_the_start_leaves_the_key_to_its_message(self, cell: Cell) -> None:
-        """Its message starts the same execution. The other message does not come between."""
-        once(cell, cell.die)
-        cell.submit("1")
-        cell.turn()
-        fence = cell.known("1").fence
-        cell.submit("2")
-        cell.run()
-        assert identities(cell) == ["1", "2"]
-        assert executions(cell)[0].name.endswith(f"-{fence}")
-        assert cell.most_running == 1
-
     def test_a_worker_that_dies_between_its_row_and_its_lock_leaves_both_messages_a_way(self, cell: Cell) -> None:
         """The other message may have the key first. No execution was started without the lock."""
         get = cell.dynamodb.batch_get_item

@@ -79,26 +79,6 @@ def test_the_key_of_a_worker_that_dies_is_free_after_one_lease(dies_on: str) -> 
     assert fences == sorted(set(fences))
 
 
-def test_a_worker_that_was_paused_for_longer_than_its_lease_commits_nothing() -> None:
-    """Another message of the key was processed meanwhile."""
-    cell = cell_of()
-    other = cell.start()
-
-    def pause(_: Any) -> None:
-        cell.inside = lambda _: None
-        cell.submit("2")
-        cell.clock.advance((LEASE_SECONDS + 1) * SECOND)
-        cell.turn(other)
-        assert cell.outcomes["Committed"] >= 1
-
-    cell.inside = pause
-    cell.submit("1")
-    cell.turn()
-    cell.run()
-    assert cell.outcomes["Fenced"] == 1
-    assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
-
-
 def test_a_heartbeat_forgets_a_claim_when_its_attempt_is_over() -> None:
     """However it ended. It must not extend the lease of a message that waits."""
     cell = cell_of(answers=[{"commit": "id"}, {"fail": "x"}, {"notYet": "x"}, {"unprocessable": "x"}])

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, Status
 from tests.inside.kit import MemoryExecution, OutcomeCounter
-from tests.kinds.cells import HOSTS, KEY, LEASE_SECONDS, Cell, Killed
+from tests.kinds.cells import HOSTS, KEY, LEASE_SECONDS, Cell
 from tests.unit.support import HOUR, MINUTE, SECOND
 
 on_each_host = pytest.mark.parametrize("host", HOSTS)
@@ -85,16 +85,6 @@ class TestSets:
         assert len(executions(cell)) == 2
         assert cell.known().committed_state == f"v#{executions(cell)[-1].given['versionId']}"
         assert not cell.sqs.messages
-
-    def test_a_worker_that_dies_after_the_start_leaves_its_execution_to_the_others(self, cell: Cell) -> None:
-        cell.machine.after = [Killed()]  # type: ignore[list-item]
-        cell.submit()
-        cell.turn()
-        [one] = cell.running()
-        cell.run(hours=3, minutes=120)
-        assert executions(cell) == [one]
-        assert cell.known().status is Status.PROCESSED
-        assert cell.outcomes["Committed"] == 1
 
     def test_a_worker_that_dies_before_the_start_has_its_execution_started_by_another(self, cell: Cell) -> None:
         """Under the same fence and with the same input, although the set has changed meanwhile."""

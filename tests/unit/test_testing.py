@@ -14,16 +14,15 @@ from cdk_intake_ledger.testing import (
     LocalMessages,
     LocalPipeline,
     LocalRunner,
-    LocalSets,
     MemoryDynamoDB,
     events,
 )
-from intake_ledger import Commit, FileSet, ObjectChange, Unprocessable
+from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.aws import Bucket
 from intake_ledger.events import Ignored, parse_message
 from intake_ledger.messages import KeyedMessage
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind, Status
+from intake_ledger.protocol import Change, ObjectGone, Ordering, StateKind
 from tests.inside.kit import MemoryS3, OutcomeCounter
 
 Downstream = dict[str, tuple[int, str]]
@@ -449,9 +448,9 @@ def test_what_is_committed_in_a_transaction_is_written_once() -> None:
 
 
 class TestOtherKinds:
-    """Messages and sets of files are tested as objects are."""
+    """The runners, workers and deaths that `LocalMessages`, `LocalSets` and `LocalPipeline` share."""
 
-    @pytest.mark.parametrize("source", ["sqs", "fifo", "kinesis"])
+    @pytest.mark.parametrize("source", ["fifo", "kinesis"])
     def test_an_intake_of_messages(self, source: str) -> None:
         booked: dict[str, int] = {}
 
@@ -470,30 +469,6 @@ class TestOtherKinds:
         assert row is not None
         assert (row.commit_id, intake.waiting, intake.expired) == ("1", 0, 0)
         assert intake.check_rows() == []
-
-    @pytest.mark.parametrize("form", ["manifest", "marker", "quiet_folder"])
-    def test_sets_of_files(self, form: str) -> None:
-        loaded: list[list[str]] = []
-
-        def load(files: FileSet) -> Commit:
-            loaded.append([part.key for part in files.parts])
-            return Commit(files.idempotency_key)
-
-        control = {"manifest": "loads/1/set.json", "marker": "loads/1/_SUCCESS", "quiet_folder": "loads/1/"}[form]
-        patterns: dict[str, Any] = {form: control.replace("1", "*")}
-        sets = LocalSets(load, **patterns)
-        sets.put("loads/1/a.csv", "1")
-        sets.put("loads/1/b.csv", "2")
-        if form != "quiet_folder":
-            sets.put(control, json.dumps(["a.csv", "b.csv"]))
-        sets.next(Fault.KILLED_AFTER_EFFECT)
-        sets.run()
-        assert loaded == [["loads/1/a.csv", "loads/1/b.csv"]] * 2
-        row = sets.row(control)
-        assert row is not None
-        assert row.status is Status.PROCESSED
-        sets.clock.advance(86_400_000)
-        assert sets.audit() == []
 
     @pytest.mark.parametrize("runner", [LocalRunner.FUNCTION, LocalRunner.STATE_MACHINE])
     @pytest.mark.parametrize("worker", [False, True])

@@ -37,33 +37,6 @@ HOLD = 60
 DOWN = EndpointConnectionError(endpoint_url="https://sqs")
 
 
-class PolledSQS(MemorySQS):
-    """The in-memory queue with the two requests that Lambda makes for a function, and a worker itself."""
-
-    def receive_message(self, **request: Any) -> dict[str, Any]:
-        self._visibility_ms = request["VisibilityTimeout"] * SECOND
-        records = self.receive(request["MaxNumberOfMessages"], lambda messages: messages)
-        return {
-            "Messages": [
-                {
-                    "MessageId": one["messageId"],
-                    "ReceiptHandle": one["receiptHandle"],
-                    "Body": one["body"],
-                    "Attributes": one["attributes"],
-                    "MessageAttributes": {
-                        name: {"StringValue": value["stringValue"], "DataType": value["dataType"]}
-                        for name, value in one["messageAttributes"].items()
-                    },
-                }
-                for one in records
-            ]
-        }
-
-    def delete_message_batch(self, **request: Any) -> dict[str, Any]:
-        self.delete(entry["ReceiptHandle"] for entry in request["Entries"])
-        return {}
-
-
 @dataclass
 class Bench:
     """A worker, whose heartbeat beats only when the test says so, and its queue."""
@@ -74,7 +47,7 @@ class Bench:
     ended: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.sqs = PolledSQS(clock=self.world.clock, visibility_seconds=HOLD)
+        self.sqs = MemorySQS(clock=self.world.clock, visibility_seconds=HOLD)
         self.telemetry = FakeTelemetry()
         settings = WorkerSettings(hold_seconds=HOLD, poll_seconds=0)
         consumer = ConsumerBench(self.world).settings()
