@@ -123,8 +123,8 @@ types: $(READY) ## mypy, strict
 	@mypy
 	@mypy app.py benchmarks examples tests
 
-# All processes record their requests for `make truth`.
-deployed: export PYTHONPATH := $(CURDIR)/tests/truth/hook$(if $(PYTHONPATH),:$(PYTHONPATH))
+# All processes record their requests for `make truth`. pytest needs the root for the plugin.
+deployed: export PYTHONPATH := $(CURDIR)/tests/truth/hook:$(CURDIR)
 deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
 	@pytest tests/local $(QUICK) $(RECORDING)
 
