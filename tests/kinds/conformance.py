@@ -67,6 +67,7 @@ ABSENT = (
     Absence(_REPROCESS_KILLED, "stream records", "*", "*", _SEND_AGAIN),
     Absence(_EVENT, "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(_EVENT, "*", "remote", "*", _NOT_ELSEWHERE),
+    Absence("a_late_worker_is_counted", "*", "machine", "*", "The execution owns the work. A worker only starts it."),
     Absence("a_refused_start_is_counted", "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(
         "a_refused_start_is_counted", "*", "remote", "*", "A call of a function that is refused is a failed attempt."

@@ -650,6 +650,26 @@ def test_a_refused_copy_is_counted(make: Make) -> None:
 
 
 @every_cell
+def test_a_late_worker_is_counted(make: Make) -> None:
+    cell = make()
+    if cell.runner == "machine":
+        raise DoesNotApply
+
+    def pause(_: Any) -> None:
+        cell.inside, paused = lambda _: None, cell.process
+        cell.clock.advance(LONGER_THAN_A_LEASE)
+        cell.process = cell.start()
+        cell.run()
+        cell.process = paused
+
+    with metrics(cell) as found:
+        cell.inside = pause
+        cell.submit()
+        cell.turn()
+    assert found["Fenced"] == found["Committed"] == found["LapsedLeases"] == 1
+
+
+@every_cell
 def test_a_refused_start_is_counted(make: Make) -> None:
     cell = make()
     if cell.runner != "machine":
