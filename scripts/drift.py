@@ -170,6 +170,7 @@ def _commands() -> Iterator[str]:
                 refused = kind in REFUSED.get(name, {})
                 if not cell.strip() or cell.strip().startswith("no") != refused:
                     yield f"{name} for {kind}: the page has {cell.strip()!r}"
+    commands.load()
     for name in typer.main.get_group(commands.app).commands:
         if name not in shown | _OF_ALL_STACKS:
             yield f"{name}: no row of the page"

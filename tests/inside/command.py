@@ -61,3 +61,5 @@ from intake_ledger_cli.status_json import count_json
 from intake_ledger_cli.status_table import alarms_text, count_text
 from intake_ledger_cli.tables import report_table
 from intake_ledger_cli.waiting import parse_until
+
+commands.load()

@@ -4,9 +4,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
-
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -24,6 +21,10 @@ class Aws:
     """Clients with the default credentials, region and endpoint of the AWS SDK, unless the caller gives others."""
 
     def __init__(self, *, region: str | None = None, profile: str | None = None) -> None:
+        # It takes as long as all other imports, and the help needs none of it.
+        import boto3  # noqa: PLC0415
+        from botocore.config import Config  # noqa: PLC0415
+
         self._session = boto3.Session(region_name=region, profile_name=profile)
         self._config = Config(connect_timeout=5, retries={"mode": "standard", "total_max_attempts": 5})
 
@@ -48,6 +49,8 @@ class Aws:
 
     @cached_property
     def functions(self) -> "LambdaClient":
+        from botocore.config import Config  # noqa: PLC0415 - as above
+
         # A synchronous invocation lasts as long as its function. A retry would start the function a second time.
         patient = Config(
             connect_timeout=5, read_timeout=LONGEST_INVOCATION_SECONDS + 10, retries={"total_max_attempts": 1}

@@ -1,40 +1,44 @@
-"""The entry point of the command line, and the commands about audits. Other modules do the work."""
+"""The entry point of the command line. The modules of the commands are imported when they are used."""
 
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from importlib import import_module
 from threading import current_thread, main_thread
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
-
-from intake_ledger_cli import (
-    acting_commands,
-    audits,
-    dismiss_command,
-    looking_commands,
-    moving_commands,
-    operations,
-    reprocess_command,
-    tables,
-    template_command,
-)
-from intake_ledger_cli.app import DryRun, ExitCode, app, end_with, now_ms
+from intake_ledger_cli.app import app
 from intake_ledger_cli.console import console, escape
-from intake_ledger_cli.errors import CliError, UsageError, describe_error
-from intake_ledger_cli.options import Call, with_shared_options
-from intake_ledger_cli.report_file import MOST_HOURS, write_report
+from intake_ledger_cli.errors import CliError, UsageError, describe_error, is_of_aws
 
+COMMANDS = {
+    "status": "looking_commands",
+    "list": "looking_commands",
+    "inspect": "looking_commands",
+    "wait": "looking_commands",
+    "watch": "looking_commands",
+    "ls": "looking_commands",
+    "redrive": "moving_commands",
+    "reprocess": "reprocess_command",
+    "dismiss": "dismiss_command",
+    "retry-now": "acting_commands",
+    "release": "acting_commands",
+    "pause": "acting_commands",
+    "resume": "acting_commands",
+    "operations": "acting_commands",
+    "audit": "audit_commands",
+    "report": "audit_commands",
+    "adopt": "moving_commands",
+    "template": "template_command",
+}
+"""The module of each command, in the order of the help."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as shells name it."""
 WRONG_USAGE = 2
 """Exit code of wrong options, as of click."""
+registered = app.registered_commands
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -48,26 +52,41 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _run(arguments)
 
 
+def load(command: str = "") -> None:
+    """Import the module of a command, or of all commands if there is no such command."""
+    names = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
+    for name in names:
+        import_module(f"intake_ledger_cli.{name}")
+    order = list(COMMANDS)
+    registered.sort(key=lambda one: order.index(one.name or str(getattr(one.callback, "__name__", ""))))
+
+
 def _run(arguments: Sequence[str] | None) -> int:
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return _finished(arguments)
+        load(given[0] if given else "")
+        return _finished(given)
     except UsageError as error:
         return _complain(describe_error(error), WRONG_USAGE)
-    except (CliError, BotoCoreError, ClientError, ResponseParserError) as error:
+    except CliError as error:
         return _complain(describe_error(error), 1)
     except BrokenPipeError:
         # The reader of the pipe has ended, as `head` does.
         return _drop_output()
-    except OSError as error:
+    except Exception as error:
+        if is_of_aws(error):  # first, because some of its errors are also errors of the system
+            return _complain(describe_error(error), 1)
+        if not isinstance(error, OSError):
+            raise
         _drop_output()
         return _complain(f"{error.strerror or error}: check disk space and permissions", 1)
 
 
-def _finished(arguments: Sequence[str] | None) -> int:
+def _finished(arguments: list[str]) -> int:
     """Run the command, and write what it has printed: a full disk refuses it only then."""
     code = 0
     try:
-        app(args=None if arguments is None else list(arguments))
+        app(args=arguments)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     sys.stdout.flush()
@@ -103,54 +122,4 @@ def _drop_output() -> int:
     return 1
 
 
-@app.command()
-@with_shared_options
-def audit(
-    call: Call,
-    *,
-    dry_run: DryRun = False,
-    exit_code: ExitCode = False,
-) -> None:
-    """Run the audit now: list the bucket and resubmit each key that differs from the ledger. It may take minutes."""
-    aws, deployed = call.open()
-    operation = None if dry_run else operations.begin(aws, deployed, operations.caller(aws), "audit")
-    with console(stderr=True).status("the audit is running"):
-        found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
-    if operation is not None:
-        operations.finish(aws, deployed, operation, audits.result_of(found))
-    call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
-    end_with(audits.has_findings(found), exit_code)
-
-
-@app.command()
-@with_shared_options
-def report(
-    call: Call,
-    *,
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Write a page with state, reasons, charts and the last audits to this file instead."),
-    ] = None,
-    hours: Annotated[int, typer.Option(help="Length of the page's charts.", min=1, max=MOST_HOURS)] = 24,
-    exit_code: ExitCode = False,
-) -> None:
-    """Show the report of the last audit. With --html, write one self-contained page about the pipeline."""
-    if html is not None:
-        end_with(write_report(call, html, hours), exit_code)
-        return
-    aws, deployed = call.open()
-    found = audits.last_report(aws.dynamodb, deployed)
-    call.output(found, tables.report_table(found, audits.report_location(deployed, found), now_ms()))
-    end_with(audits.has_findings(found), exit_code)
-
-
-__all__ = [
-    "acting_commands",
-    "app",
-    "dismiss_command",
-    "looking_commands",
-    "moving_commands",
-    "reprocess_command",
-    "run",
-    "template_command",
-]
+__all__ = ["COMMANDS", "app", "load", "run"]

@@ -16,7 +16,6 @@ from botocore.exceptions import (
 from botocore.exceptions import (
     ConnectionError as NoConnectionError,
 )
-from botocore.parsers import ResponseParserError
 
 _DENIED = re.compile("AccessDenied|Unauthorized|NotAuthorized|AuthorizationError")
 _EXPIRED = frozenset(
@@ -87,7 +86,17 @@ def is_passing(error: Exception) -> bool:
     return is_throttled or status >= 500 or code == "InternalServerError"
 
 
-def describe_error(error: CliError | BotoCoreError | ClientError | ResponseParserError) -> str:
+def is_of_aws(error: Exception) -> bool:
+    """True if the SDK has raised it."""
+    return isinstance(error, (BotoCoreError, ClientError)) or _is_malformed_answer(error)
+
+
+def _is_malformed_answer(error: Exception) -> bool:
+    """True for a `ResponseParserError`. Its module takes long to import, and is imported if it has raised one."""
+    return type(error).__module__ == "botocore.parsers"
+
+
+def describe_error(error: Exception) -> str:
     """Describe an error in one line."""
     if (action := denied_action(error)) is not None:
         hint = _GRANTS.get(action.partition(":")[0], _OWN)
@@ -98,7 +107,7 @@ def describe_error(error: CliError | BotoCoreError | ClientError | ResponseParse
         if detail.get("Code") in _EXPIRED:
             return f"the AWS credentials have expired or are not valid here ({text}): {_LOG_IN}"
         return f"{error.operation_name} failed: {text}"
-    if isinstance(error, ResponseParserError):
+    if _is_malformed_answer(error):
         return _NOT_AWS  # its text has the whole answer
     for kinds, message in _FIXES:
         if isinstance(error, kinds):

@@ -6,21 +6,21 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import Row, State, row_attributes
-from intake_ledger_cli.adopt import AdoptionResult
 from intake_ledger_cli.executions import execution_arn
 from intake_ledger_cli.read_budget import ReadBudget
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
-from intake_ledger_cli.redrive import RedriveResult
-from intake_ledger_cli.reprocess import ReprocessResult
-from intake_ledger_cli.transfer import TransferResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from intake_ledger_cli.adopt import AdoptionResult
     from intake_ledger_cli.deployed import DeployedPipeline
     from intake_ledger_cli.former import FormerPipeline
     from intake_ledger_cli.inspection import Inspected
     from intake_ledger_cli.listing import ListedReason
+    from intake_ledger_cli.redrive import RedriveResult
+    from intake_ledger_cli.reprocess import ReprocessResult
+    from intake_ledger_cli.transfer import TransferResult
 
 JsonObject = dict[str, Any]
 
@@ -86,7 +86,7 @@ def inspect_json(
     }
 
 
-def redrive_json(found: RedriveResult, *, dry_run: bool) -> JsonObject:
+def redrive_json(found: "RedriveResult", *, dry_run: bool) -> JsonObject:
     dead_letters = [
         {"id": one.id, "keys": one.keys, "reason": one.reason, "reasonCode": one.reason_code or None}
         for one in found.matched_messages
@@ -108,7 +108,7 @@ def redrive_json(found: RedriveResult, *, dry_run: bool) -> JsonObject:
 
 
 def adopt_json(
-    former: "FormerPipeline", deployed: "DeployedPipeline", done: AdoptionResult, *, dry_run: bool
+    former: "FormerPipeline", deployed: "DeployedPipeline", done: "AdoptionResult", *, dry_run: bool
 ) -> JsonObject:
     rows = done.rows
     return {
@@ -132,7 +132,7 @@ def adopt_json(
     }
 
 
-def _transferred(found: TransferResult | None) -> JsonObject | None:
+def _transferred(found: "TransferResult | None") -> JsonObject | None:
     if found is None:
         return None
     return {
@@ -146,7 +146,7 @@ def _transferred(found: TransferResult | None) -> JsonObject | None:
     }
 
 
-def reprocess_json(found: ReprocessResult, *, dry_run: bool) -> JsonObject:
+def reprocess_json(found: "ReprocessResult", *, dry_run: bool) -> JsonObject:
     return {
         "dryRun": dry_run,
         "reprocessId": found.id,

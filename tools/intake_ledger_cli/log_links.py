@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
-import boto3
 from botocore.exceptions import UnknownRegionError
 
 _CONSOLES = {
@@ -51,6 +50,8 @@ def key_pattern(key: str) -> str:
 
 
 def _partition(region: str) -> str:
+    import boto3  # noqa: PLC0415 - as for the clients
+
     try:
         return boto3.Session().get_partition_for_region(region)
     except UnknownRegionError:

@@ -15,12 +15,10 @@ from intake_ledger_cli import (
     listing,
     pipelines,
     reading,
-    sets,
     status,
     status_json,
     status_table,
     tables,
-    waiting,
 )
 from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, end_with, now_ms
 from intake_ledger_cli.aws import Aws
@@ -195,6 +193,8 @@ def wait_command(
     if expect is None and marker is None:
         raise UsageError("wait needs --expect or --marker: a prefix without keys is no success")
     aws, deployed = call.open("wait")
+    from intake_ledger_cli import waiting  # noqa: PLC0415 - it imports the runtime's clients
+
     limit = None if until is None else waiting.parse_until(until, now_ms())
     console(stderr=True).print(escape(f"waiting for {prefix!r} {waiting.limit_text(limit)}"))
     found = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms).run(time.sleep, interval)
@@ -218,6 +218,8 @@ def inspect(
     aws, deployed = call.open()
     key, now = key_in(deployed, key), now_ms()
     if deployed.set_variables is not None:
+        from intake_ledger_cli import sets  # noqa: PLC0415 - it imports the runtime's clients
+
         files = sets.inspect_set(aws, deployed, key, now)
         attempts = read_history(aws, deployed, key, [files.row] if files.row else [], now) if logs else None
         document = versioned(files.document | {"history": history_json(attempts)})

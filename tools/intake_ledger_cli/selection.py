@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import RowKey, Status, made_at, short_version, to_dynamodb
-from intake_ledger_cli import reading, reprocess, row_scan, set_keys
+from intake_ledger_cli import reading, reprocess, row_scan
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.row_scan import RowFilter
 
@@ -112,6 +112,8 @@ class Selection:
         return reprocess.review_targets(aws.dynamodb, deployed, status, self.reason, before=before, after=after)
 
     def _sets(self, aws: "Aws", deployed: "DeployedPipeline") -> "Iterator[Target]":
+        from intake_ledger_cli import set_keys  # noqa: PLC0415 - it imports the runtime's clients
+
         if self.version_id is not None:
             raise UsageError(f"--version-id {self.version_id} cannot be used: only the present set is processed")
         if self.processor_version is not None:
