@@ -16,7 +16,7 @@ from cdk_intake_ledger.functions.processor_problems import (
     storage_problems,
     version_problems,
 )
-from cdk_intake_ledger.functions.remote_function import Elsewhere, RemoteFunction
+from cdk_intake_ledger.functions.remote_function import RemoteFunction, WorkElsewhere
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.processor_rules import FUNCTION_ARGUMENT_TYPE
 from cdk_intake_ledger.validation.registry import Problem
@@ -46,7 +46,7 @@ class ProcessorBase:
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
         problems: Sequence[Problem] = (),
-        elsewhere: Elsewhere | None = None,
+        elsewhere: WorkElsewhere | None = None,
         capacity_provider: lambda_.ICapacityProvider | None = None,
         processor_version: str | None = None,
     ) -> None:

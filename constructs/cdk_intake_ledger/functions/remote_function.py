@@ -11,7 +11,7 @@ from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from intake_ledger.protocol import ConsumerSettings, environment_of
 
 
-class Elsewhere(Protocol):
+class WorkElsewhere(Protocol):
     """The place of the work, if the consumer has none of its code: a runner of `intake_ledger.runners`."""
 
     @property
@@ -45,7 +45,7 @@ class RemoteFunction:
         """The variable that names the function."""
         return environment_of(ConsumerSettings, processor_function=self.function.function_arn)
 
-    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:  # noqa: ARG002 - see `Elsewhere`
+    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:  # noqa: ARG002 - see `WorkElsewhere`
         """Let a consumer invoke the function, and no other."""
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])

@@ -136,7 +136,8 @@ class Consumer:
             self._parallel.run(batch, self._in_turn)
         self._kind.before_acknowledging(batch)
         batch.returns.flush()
-        batch.wait_in_copies(self._messages.without_copy)
+        if batch.returns.copies:
+            batch.wait_in_copies(self._messages.without_copy)
         self._services.telemetry.flush()
         return batch.response()
 
@@ -206,7 +207,11 @@ class MessageHandler:
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
-        if (left_ms := message.due - self.services.clock()) > 0 and not self.downstream.is_asked(message):
+        if (
+            message.due
+            and (left_ms := message.due - self.services.clock()) > 0
+            and not self.downstream.is_asked(message)
+        ):
             # A copy that is not due. Its delay of SQS was shorter than its wait.
             message.is_passed_on = True
             return left_ms / 1000

@@ -125,7 +125,7 @@ class Returns:
         self._lock = Lock()
         self._waiting: list[tuple[Message, float]] = []
         """Messages with the time at which each is delivered again, in epoch milliseconds."""
-        self._copies: dict[Message, int] = {}
+        self.copies: dict[Message, int] = {}
         """Messages that wait as copies, and when each is due."""
         self._late_requests = 0
 
@@ -141,10 +141,10 @@ class Returns:
         due = self._clock() + seconds * 1000
         if self._may_copy(message) and self._copies_itself(message, seconds):
             with self._lock:
-                self._copies[message] = math.ceil(due)
+                self.copies[message] = math.ceil(due)
             return
         with self._lock:
-            self._copies.pop(message, None)
+            self.copies.pop(message, None)
             self._waiting.append((message, due))
             # Taken under the same lock. Otherwise an eleventh message of another thread would need another request.
             waiting = self._take() if len(self._waiting) >= FULL else []
@@ -185,9 +185,7 @@ class Returns:
             The messages whose copies SQS has taken. Then the others, and the seconds that each has to wait.
 
         """
-        copies, self._settings = [*self._copies.items()], None
-        if not copies:
-            return [], []
+        copies, self._settings = [*self.copies.items()], None
         now = self._clock()
         entries = [message.copy(due) | {"DelaySeconds": self._delay(message, due - now)} for message, due in copies]
         taken, refusal = self._queues.send_copies(entries, in_time=self.take_request)

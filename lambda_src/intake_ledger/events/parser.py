@@ -445,9 +445,11 @@ class Message:
         self.body = body if isinstance(body, str) else json.dumps(body)
         receives, self.queued_at, self.rejected_fence = _numbers(record)
         """`queued_at`: when SQS got this message, in epoch milliseconds. None: the record does not say."""
-        past = carried(record, self.queued_at)
+        past = carried(record, self.queued_at) if ATTRIBUTE in (record.get("messageAttributes") or ()) else None
         self.carried = past
         """The past of a copy. None: it is no copy."""
+        self.due = past.due if past else 0
+        """The time before which a copy is passed on, in epoch milliseconds. 0: it is no copy."""
         self.sent_at = past.sent_at if past else self.queued_at
         """When the first message of a chain of copies was sent."""
         self.parsed = (parse or parse_message)(self.body, rejected_fence=self.rejected_fence)
@@ -483,11 +485,6 @@ class Message:
         """The message group in a FIFO queue. Empty if there is none."""
         attributes = self.record.get("attributes")
         return str(attributes.get("MessageGroupId", "")) if isinstance(attributes, Mapping) else ""
-
-    @property
-    def due(self) -> int:
-        """The time before which a copy is passed on, in epoch milliseconds. 0: it is no copy."""
-        return self.carried.due if self.carried else 0
 
     @property
     def names(self) -> tuple[str, ...]:
