@@ -67,6 +67,7 @@ def condition(row: AlarmRow) -> str:
     assert row.period is not None, "its condition is in words"
     assert isinstance(row.periods, int), "its condition is in words"
     subject = f"`{row.metric}`" if row.source is Source.LEDGER else f"`{row.metric}` of {row.source}"
+    subject += f" less `{row.minus}`" if row.minus else ""
     statistic = "" if row.statistic == "Sum" else f" ({row.statistic.lower()})"
     threshold = row.threshold if isinstance(row.threshold, Limit) else f"{row.threshold:,}"
     return f"{subject}{statistic} is {row.comparison} {threshold}, {_when(row.periods, row.needed, row.period)}"

@@ -117,6 +117,12 @@ METRICS: Mapping[str, MetricRow] = {
         kinds=_OF_FILES,
         reason="messages have no filters: the source filters",
     ),
+    "IdentityCollisions": MetricRow(
+        "messages with other content than the message of the same key and identity that came before. They are "
+        "acknowledged, or [become dead letters with `fingerprint`](messages.md#identities-that-collide)",
+        kinds=(MESSAGES,),
+        reason="the content of an object has its own version or ETag",
+    ),
     "LapsedLeases": MetricRow("leases that ended without an outcome, counted when another worker takes over"),
     "LateWrites": MetricRow(
         "late workers that may have written after their successor. The current state is processed again"
@@ -246,6 +252,8 @@ class AlarmRow:
     """The reason why other kinds do not have it. Empty if all have it."""
     need: Need | None = None
     source: Source = Source.LEDGER
+    minus: str = ""
+    """Another metric of the ledger, whose value is subtracted. No value counts as 0. Empty for none."""
     label: str = ""
     """The name of the metric in the graph. Empty for the name in CloudWatch."""
     statistic: str = "Sum"
@@ -334,6 +342,19 @@ ALARMS = (
         metric="CopiesRefused",
         meaning="the dead-letter queue does not take copies of rejected messages, so they stay in the queue",
         graph="Trouble",
+    ),
+    AlarmRow(
+        name="IdentityCollides",
+        metric="IdentityCollisions",
+        minus="Committed",
+        # A sender that repeats with a new time has copies that differ, but not more of them than messages.
+        meaning="more messages were taken for copies of others, with other content, than were processed",
+        graph="Trouble",
+        kinds=(MESSAGES,),
+        reason="the content of an object has its own version or ETag",
+        period=HOUR,
+        comparison=Comparison.ABOVE,
+        threshold=0,
     ),
     AlarmRow(name="Fenced", metric="Fenced", meaning="a worker outlived its lease", graph="Trouble"),
     AlarmRow(
@@ -508,6 +529,7 @@ LACKS: Mapping[str, str] = {
     "directory_markers": "only objects can be empty files that stand for a directory",
     "encryption_key": "sets use the key of the queue of their pipeline",
     "filters": "the form of sets has a pattern, and the source of messages has one",
+    "fingerprint": "objects have versions, and the digest of a set has its parts",
     "form": "only sets have parts",
     "identity": "objects have versions, and sets the versions of their parts",
     "key": "objects and sets have keys in S3",

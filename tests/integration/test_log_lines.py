@@ -96,3 +96,12 @@ def test_a_process_with_many_open_files_loses_no_line(*, closed: bool) -> None:
         lines.follow()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert list(found.queue) == ([] if closed else ["a line"])
+
+
+def test_an_alarm_on_metric_math_can_be_deployed() -> None:
+    """MiniStack refuses it. It keeps its condition, and a metric that nothing writes."""
+    alarm = {"Metrics": [{"Id": "value"}], "Threshold": 0, "ComparisonOperator": "GreaterThanThreshold"}
+    plain = _ministack.plain_alarm(alarm)
+    assert "Metrics" not in plain
+    assert (plain["Threshold"], plain["MetricName"]) == (0, "NoMetricMath")
+    assert _ministack.plain_alarm({"MetricName": "Failed"}) == {"MetricName": "Failed"}

@@ -4085,4 +4085,32 @@ MUTANTS = (
         '{"mode": "standard", "total_max_attempts": 1}',
         "tests/unit/test_lambda_environment.py -k closed_meanwhile",
     ),
+    Mutant(
+        "a copy with other content is not told from an exact one",
+        "_has_other_content",
+        "row.etag != state.etag",
+        "False",
+        "tests/unit/test_messages.py -k other_content_are",
+    ),
+    Mutant(
+        "a copy with another fingerprint is acknowledged",
+        "MessageHandler._without_claim",
+        "change.must_equal and content_differs(change, ruling)",
+        "False",
+        "tests/unit/test_messages.py -k another_fingerprint",
+    ),
+    Mutant(
+        "a message with another fingerprint takes an unfinished row",
+        "judge_row",
+        "change.must_equal and row.unfinished and _has_other_content(row, change)",
+        "False",
+        "tests/unit/test_messages.py -k unfinished_or_rejected",
+    ),
+    Mutant(
+        "a fingerprint without a value is the same for all messages",
+        "MessageReader._compared",
+        "all(one is None for one in _elements(value))",
+        "False",
+        "tests/unit/test_messages.py -k does_not_have",
+    ),
 )

@@ -67,6 +67,20 @@ def test_an_alarm_has_the_numbers_of_its_row(template: Json, row: AlarmRow, kind
         return
     made = alarm(template, kind, row.name)
     seconds = HOURS[kind] * 3_600
+    if row.minus:
+        # A metric math alarm has its metrics in a list.
+        expression, *metrics = made["Metrics"]
+        assert expression["Expression"] == "value - FILL(other, 0)"
+        assert {one["Id"]: one["MetricStat"]["Metric"]["MetricName"] for one in metrics} == {
+            "value": row.metric,
+            "other": row.minus,
+        }
+        [period] = {one["MetricStat"]["Period"] for one in metrics}
+        made = (
+            made
+            | metrics[0]["MetricStat"]["Metric"]
+            | {"Period": period, "Statistic": metrics[0]["MetricStat"]["Stat"]}
+        )
     assert made["MetricName"] == row.metric
     assert (made["Namespace"] == METRICS_NAMESPACE) == (row.source is Source.LEDGER)
     assert made["Period"] == (seconds if row.period is None else row.period)

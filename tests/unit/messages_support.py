@@ -14,6 +14,7 @@ from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Guard, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import (
     KeyedMessage,
+    MessageChange,
     MessageSettings,
     MessageSourceType,
 )
@@ -69,6 +70,7 @@ class Intake:
     delayed: list[dict[str, Any]] = field(default_factory=list)
     """The entries of copies that wait."""
     unwrap_sns: bool = False
+    fingerprint: str = ""
     _owners: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
@@ -89,7 +91,9 @@ class Intake:
     def kind(self) -> Messages:
         """The kind of a new worker."""
         lock = KeyLock(LedgerTable(self.table, "table"), "orders", self.options.retention, clock=self.clock)
-        settings = MessageSettings(self.settings, self.source, self.key, self.identity, self.unwrap_sns)
+        settings = MessageSettings(
+            self.settings, self.source, self.key, self.identity, self.unwrap_sns, self.fingerprint
+        )
         return Messages(settings, lock, sleep=self._sleep)
 
     def ledger_of(self, kind: Messages, *guards: Guard) -> Ledger:
@@ -111,6 +115,13 @@ class Intake:
             lambda: 0.0,
         )
         return Consumer(services, kind, Inline(self._process))
+
+    def change(self, record: dict[str, Any]) -> MessageChange:
+        """The change of a record of SQS."""
+        [message] = self.kind().read({"Records": [record]}).messages
+        [change] = message.parsed
+        assert isinstance(change, MessageChange)
+        return change
 
     def handle(self, records: Sequence[dict[str, Any]], worker: Consumer | None = None) -> list[str]:
         """Process a batch. Returns the ids that Lambda must deliver again."""

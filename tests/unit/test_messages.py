@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
+from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.ledger import Claim, Ledger, LedgerTable
 from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSourceType, message_settings
-from intake_ledger.protocol import Change, ObjectGone, SettingsError
+from intake_ledger.protocol import Change, ObjectGone, OutcomeKind, Ruling, SettingsError, content_differs
 from tests.inside.messages import KeyLock, MessageReader, Messages
+from tests.inside.objects import PowertoolsTelemetry
 from tests.settings import examples
-from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, sqs
+from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, kinesis, sqs
 from tests.unit.support import DAY, START, Wire
 
 ENVIRONMENT = {
@@ -68,6 +70,113 @@ def test_a_duplicate_is_not_processed_again() -> None:
     assert intake.handle([sqs("o-1", "e-1", receives=2)], intake.worker()) == []
     assert intake.called == ["e-1"]
     assert intake.verdicts == {"ACCEPTED": 1, "DUPLICATE": 2}
+
+
+@pytest.mark.failure_mode("F380")
+def test_copies_with_other_content_are_acknowledged_and_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five orders with one constant identity: one commit, and four copies that differ."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", METRICS_NAMESPACE)
+    intake, telemetry = Intake(identity="'order'"), PowertoolsTelemetry()
+    for number in range(5):
+        change = intake.change(sqs("o-1", number))
+        answer = intake.ledger.claim(change, lease_ms=1000)
+        telemetry.decided(change, answer, now=intake.clock())
+        if isinstance(answer, Claim):
+            intake.ledger.commit(answer)
+            telemetry.ended(answer, OutcomeKind.COMMITTED, duration_ms=1)
+    row = intake.row("o-1", "order")
+    telemetry.flush()
+    counted = capsys.readouterr().out
+    assert '"IdentityCollisions":[4.0]' in counted.replace(" ", "")
+    assert row is not None
+    assert row.status == "PROCESSED"
+
+
+def test_an_exact_copy_does_not_count() -> None:
+    """SQS delivers a message twice, and a copy of the dead-letter queue has the same body."""
+    intake = Intake()
+    intake.handle([sqs("o-1", "e-1")])
+    change = intake.change(sqs("o-1", "e-1"))
+    ruling = intake.ledger.claim(change, lease_ms=1000)
+    assert isinstance(ruling, Ruling)
+    assert not content_differs(change, ruling)
+    other = intake.change(sqs("o-1", "e-1", sent_at=2))
+    assert content_differs(other, ruling)
+
+
+def test_a_sender_that_repeats_with_a_new_time_is_acknowledged() -> None:
+    """The content is the same, and so is the row."""
+    intake = Intake()
+    intake.handle([sqs("o-1", "e-1", sent_at=1)])
+    before = intake.row("o-1", "e-1")
+    assert intake.handle([sqs("o-1", "e-1", sent_at=2)]) == []
+    assert (intake.called, intake.sqs.dead_letters, intake.row("o-1", "e-1")) == (["e-1"], [], before)
+
+
+@pytest.mark.failure_mode("F381")
+@pytest.mark.parametrize("source", [MessageSourceType.SQS, MessageSourceType.FIFO])
+def test_a_copy_with_another_fingerprint_is_a_dead_letter(source: MessageSourceType) -> None:
+    """The committed row stays as it is. A new time alone is no difference. A redriven copy is refused again."""
+    intake = Intake(source, fingerprint="[amount, currency]")
+    intake.handle([sqs("o-1", "e-1", amount=5, sent_at=1, group="g")])
+    before = intake.row("o-1", "e-1")
+    assert intake.handle([sqs("o-1", "e-1", amount=5, sent_at=2, group="g")]) == []
+    assert intake.sqs.dead_letters == []
+    other = sqs("o-1", "e-1", amount=6, sent_at=3, group="g")
+    assert intake.handle([other]) == []
+    assert intake.handle([other | {"messageId": "redriven"}]) == []
+    assert (intake.called, intake.row("o-1", "e-1")) == (["e-1"], before)
+    assert {one.attributes["reason_code"] for one in intake.sqs.dead_letters} == {"identity_collides"}
+    assert [one.body for one in intake.sqs.dead_letters] == [other["body"]] * 2
+
+
+@pytest.mark.failure_mode("F381")
+def test_a_record_of_a_stream_with_another_fingerprint_is_a_dead_letter() -> None:
+    """The shard goes on."""
+    intake = Intake(MessageSourceType.KINESIS, fingerprint="amount")
+    first, second = (json.dumps({"order": "o", "event": "e", "amount": amount}) for amount in (1, 2))
+    assert intake.handle([kinesis("o", "e", 1, first), kinesis("o", "e", 2, second)]) == []
+    assert (len(intake.calls), [one.attributes["reason_code"] for one in intake.sqs.dead_letters]) == (
+        1,
+        ["identity_collides"],
+    )
+
+
+@pytest.mark.failure_mode("F381")
+@pytest.mark.parametrize("error", [RuntimeError("out"), Unprocessable("no")])
+def test_a_message_with_another_fingerprint_does_not_take_an_unfinished_or_rejected_row(error: Exception) -> None:
+    """Both have one idempotency key, so that the downstream would drop the second one's effect."""
+    intake = Intake(fingerprint="amount", process=lambda _: raise_(error))
+    intake.handle([sqs("o-1", "e-1", amount=5)])
+    before = intake.row("o-1", "e-1")
+    intake.clock.advance(3_600_000)
+    assert intake.handle([sqs("o-1", "e-1", amount=6)]) == []
+    assert (len(intake.calls), intake.row("o-1", "e-1")) == (1, before)
+    assert intake.sqs.dead_letters[-1].attributes["reason_code"] == "identity_collides"
+
+
+@pytest.mark.failure_mode("F382")
+@pytest.mark.parametrize("fingerprint", ["amout", "[amout, curency]", "{a: amout}"])
+def test_a_fingerprint_that_a_message_does_not_have_is_a_reason(fingerprint: str) -> None:
+    """A misspelt field would be null in each message, and would compare nothing."""
+    intake = Intake(fingerprint=fingerprint)
+    assert intake.handle([sqs("o-1", "e-1", amount=5)]) == []
+    assert "the fingerprint is missing or null" in intake.sqs.dead_letters[0].reason
+    assert intake.called == []
+
+
+def test_a_row_with_its_digest_fits_into_a_write_unit() -> None:
+    """A key of 256 bytes, an identity of the length of a UUID, and the longest name of an intake."""
+    intake = Intake()
+    change = intake.change(sqs("k" * 256, "i" * 36))
+    claim = intake.ledger.claim(change, lease_ms=1000)
+    assert isinstance(claim, Claim)
+    intake.ledger.commit(claim, "c" * 36)
+    [item] = [one for (_, sk), one in intake.table.items.items() if "@v#" in sk]
+    size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
+    assert size + 2 * (64 - len("orders")) <= 1024
 
 
 def test_each_identity_of_a_key_is_processed_and_the_fence_grows() -> None:

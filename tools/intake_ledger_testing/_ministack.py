@@ -4,6 +4,8 @@ MiniStack takes the lines of a worker while they follow each other within millis
 lines wait for the worker's next invocation, and are lost if there is none. A worker writes its lines before its answer.
 So all of them are in the pipe when the answer is there, and this module takes them from it.
 
+MiniStack refuses alarms on metric math. Here such an alarm exists and never goes off, so that its stack deploys.
+
 Run it as ``python -P _ministack.py``.
 """
 
@@ -13,10 +15,13 @@ import os
 import select
 import sys
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ministack.app import main  # type: ignore[import-untyped]
 from ministack.core.lambda_runtime import ProvidedWorker, Worker  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _BYTES = 65_536
 _CHOOSING = Lock()
@@ -96,7 +101,24 @@ def keep_lines() -> None:
     Worker._read_stderr = follow
 
 
+def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an alarm without metric math. No function writes its metric."""
+    if not properties.get("Metrics"):
+        return dict(properties)
+    metric = {"MetricName": "NoMetricMath", "Namespace": "LocalAws", "Statistic": "Sum", "Period": 3600}
+    return {name: value for name, value in properties.items() if name != "Metrics"} | metric
+
+
+def take_metric_math() -> None:
+    """Let CloudFormation create and update alarms on metric math."""
+    from ministack.services.cloudformation import provisioners  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    record = provisioners._cw_metric_alarm_record
+    provisioners._cw_metric_alarm_record = lambda name, properties: record(name, plain_alarm(properties))
+
+
 if __name__ == "__main__":
+    take_metric_math()
     if sys.platform != "win32":  # there is no `poll`
         keep_lines()
     main()

@@ -38,6 +38,7 @@ class LocalMessages(LocalRuntime):
         *,
         key: str,
         identity: str,
+        fingerprint: str = "",
         source: str = "sqs",
         max_attempts: int = 12,
         processing_timeout: int = 60,
@@ -54,6 +55,8 @@ class LocalMessages(LocalRuntime):
             processor: your function.
             key: the JMESPath expression of the key, as the construct's.
             identity: the JMESPath expression of the identity, as the construct's.
+            fingerprint: the JMESPath expression of the content that copies have in common; copies may differ when
+                omitted.
             source: `sqs`, `fifo` or `kinesis`; `sqs` when omitted, as for EventBridge.
             max_attempts: as in `RetryOptions`; 12 when omitted.
             processing_timeout: in real seconds; 60 when omitted.
@@ -101,7 +104,7 @@ class LocalMessages(LocalRuntime):
             fifo=self._source is MessageSourceType.FIFO,
         )
         self._shard = MemoryShard(clock=self.clock, retention_seconds=kept)
-        self._message_settings = MessageSettings(settings, self._source, key, identity)
+        self._message_settings = MessageSettings(settings, self._source, key, identity, fingerprint=fingerprint)
         self.calls: list[Any] = []
         """The message of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
 

@@ -17,6 +17,7 @@ from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_EXPRESSION,
     MESSAGE_FIELD,
+    MESSAGE_FINGERPRINT_CONSTANT,
     MESSAGE_FUNCTION,
     MESSAGE_IDENTITY_CONSTANT,
     MESSAGE_IDENTITY_FEW,
@@ -107,7 +108,9 @@ def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -
         wrong_functions = [*_function_problems(name, parsed)]
         yield from wrong_functions
         paths = [*_paths(parsed)]
-        if not paths and name == "identity":
+        if not paths and name == "fingerprint":
+            yield MESSAGE_FINGERPRINT_CONSTANT.problem(expression=expression)
+        elif not paths and name == "identity":
             yield MESSAGE_IDENTITY_CONSTANT.problem(expression=expression)
         elif name == "identity" and not wrong_functions and not [*_paths(parsed, without=_FEW_VALUES)]:
             yield MESSAGE_IDENTITY_FEW.problem(expression=expression)

@@ -64,6 +64,7 @@ class MessageResources:
     source: MessageSource
     key: str
     identity: str
+    fingerprint: str | None
     queue: IntakeQueue
     """The queue of the source, or of redriven records."""
     ledger: IntakeLedger
@@ -104,6 +105,7 @@ class MessageResources:
             key=self.key,
             identity=self.identity,
             unwrap_sns=self.source.unwrap_sns or None,
+            fingerprint=self.fingerprint,
         )
         return (
             consumer

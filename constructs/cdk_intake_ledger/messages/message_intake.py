@@ -48,6 +48,7 @@ class MessageIntake(Intake):
         key: str,
         identity: str,
         processor: Processor,
+        fingerprint: str | None = None,
         processing_timeout: Duration | None = None,
         name: str | None = None,
         ledger: IntakeLedger | None = None,
@@ -70,6 +71,9 @@ class MessageIntake(Intake):
                 key are never processed at the same time.
             identity: a JMESPath expression for the identity, such as `detail.event_id`. Two messages with the same key
                 and identity are duplicates, of which one is processed.
+            fingerprint: a JMESPath expression for the content that copies of a message have in common, such as
+                `[amount, currency]`. A copy with another value goes to the dead-letter queue; it is acknowledged and
+                counted when omitted.
             processor: your function, or an existing function or state machine. A state machine needs the source
                 `sqs` or `event_bridge`.
             processing_timeout: the processor's time for one message, 1 to 890 seconds; 1 minute when omitted.
@@ -124,7 +128,8 @@ class MessageIntake(Intake):
             self,
             source,
             name=name,
-            expressions={"key": key, "identity": identity},
+            expressions={"key": key, "identity": identity}
+            | ({} if fingerprint is None else {"fingerprint": fingerprint}),
             processor=processor,
             plan=plan,
             queue=queue,
@@ -154,6 +159,7 @@ class MessageIntake(Intake):
                 source=source,
                 key=key,
                 identity=identity,
+                fingerprint=fingerprint,
                 queue=self._queue,
                 ledger=self._ledger,
                 plan=plan,

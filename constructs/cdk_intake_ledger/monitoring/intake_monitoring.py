@@ -175,7 +175,14 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             warn(self, AUDIT_NOT_WATCHED, interval=span(self._audit_interval))
             return None
         threshold = self._limits[row.threshold] if isinstance(row.threshold, Limit) else row.threshold
-        metric = self._metric(row, MetricOptions(statistic=row.statistic, period=_seconds(period)))
+        options = MetricOptions(statistic=row.statistic, period=_seconds(period))
+        metric: cloudwatch.Metric | cloudwatch.MathExpression = self._metric(row, options)
+        if row.minus:
+            metric = cloudwatch.MathExpression(
+                expression="value - FILL(other, 0)",
+                using_metrics={"value": metric, "other": self.metric(row.minus, **options)},
+                period=_seconds(period),
+            )
         return metric.create_alarm(
             self,
             row.name,

@@ -8,21 +8,21 @@ SUBJECT = Subject("Message intakes")
 
 MESSAGE_EXPRESSION = SUBJECT.error(
     "message-expression",
-    inputs=("key", "identity"),
+    inputs=("key", "identity", "fingerprint"),
     what="{name} is {expression!r}, which is not a JMESPath expression",
     why="{error}",
     fix='Name a field of the message, such as "detail.order_id", with quotation marks around other characters',
 )
 MESSAGE_FUNCTION = SUBJECT.error(
     "message-function",
-    inputs=("key", "identity"),
+    inputs=("key", "identity", "fingerprint"),
     what="{name} calls the function {function}",
     why="{error}",
     fix="Use the functions of JMESPath with their arguments: {functions}",
 )
 MESSAGE_FIELD = SUBJECT.error(
     "message-field",
-    inputs=("key", "identity", "source"),
+    inputs=("key", "identity", "fingerprint", "source"),
     what="{name} is {expression!r}",
     why="no message of this source has the field {field}, so each of them would be a dead letter",
     fix="Name one of {names} there. Your own fields are below {where}",
@@ -33,6 +33,13 @@ MESSAGE_IDENTITY_CONSTANT = SUBJECT.error(
     what="identity is {expression!r}, which names no field",
     why="it is the same for each message, so all messages of a key but the first would be duplicates",
     fix='Name the field with the ID that the sender gives to each message, such as "detail.order_id"',
+)
+MESSAGE_FINGERPRINT_CONSTANT = SUBJECT.error(
+    "message-fingerprint-constant",
+    inputs=("fingerprint",),
+    what="fingerprint is {expression!r}, which names no field",
+    why="it is the same for each message, so no copy would differ",
+    fix='Name the fields that copies have in common, such as "detail.[amount, currency]"',
 )
 MESSAGE_IDENTITY_FEW = SUBJECT.error(
     "message-identity-few-values",
@@ -64,7 +71,7 @@ MESSAGE_SNS_ENVELOPE = SUBJECT.warning(
 )
 MESSAGE_IDENTITY_IS_KEY = SUBJECT.warning(
     "message-identity-is-key",
-    inputs=("key", "identity"),
+    inputs=("key", "identity", "fingerprint"),
     what="key and identity are both {expression!r}",
     why="only the first message of each key is processed, and all later ones are duplicates",
     fix="Name another field as the identity, or acknowledge the warning if each key comes once",

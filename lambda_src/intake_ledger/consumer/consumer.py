@@ -39,6 +39,7 @@ from intake_ledger.protocol import (
     Ruling,
     Status,
     Verdict,
+    content_differs,
     keeps_copy,
     made_at,
 )
@@ -336,6 +337,12 @@ class MessageHandler:
         """Act on a verdict that gives no claim. Returns as `_handle_part`."""
         if ruling.verdict is Verdict.BUSY:
             return self._busy(change, ruling, message)
+        if change.must_equal and content_differs(change, ruling):
+            # The row stays as it is. Its message was another one, and this one was never processed.
+            why = "another message with its key and identity came before, and their fingerprints differ"
+            return Unparseable(
+                f"{why}: give each message its own identity", change.body, code=ReasonCode.IDENTITY_COLLIDES
+            )
         if ruling.verdict is Verdict.LATER_FORMAT:
             why = "a later release wrote its row, and its source keeps it no longer: deploy that release again"
             copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR)

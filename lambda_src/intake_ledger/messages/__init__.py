@@ -4,7 +4,14 @@ The messages come from SQS (standard or FIFO), Kinesis, the stream of a DynamoDB
 a row of the ledger, and each key a lock.
 """
 
-from intake_ledger.messages.keyed_message import KeyedMessage, MessageProcessor
+from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange, MessageProcessor
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType, message_settings
 
-__all__ = ["KeyedMessage", "MessageProcessor", "MessageSettings", "MessageSourceType", "message_settings"]
+__all__ = [
+    "KeyedMessage",
+    "MessageChange",
+    "MessageProcessor",
+    "MessageSettings",
+    "MessageSourceType",
+    "message_settings",
+]

@@ -5,9 +5,10 @@ body. It can be sent to the intake's queue, and is then read like the record its
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from intake_ledger.events import OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
@@ -34,6 +35,7 @@ class MessageReader:
         self._last_try_ms = round(last_try_seconds(settings.consumer.max_hold_seconds) * 1000)
         self._kept_ms = round(self._last_try_ms / LAST_TRY_SHARE)
         self._key, self._identity = compiled(settings.key), compiled(settings.identity)
+        self._fingerprint = compiled(settings.fingerprint) if settings.fingerprint else None
 
     def from_queue(self, record: Mapping[str, Any]) -> Message:
         """A message of SQS."""
@@ -65,6 +67,7 @@ class MessageReader:
         try:
             content, raw = self._decoded(body)
             key, identity = _name("key", self._key, content), _name("identity", self._identity, content)
+            digest = sha256(self._compared(content, raw).encode(errors="surrogatepass")).hexdigest()[:32]
         except MalformedError as problem:
             return [Unparseable(str(problem), body)]
         change = MessageChange(
@@ -73,14 +76,25 @@ class MessageReader:
             Origin.S3,
             event_name=f"IntakeLedger:Message:{self._source}",
             body=body,
-            state=State(StateKind.OBJECT, version_id=identity),
+            state=State(StateKind.OBJECT, version_id=identity, etag=digest),
             # A copy of the dead-letter queue has a row.
             reported_as_new=rejected_fence is None,
             rejected_fence=rejected_fence,
+            must_equal=self._fingerprint is not None,
             content=content,
             raw=raw,
         )
         return [change]
+
+    def _compared(self, content: Any, raw: str) -> str:
+        """The text that copies of the message have in common."""
+        if self._fingerprint is None:
+            return raw
+        value = _value("fingerprint", self._fingerprint, content)
+        if value is None or (isinstance(value, list | dict) and all(one is None for one in _elements(value))):
+            # It would be the same for all messages, and compare nothing.
+            raise MalformedError("the fingerprint is missing or null")
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
     @staticmethod
     def _unwrapped(content: Any, body: str) -> tuple[Any, str]:
@@ -140,14 +154,21 @@ def _json(text: str) -> Any:
         raise MalformedError(f"not JSON: {type(problem).__name__}") from None
 
 
-def _name(what: str, expression: Any, content: Any) -> str:
-    """The value of an expression, as a name of the message."""
+def _elements(value: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    return value if isinstance(value, list) else value.values()
+
+
+def _value(what: str, expression: Any, content: Any) -> Any:
     try:
-        value = expression.search(content)
+        return expression.search(content)
     except Exception as problem:  # noqa: BLE001 - the functions of JMESPath raise errors of several types
         # Their texts quote the message.
         raise MalformedError(f"the {what} cannot be evaluated: {type(problem).__name__}") from None
+
+
+def _name(what: str, expression: Any, content: Any) -> str:
+    """The value of an expression, as a name of the message."""
     try:
-        return name_of(what, value)
+        return name_of(what, _value(what, expression, content))
     except InvalidName as problem:
         raise MalformedError(str(problem)) from None

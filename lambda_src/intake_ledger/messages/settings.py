@@ -76,6 +76,8 @@ class MessageSettings:
     """The JMESPath expression of its identity. Two messages with the same key and identity are the same message."""
     unwrap_sns: Annotated[bool, Variable("INTAKE_MESSAGE_UNWRAP_SNS")] = False
     """True if a notification of SNS is replaced by the message in it."""
+    fingerprint: Annotated[str, Variable("INTAKE_MESSAGE_FINGERPRINT", parse=_expression)] = ""
+    """The JMESPath expression of the content that copies must have in common. Empty: copies may differ, and count."""
 
 
 def message_settings(environment: Mapping[str, str]) -> MessageSettings:

@@ -27,6 +27,7 @@ from intake_ledger.protocol import (
     Status,
     Verdict,
     code_of,
+    content_differs,
 )
 
 _VERDICT = "verdict"
@@ -61,6 +62,8 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._count(VERDICT_METRICS[answer.verdict])
+        if isinstance(answer, Ruling) and content_differs(change, answer):
+            self._count("IdentityCollisions")
         if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:
             self._time("DuplicateAge", age_ms)
         if isinstance(answer, Claim) and _is_ordinary(answer):

@@ -164,6 +164,8 @@ class Change:
     """On a wake of a set: the IDs by which a row may name its message."""
     execution: "EndedExecution | None" = None
     """The execution that has ended, if Step Functions reports this."""
+    must_equal: bool = False
+    """True if the content of a copy must be that of the state that was processed; see `content_differs`."""
 
     @property
     def identity(self) -> str | None:

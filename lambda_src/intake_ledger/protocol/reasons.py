@@ -90,6 +90,8 @@ class ReasonCode(StrEnum):
     """The message is about another bucket than the pipeline's."""
     VERSION_MISSING = "version_missing"
     """The message names no version, and the pipeline's ordering is EVERY_VERSION."""
+    IDENTITY_COLLIDES = "identity_collides"
+    """Its fingerprint is not that of the message with the same key and identity that came before."""
     REPROCESS_ID_AHEAD = "reprocess_id_ahead"
     """The time in the ID of the reprocess request is in the future by more than `clock_skew`."""
     DEAD_LETTER_REFUSED = "dead_letter_refused"

@@ -141,6 +141,9 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
             return Ruling(Verdict.DUPLICATE, "this reprocess request, or a later one, was served")
     elif row.has_committed(change.identity):
         return Ruling(Verdict.DUPLICATE, "this state is committed")
+    if change.must_equal and row.unfinished and _has_other_content(row, change):
+        # Its effect may have come already, under the idempotency key that both have.
+        return Ruling(Verdict.REJECTED, "a message with the same identity and other content is not finished")
     return None
 
 
@@ -233,6 +236,21 @@ def keeps_copy(change: Change, row: Row | None, *, unprocessed: bool = False) ->
     if unprocessed or row is None or not row.removed_unprocessed:
         return unprocessed and change.rejected_fence is not None
     return change.rejected_fence is not None and change.rejected_fence == row.rejected_fence
+
+
+def content_differs(change: Change, ruling: Ruling) -> bool:
+    """True if the change is taken for a copy, but the content of that state was another one.
+
+    The ETag of a message's state is the digest of its content. Two objects with one identity have one ETag.
+    """
+    return ruling.verdict in (Verdict.DUPLICATE, Verdict.REJECTED) and _has_other_content(ruling.row, change)
+
+
+def _has_other_content(row: Row | None, change: Change) -> bool:
+    state = change.state
+    if row is None or state is None or row.identity != state.identity:
+        return False
+    return None not in (row.etag, state.etag) and row.etag != state.etag
 
 
 def _awaits_another(row: Row, change: Change) -> bool:
