@@ -1,7 +1,7 @@
 """Records each request of botocore, in each process that has this folder on its PYTHONPATH.
 
 Processes of deployed functions inherit that variable. Therefore `make deployed` records the functions, the command and
-the tests themselves. Bodies are left out. Each process has a file of its own in build/recorded/requests.
+the tests themselves. Bodies are left out. Each process has its file in build/recorded/requests, if the folder exists.
 """
 
 import importlib.util
@@ -58,8 +58,9 @@ def record(client: Any) -> None:
                 "status": answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0),
                 "error": answer.get("Error", {}).get("Code", ""),
             }
-            with (REQUESTS / f"{os.getpid()}.jsonl").open("a") as file:
-                file.write(json.dumps(line, default=str) + "\n")
+            if REQUESTS.is_dir():
+                with (REQUESTS / f"{os.getpid()}.jsonl").open("a") as file:
+                    file.write(json.dumps(line, default=str) + "\n")
 
     client.BaseClient._make_api_call = recorded
 
@@ -82,5 +83,5 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-if REQUESTS.is_dir():
+if __name__ == "sitecustomize":  # and not where the recording imports this module for its names
     sys.meta_path.insert(0, _Finder())
