@@ -16,10 +16,12 @@ from cdk_intake_ledger import (
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
+    MessageIntake,
+    MessageSource,
     Processor,
     RetryOptions,
 )
-from tests.synth.build import PROCESSORS, Json, later, new_stack, processor, rules_in
+from tests.synth.build import PROCESSORS, Json, later, new_stack, processor, refused, rules_in
 
 
 def refusal(**options: Any) -> IntakeConfigurationError:
@@ -201,7 +203,12 @@ def test_refusals_are_written_alike() -> None:
 
 
 @pytest.mark.failure_mode("F102")
-def test_a_wait_that_the_queue_does_not_keep_is_refused() -> None:
-    """SQS would delete the message during its wait."""
-    (problem,) = refusal(retry=RetryOptions(max_wait=Duration.days(4))).problems
-    assert "Set max_wait to at most 3 days, or give the queue a longer retention" in problem
+def test_a_wait_may_be_longer_than_a_standard_queue_keeps_a_message() -> None:
+    """F332: its message copies itself. A FIFO queue keeps its order, so its messages do not."""
+    stack = new_stack()
+    month = RetryOptions(max_wait=Duration.days(30))
+    IntakePipeline(stack, "Orders", processor=processor(), retry=month)
+    with refused("max-wait-within-retention", "Set max_wait to at most 3 days, or give the queue a longer retention"):
+        MessageIntake(
+            stack, "Shop", source=MessageSource.fifo(), key="k", identity="i", processor=processor(), retry=month
+        )

@@ -106,7 +106,7 @@ def _write(options: dict[str, Any], folder: Path) -> "TemplateFiles":
         os.environ.setdefault(f"JSII_SILENCE_WARNING_{why}_NODE_VERSION", "20,22,24")
     try:
         from cdk_intake_ledger import IntakeConfigurationError  # noqa: PLC0415 - see the module
-        from cdk_intake_ledger.template import TemplateOptions, write_template  # noqa: PLC0415
+        from cdk_intake_ledger.template import TemplateOptions, WrongTemplateOptions, write_template  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _CDK:
             raise
@@ -116,6 +116,8 @@ def _write(options: dict[str, Any], folder: Path) -> "TemplateFiles":
         ) from None
     try:
         return write_template(TemplateOptions(**options), folder)
+    except WrongTemplateOptions as error:
+        raise UsageError(f"the pipeline cannot work: {'; '.join(_as_options(error.texts, options))}") from None
     except IntakeConfigurationError as error:
         raise UsageError(f"the pipeline cannot work: {'; '.join(_as_options(error.problems, options))}") from None
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from cdk_intake_ledger.errors import IntakeConfigurationError
-from cdk_intake_ledger.template.options import TemplateOptions
+from cdk_intake_ledger.template.options import TemplateOptions, WrongTemplateOptions
 from cdk_intake_ledger.template.stack import (
     ALARM_TOPIC,
     CODE_BUCKET,
@@ -54,11 +53,12 @@ def write_template(options: TemplateOptions, folder: Path) -> TemplateFiles:
         the files.
 
     Raises:
+        WrongTemplateOptions: some options have values that CloudFormation would refuse.
         IntakeConfigurationError: the pipeline cannot work. It lists all problems.
 
     """
-    if problems := tuple(options.problems()):
-        raise IntakeConfigurationError(options.name, problems)
+    if wrong := tuple(options.wrong_values()):
+        raise WrongTemplateOptions(wrong)
     with TemporaryDirectory() as directory:
         app = App(outdir=directory, analytics_reporting=False, builtin_cloud_formation_validation=False)
         stack = TemplateStack(app, _STACK, options=options)

@@ -1,7 +1,7 @@
 """The options of a template: those of the pipeline that fit on a command line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cdk_intake_ledger.options import Ordering
@@ -23,6 +23,14 @@ TAKEN_NAMES = frozenset(
     )
 )
 """IDs of the template's other elements."""
+
+
+class WrongTemplateOptions(ValueError):  # noqa: N818 - named as what is wrong
+    """Options that CloudFormation would refuse. `texts` has a text for each, with its fix."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        super().__init__("; ".join(texts))
+        self.texts = tuple(texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +76,7 @@ class TemplateOptions:
     processor_arn: str | None = None
     """The default of the parameter `ProcessorArn`; the parameter has no default when omitted."""
 
-    def problems(self) -> Iterator[str]:
+    def wrong_values(self) -> Iterator[str]:
         """What CloudFormation would refuse, or the CDK with an error that names no option. Each text has its fix."""
         if not _NAME.fullmatch(self.name):
             yield f"name is {self.name!r}: use 1 to 64 letters, digits, - and _, with a letter first"
