@@ -819,13 +819,13 @@ MUTANTS = (
         "a smaller sequencer is stale",
         "judge_row",
         """
-        if row.has_committed(change.identity):
+        if change.reprocess_id is None and row.has_committed(change.identity):
             return Ruling(Verdict.DUPLICATE, "this state is committed")
         """,
         """
-        if change.sequencer and row.sequencer and (change.sequencer < row.sequencer):
+        if change.reprocess_id is None and change.sequencer and row.sequencer and (change.sequencer < row.sequencer):
             return Ruling(Verdict.STALE, "")
-        elif row.has_committed(change.identity):
+        if change.reprocess_id is None and row.has_committed(change.identity):
             return Ruling(Verdict.DUPLICATE, "this state is committed")
         """,
         "puts, misleading sequencers",

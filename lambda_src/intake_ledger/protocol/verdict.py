@@ -136,10 +136,9 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
     if executions and row.unfinished and asks:
         # The lease of the claim does not tell whether its execution runs. A failed one may have been redriven.
         return Ruling(Verdict.BUSY, "the execution of the last claim decides")
-    if change.reprocess_id is not None:
-        if row.served_reprocess_id is not None and change.reprocess_id <= row.served_reprocess_id:
-            return Ruling(Verdict.DUPLICATE, "this reprocess request, or a later one, was served")
-    elif row.has_committed(change.identity):
+    if change.reprocess_id is not None and change.reprocess_id <= (row.served_reprocess_id or ""):
+        return Ruling(Verdict.DUPLICATE, "this reprocess request, or a later one, was served")
+    if change.reprocess_id is None and row.has_committed(change.identity):
         return Ruling(Verdict.DUPLICATE, "this state is committed")
     if change.must_equal and row.unfinished and _has_other_content(row, change):
         # Its effect may have come already, under the idempotency key that both have.
