@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from intake_ledger import ObjectChange
+from intake_ledger import NotYet, ObjectChange
 from intake_ledger.consumer import Consumer, ProcessingTime
 from intake_ledger.protocol import OutcomeKind, Status
 from tests.inside.kit import object_consumer
@@ -173,6 +173,21 @@ class TestOverrun:
         assert stage.row("healthy").status is Status.PROCESSED
         assert stage.bench.telemetry.said == ["end of process"]
         assert stage.bench.telemetry.flushed
+
+    @pytest.mark.failure_mode("F331")
+    def test_messages_that_wait_are_copied_before_the_process_ends(self, hung: tuple[Stage, Event]) -> None:
+        """Many messages are in flight. Nobody answers Lambda, so a message is deleted here once SQS has its copy."""
+        stage, _ = hung
+
+        def wait(_: ObjectChange) -> None:
+            raise NotYet("the rates", retry_in=600)
+
+        stage.bench.queues.invisible = 100_000
+        stage.acts["waits"] = wait
+        stage.handle(*(message(put(stage.bench, key=key)[1], key) for key in ("hangs", "waits")))
+        assert stage.ends == 1
+        assert len(stage.bench.queues.delayed) == 1
+        assert stage.bench.queues.deleted == ["handle-waits"]
 
     @pytest.mark.failure_mode("F20")
     def test_an_exit_and_a_hang_in_one_batch_are_both_failures(self, hung: tuple[Stage, Event]) -> None:

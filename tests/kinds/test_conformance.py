@@ -252,21 +252,27 @@ def test_a_worker_may_die_at_each_request_of_a_wait(make: Make) -> None:
     kill_everywhere(make, submit_and_run, check, answers=[WAIT])
 
 
-@every_cell
-def test_a_worker_may_die_at_each_request_of_a_redrive(make: Make) -> None:
+def after_an_end(step: Callable[[Cell], None]) -> Callable[[Cell], None]:
+    """A scenario in which this step follows the end of the thing. Its requests alone are counted."""
+
     def scenario(cell: Cell) -> None:
         death, cell.local._death = cell.local._death, None
         submit_and_run(cell)
         cell.local.requests.clear()
         cell.local._death = death
-        cell.redrive()
+        step(cell)
         cell.run()
 
+    return scenario
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_of_a_redrive(make: Make) -> None:
     def check(cell: Cell) -> None:
         check_done(cell)
         assert 2 <= len(cell.calls) <= 3
 
-    kill_everywhere(make, scenario, check, answers=[NEVER])
+    kill_everywhere(make, after_an_end(Cell.redrive), check, answers=[NEVER])
 
 
 @every_cell
@@ -305,20 +311,12 @@ def test_a_worker_may_die_at_each_request_while_a_newer_one_waits(make: Make) ->
 
 @every_cell
 def test_a_worker_may_die_at_each_request_of_a_reprocess(make: Make) -> None:
-    def scenario(cell: Cell) -> None:
-        death, cell.local._death = cell.local._death, None
-        submit_and_run(cell)
-        cell.local.requests.clear()
-        cell.local._death = death
-        cell.reprocess()
-        cell.run()
-
     def check(cell: Cell) -> None:
         check_done(cell)
         assert 2 <= len(cell.calls) <= 3
         assert len({call.idempotency_key for call in cell.calls}) == 2
 
-    kill_everywhere(make, scenario, check)
+    kill_everywhere(make, after_an_end(Cell.reprocess), check)
 
 
 @every_cell

@@ -36,7 +36,7 @@ from intake_ledger.protocol import (
 from tests.inside.kit import MAX_MESSAGE_BYTES, MemoryS3, MemorySQS, QueuedMessage, s3_notification
 from tests.inside.messages import Messages
 from tests.inside.objects import Inline, Objects
-from tests.protocol.execution_worlds import DiedError, Result, search
+from tests.protocol.execution_worlds import CountedClient, DiedError, Result, search
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, SECOND, Clock
@@ -388,27 +388,6 @@ def _pauses(w: World, name: str, end: str, number: int) -> None:
     work(w, name, fault, end=end)
 
 
-class _Line:
-    """A client whose requests are counted."""
-
-    def __init__(self, client: Any, count: list[int], fault: Callable[[int, bool], None]) -> None:
-        self._client, self._count, self._fault = client, count, fault
-
-    def __getattr__(self, name: str) -> Any:
-        request = getattr(self._client, name)
-
-        def call(**arguments: Any) -> Any:
-            number = self._count[0]
-            self._count[0] += 1
-            self._fault(number, False)
-            try:
-                return request(**arguments)
-            finally:
-                self._fault(number, True)
-
-        return call
-
-
 class _SQS:
     """The queue, with as many messages in flight as the world says."""
 
@@ -440,7 +419,7 @@ def work(w: World, name: str, fault: Callable[[int, bool], None] = lambda _, __:
         w.done.append(str(getattr(given, "version_id", None) or getattr(given, "identity", "")))
         return Commit("done")
 
-    consumer = make_consumer(w, process, partial(_Line, count=count, fault=fault))
+    consumer = make_consumer(w, process, partial(CountedClient, count=count, fault=fault))
     answer = consumer.handle({"Records": records}, cast("Any", Context(w.clock, w.clock() + LEASE)))
     acknowledged = not answer["batchItemFailures"]
     if acknowledged:

@@ -374,7 +374,7 @@ def _refused(w: World, body: str) -> None:
     w.machine.refuse_starts = lambda: None
 
 
-class _Line:
+class CountedClient:
     """A client whose requests are counted."""
 
     def __init__(self, client: Any, count: list[int], fault: Callable[[int, bool], None]) -> None:
@@ -428,7 +428,7 @@ def work(
         w.owners += 1
         return f"w{w.owners}"
 
-    dynamodb, s3, machine = (_Line(one, count, fault) for one in (w.store, w.s3, w.machine))
+    dynamodb, s3, machine = (CountedClient(one, count, fault) for one in (w.store, w.s3, w.machine))
     services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner)
     running = w.running()
     answer = w.consumer(services).handle(w.event(body), cast("Any", Context(w.clock, w.clock() + 3 * MINUTE)))

@@ -3927,7 +3927,7 @@ MUTANTS = (
     Mutant(
         "copies: a message whose copy SQS refuses is acknowledged",
         "Batch.wait_in_copies",
-        "self.finish(message, without(message, seconds))",
+        "self.finish(message, self._without_copy(message, seconds))",
         "self.finish(message, None)",
         "tests/kinds/test_waiting_worlds.py -k refused",
     ),
@@ -3993,6 +3993,13 @@ MUTANTS = (
         "message.waiter if claim.change.execution is None else None",
         "message.waiter",
         "tests/kinds/test_conformance.py -k last_one_is_rejected",
+    ),
+    Mutant(
+        "copies: a process ends without the copies of its messages",
+        "ParallelGroups._leave",
+        "batch.wait_in_copies()",
+        "",
+        "tests/integration/test_threads.py -k copied_before",
     ),
     Mutant(
         "copies: receives are not carried",

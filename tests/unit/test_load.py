@@ -13,7 +13,7 @@ from intake_ledger.consumer import Consumer
 from intake_ledger.events import Message, own_message
 from intake_ledger.protocol import Origin
 from tests.inside.kit import object_consumer
-from tests.inside.objects import ANSWER_MS, FULL, LATE_REQUESTS, Returns
+from tests.inside.objects import ANSWER_MS, FULL, LATE_REQUESTS, Crowd, Returns
 from tests.unit.support import BUCKET, SECOND, Clock
 from tests.unit.test_consumer import OUTAGE, TIMEOUT, Bench, Context, message, put
 from tests.unit.test_groups import new_world
@@ -152,6 +152,9 @@ class TestReturns:
             clock=bench.world.clock,
             time_left_ms=left,
             report=lambda ids, error: bench.telemetry.log_error("", ids, error),
+            settings=bench.settings(),
+            crowd=Crowd(lambda: 0, limit=2, clock=bench.world.clock, report=lambda _, error: None),
+            jitter=lambda: 0.0,
         )
 
     def test_ten_are_sent_at_once(self) -> None:

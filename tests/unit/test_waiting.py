@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -74,7 +75,7 @@ class Bench:
             clock=self.clock,
             time_left_ms=lambda: 10_000,
             report=report,
-            settings=None if fifo else CONSUMER,
+            settings=replace(CONSUMER, queue_url="queue.fifo") if fifo else CONSUMER,
             crowd=self.crowd,
             jitter=lambda: 0.5,
         )

@@ -15,6 +15,7 @@ from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, ending, growing_wait
+from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable, own_message
 from intake_ledger.kinds import Kind
@@ -65,7 +66,7 @@ class Failures:
             package=package,
             given_up=self.is_given_up(message),
             last_try_at=message.last_try_at,
-            renews=self.renews(message),
+            renews=renews(message, self.services.settings),
             too_old=self.is_last_delivery(message),
             # In a shard no good record can show that the downstream works: the bad ones hold it back.
             out=self.breaker.is_open and not message.in_shard,
@@ -159,10 +160,6 @@ class Failures:
         return least_wait_ms(
             message.receives, max_receives=settings.max_receives, max_hold_ms=settings.max_hold_seconds * 1000
         )
-
-    def renews(self, message: Message) -> bool:
-        """True if the message copies itself before its source deletes it; see `consumer.returns`."""
-        return not self.services.settings.is_fifo and not message.in_shard
 
     def _held_seconds(self, message: Message) -> float:
         return max(self.breaker.held_ms(), self.least_wait_ms(message)) / 1000

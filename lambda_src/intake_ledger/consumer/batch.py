@@ -66,8 +66,14 @@ class Batch:
     """The messages of one invocation, in the order in which they are handled."""
 
     def __init__(
-        self, received: ReceivedMessages, context: InvocationContext, services: Services, crowd: Crowd
+        self,
+        received: ReceivedMessages,
+        context: InvocationContext,
+        services: Services,
+        crowd: Crowd,
+        without_copy: Callable[[Message, float], float | None],
     ) -> None:
+        """Make the batch. `without_copy` decides about a message whose copy SQS has not taken; see `finish`."""
         self.messages = received.messages
         self.order = received.order
         self._host = services.host
@@ -78,7 +84,7 @@ class Batch:
             time_left_ms=self.time_left_ms,
             returning=services.host.returning,
             report=partial(services.telemetry.log_error, "messages could not be returned"),
-            settings=None if services.settings.is_fifo else services.settings,
+            settings=services.settings,
             crowd=crowd,
             jitter=services.jitter,
         )
@@ -89,6 +95,7 @@ class Batch:
         self.held: list[HeldCommit] = []
         self.stopping = Event()
         """Set while no other processor may start."""
+        self._without_copy = without_copy
         self._settings = services.settings
         self._clock = services.clock
         self._telemetry = services.telemetry
@@ -107,11 +114,10 @@ class Batch:
             self.order.returned(message, retry_after, self)
         self.retry_after[message] = retry_after
 
-    def wait_in_copies(self, without: Callable[[Message, float], float | None]) -> None:
-        """Send the copies of messages that wait. A message whose copy SQS has taken is acknowledged.
-
-        `without` decides about the others: its arguments and its result are those of `finish`.
-        """
+    def wait_in_copies(self) -> None:
+        """Send the copies of messages that wait. A message whose copy SQS has taken is acknowledged."""
+        if not self.returns.copies:
+            return
         taken, refused = self.returns.send_copies()
         if taken:
             now = self._clock()
@@ -119,7 +125,7 @@ class Batch:
         for message in taken:
             self.retry_after[message] = None
         for message, seconds in refused:
-            self.finish(message, without(message, seconds))
+            self.finish(message, self._without_copy(message, seconds))
         self.returns.flush()
 
     def response(self) -> dict[str, list[dict[str, str]]]:

@@ -22,7 +22,7 @@ from intake_ledger.consumer.batch import (
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.returns import Crowd, ids_of
+from intake_ledger.consumer.returns import Crowd, ids_of, renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.kinds import Kind
@@ -129,7 +129,7 @@ class Consumer:
             ValueError: The event has no records. The function was invoked directly.
 
         """
-        batch = Batch(self._kind.read(event), context, self._services, self._crowd)
+        batch = Batch(self._kind.read(event), context, self._services, self._crowd, self._messages.without_copy)
         self._groups.claim(batch)
         if self._parallel is None:
             self._in_turn(batch.messages, batch)
@@ -137,8 +137,7 @@ class Consumer:
             self._parallel.run(batch, self._in_turn)
         self._kind.before_acknowledging(batch)
         batch.returns.flush()
-        if batch.returns.copies:
-            batch.wait_in_copies(self._messages.without_copy)
+        batch.wait_in_copies()
         self._services.telemetry.flush()
         return batch.response()
 
@@ -233,7 +232,7 @@ class MessageHandler:
         if not delays:
             return None
         # A message that renews itself waits as a copy.
-        return min(delays) if self.failures.renews(message) else self.without_copy(message, min(delays))
+        return min(delays) if renews(message, self.services.settings) else self.without_copy(message, min(delays))
 
     def without_copy(self, message: Message, seconds: float) -> float | None:
         """Return the message by its visibility, or copy it to the dead-letter queue. Returns as `handle`."""
@@ -363,7 +362,7 @@ class MessageHandler:
             return None
         if row is not None:
             message.is_named |= row.waiter_id == message.id
-            if self.failures.renews(message) and message.is_needless(row, self.services.clock()):
+            if renews(message, self.services.settings) and message.is_needless(row, self.services.clock()):
                 # Each death of a worker between a copy and its acknowledgement has left one message more.
                 return None
         return self._until_free(row)

@@ -43,6 +43,11 @@ LIFE_SHARE = 0.75
 """The share of the queue's maxReceiveCount after which a message copies itself."""
 
 
+def renews(message: Message, settings: ConsumerSettings) -> bool:
+    """True if a copy of the message could take its place. FIFO queues and shards keep their order."""
+    return bool(message.sent_at) and not message.in_shard and not settings.is_fifo
+
+
 class Crowd:
     """Tells whether waits should be copies, because many messages of the queue are in flight.
 
@@ -97,9 +102,9 @@ class Returns:
         time_left_ms: Callable[[], int],
         report: Callable[[str, Exception], None],
         returning: Callable[[Sequence[str]], AbstractContextManager[None]] = IN_LAMBDA.returning,
-        settings: ConsumerSettings | None = None,
-        crowd: Crowd | None = None,
-        jitter: Callable[[], float] = lambda: 0.0,
+        settings: ConsumerSettings,
+        crowd: Crowd,
+        jitter: Callable[[], float],
     ) -> None:
         """Make the returns of a batch.
 
@@ -109,8 +114,8 @@ class Returns:
             time_left_ms: gives the rest of the function's time.
             report: is called with the ids of messages that could not be returned or copied.
             returning: as in `Host`.
-            settings: the limits of the queue. None: no message waits as a copy, as in a FIFO queue.
-            crowd: tells when messages that wait should be copies. Never when omitted.
+            settings: the limits of the queue.
+            crowd: tells when messages that wait should be copies.
             jitter: gives a random number from 0 to 1.
 
         """
@@ -123,6 +128,8 @@ class Returns:
         self._crowd = crowd
         self._jitter = jitter
         self._lock = Lock()
+        self._may_copy = True
+        """False after the copies of the batch were sent."""
         self._waiting: list[tuple[Message, float]] = []
         """Messages with the time at which each is delivered again, in epoch milliseconds."""
         self.copies: dict[Message, int] = {}
@@ -139,7 +146,7 @@ class Returns:
     def add(self, message: Message, seconds: float) -> None:
         """Return the message after this time: with the next nine, at the next `flush`, or as a copy."""
         due = self._clock() + seconds * 1000
-        if self._may_copy(message) and self._copies_itself(message, seconds):
+        if self._may_copy and renews(message, self._settings) and self._copies_itself(message, seconds):
             with self._lock:
                 self.copies[message] = math.ceil(due)
             return
@@ -150,21 +157,15 @@ class Returns:
             waiting = self._take() if len(self._waiting) >= FULL else []
         self._send(waiting)
 
-    def _may_copy(self, message: Message) -> bool:
-        """True if a copy of the message could take its place. Order is kept by visibility only."""
-        return self._settings is not None and bool(message.sent_at) and not message.in_shard
-
     def _copies_itself(self, message: Message, seconds: float) -> bool:
         if self._nears_its_end(message, seconds):
             return True
-        assert self._settings is not None
         long = seconds >= self._settings.least_copy_seconds
         once = message.delivered == 1 or message.is_named
-        return long and once and self._crowd is not None and self._crowd.is_crowded()
+        return long and once and self._crowd.is_crowded()
 
     def _nears_its_end(self, message: Message, seconds: float) -> bool:
         """True if SQS may delete the message before the delivery after the next one, or move it because of receives."""
-        assert self._settings is not None
         if message.delivered >= self._settings.max_receives * LIFE_SHARE:
             return True
         end = (message.queued_at or 0) + self._settings.max_hold_seconds * 1000
@@ -185,7 +186,7 @@ class Returns:
             The messages whose copies SQS has taken. Then the others, and the seconds that each has to wait.
 
         """
-        copies, self._settings = [*self.copies.items()], None
+        copies, self.copies, self._may_copy = [*self.copies.items()], {}, False
         now = self._clock()
         entries = [message.copy(due) | {"DelaySeconds": self._delay(message, due - now)} for message, due in copies]
         taken, refusal = self._queues.send_copies(entries, in_time=self.take_request)
