@@ -34,7 +34,7 @@ from intake_ledger.events import parser
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.kinds.objects import Objects, request_of
-from intake_ledger.observability.error_text import MAX_CAUSES
+from intake_ledger.observability.error_text import MAX_CAUSES, is_library
 from intake_ledger.observability.log_lines import ChangeFormatter
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.lambda_processor import commit_from, remote_function

@@ -3,6 +3,8 @@
 import json
 import sys
 from collections.abc import Callable
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.observability import describe, stack_of
 from intake_ledger.protocol import NotBegun, Reasons, TransactionRefused
-from tests.inside.objects import MAX_CAUSES
+from tests.inside.objects import MAX_CAUSES, is_library
 
 CARD = "4111111111111111"
 TEAM = """
@@ -49,6 +51,9 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
+packages_distributions = cache(metadata.packages_distributions)
+
+
 def caught(act: Callable[[str], object], text: str = f"card {CARD}") -> BaseException:
     try:
         act(text)
@@ -80,6 +85,14 @@ def test_the_processors_installed_package_counts_as_its_code() -> None:
 
     assert describe(caught(act), Reasons.TYPES, processor_package="json").startswith("JSONDecodeError at json.")
     assert describe(caught(act), Reasons.TYPES).startswith(f"JSONDecodeError at {__name__}:")
+
+
+@pytest.mark.parametrize(
+    "package", ["aws_lambda_powertools", "six", "_cffi_backend", "invoices", "cffi_backend", "aws"]
+)
+def test_an_installed_package_is_a_library(package: str) -> None:
+    """As Python's own table says, which takes half a second: a folder, a file, and compiled code."""
+    assert is_library(package) == (package in packages_distributions())
 
 
 def test_messages_are_kept_with_full_reasons(team: Any) -> None:

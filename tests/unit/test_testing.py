@@ -146,11 +146,18 @@ def test_a_processor_that_hangs_is_interrupted(shop: Shop) -> None:
             finally:
                 hung.append(change.attempt)
 
-    pipeline = LocalPipeline(process, processing_timeout=1)
+    pipeline = LocalPipeline(process, processing_timeout=0.05)
     pipeline.put("a", "one")
     pipeline.run()
     assert hung == [1]
     assert pipeline.outcomes == {"Failed": 1, "Committed": 1}
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_timeout_is_a_time(seconds: float) -> None:
+    """A timer of 0 seconds never ends."""
+    with pytest.raises(ValueError, match="above 0"):
+        LocalPipeline(lambda _: None, processing_timeout=seconds)
 
 
 def test_an_outage_is_waited_out_in_no_time() -> None:

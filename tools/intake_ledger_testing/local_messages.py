@@ -21,7 +21,7 @@ from intake_ledger.messages import MessageSettings, MessageSourceType
 from intake_ledger.messages.row_check import RowCheck
 from intake_ledger.protocol import LAST_TRY_SHARE, Ordering, Policy, Reasons, Row, last_try_seconds, row_key
 from intake_ledger_testing.local_runtime import LocalRuntime
-from intake_ledger_testing.local_settings import check_processor, local_settings
+from intake_ledger_testing.local_settings import check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_shard import MemoryShard
 from intake_ledger_testing.memory_sqs import MemorySQS
@@ -41,7 +41,7 @@ class LocalMessages(LocalRuntime):
         fingerprint: str = "",
         source: str = "sqs",
         max_attempts: int = 12,
-        processing_timeout: int = 60,
+        processing_timeout: float = 60,
         max_wait: int = 3 * 86_400,
         reasons: Reasons = Reasons.TYPES,
         dynamodb: Any = None,
@@ -59,7 +59,7 @@ class LocalMessages(LocalRuntime):
                 omitted.
             source: `sqs`, `fifo` or `kinesis`; `sqs` when omitted, as for EventBridge.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds; 60 when omitted.
+            processing_timeout: in real seconds, such as 0.1; 60 when omitted.
             max_wait: as in `RetryOptions`, in seconds of the intake's time; three days when omitted.
             reasons: as the construct's; exception types and positions when omitted.
             dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
@@ -92,7 +92,12 @@ class LocalMessages(LocalRuntime):
             suffix=".fifo" if self._source is MessageSourceType.FIFO else "",
         )
         super().__init__(
-            processor, settings, runner=runner, worker=worker, dynamodb=dynamodb, raise_errors=raise_errors
+            interrupted(processor, processing_timeout),
+            settings,
+            runner=runner,
+            worker=worker,
+            dynamodb=dynamodb,
+            raise_errors=raise_errors,
         )
         kept = last_try_seconds(settings.max_hold_seconds) / LAST_TRY_SHARE
         self._sqs = MemorySQS(

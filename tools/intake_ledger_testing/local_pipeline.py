@@ -29,7 +29,7 @@ from intake_ledger.processor import ObjectChange, Processor
 from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
 from intake_ledger_testing.local_runtime import LocalRuntime
-from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, local_settings
+from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from intake_ledger_testing.memory_sqs import QUEUE_URL
@@ -55,7 +55,7 @@ class LocalPipeline(LocalRuntime):
         directory_markers: bool = False,
         versioned: bool = True,
         max_attempts: int = 12,
-        processing_timeout: int = 60,
+        processing_timeout: float = 60,
         commit_together: bool = False,
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
@@ -73,8 +73,8 @@ class LocalPipeline(LocalRuntime):
             directory_markers: as the construct's; directory markers are skipped when omitted.
             versioned: True if the bucket keeps versions; True when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds; 60 when omitted. A processor that hangs is interrupted then, but not in
-                an async test, where `run` uses a thread.
+            processing_timeout: in real seconds, such as 0.1; 60 when omitted. A processor that hangs is interrupted
+                then, but not in an async test, where `run` uses a thread.
             commit_together: as the construct's; each change is committed alone when omitted. There is no
                 `concurrency`, because threads would make runs differ.
             reasons: as the construct's; exception types and positions when omitted.
@@ -104,7 +104,7 @@ class LocalPipeline(LocalRuntime):
             directory_markers=directory_markers,
         )
         super().__init__(
-            processor,
+            interrupted(processor, processing_timeout),
             settings,
             runner=runner,
             worker=worker,

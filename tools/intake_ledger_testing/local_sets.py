@@ -26,7 +26,7 @@ from intake_ledger.sets.audit import SetAudit
 from intake_ledger.sets.waiting import WaitingSets
 from intake_ledger_testing.local_pipeline import LocalPipeline
 from intake_ledger_testing.local_runtime import LocalRuntime
-from intake_ledger_testing.local_settings import BUCKET, check_processor, local_settings
+from intake_ledger_testing.local_settings import BUCKET, check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
 from intake_ledger_testing.memory_sqs import QueuedMessage
 
@@ -48,7 +48,7 @@ class LocalSets(LocalRuntime):
         part_processor: Callable[[Any], Any] = lambda _: None,
         versioned: bool = True,
         max_attempts: int = 12,
-        processing_timeout: int = 60,
+        processing_timeout: float = 60,
         deadline: int = 3 * 86_400,
         reasons: Reasons = Reasons.TYPES,
         dynamodb: Any = None,
@@ -68,7 +68,7 @@ class LocalSets(LocalRuntime):
             part_processor: the processor of the parts; it does nothing when omitted.
             versioned: True if the bucket keeps versions; True when omitted.
             max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds; 60 when omitted.
+            processing_timeout: in real seconds, such as 0.1; 60 when omitted.
             deadline: as the construct's, in seconds of the local time; three days when omitted.
             reasons: as the construct's; exception types and positions when omitted.
             dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
@@ -98,7 +98,7 @@ class LocalSets(LocalRuntime):
             pipeline=SETS,
         )
         super().__init__(
-            processor,
+            interrupted(processor, processing_timeout),
             replace(settings, keeps_rows=True),
             runner=runner,
             worker=worker,

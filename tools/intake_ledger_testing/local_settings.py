@@ -2,13 +2,15 @@
 
 import inspect
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
+from intake_ledger.consumer.deadline import deadline
 from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 
@@ -48,7 +50,7 @@ def local_settings(
     *,
     deletes: bool = False,
     max_attempts: int,
-    processing_timeout: int,
+    processing_timeout: float,
     commit_together: bool = False,
     max_wait: int,
     directory_markers: bool = False,
@@ -56,7 +58,14 @@ def local_settings(
     bucket: str = BUCKET,
     suffix: str = "",
 ) -> ConsumerSettings:
-    """Return the settings of a consumer. The arguments are those of `LocalPipeline`, two names, and a suffix."""
+    """Return the settings of a consumer. The arguments are those of `LocalPipeline`, two names, and a suffix.
+
+    Raises:
+        ValueError: The processing timeout is no number of seconds above 0.
+
+    """
+    if not (math.isfinite(processing_timeout) and processing_timeout > 0):
+        raise ValueError(f"processing_timeout is {processing_timeout}: pass a number of seconds above 0")
     return ConsumerSettings(
         pipeline=pipeline,
         bucket=bucket,
@@ -69,7 +78,7 @@ def local_settings(
         clock_skew_seconds=_CLOCK_SKEW_SECONDS,
         dlq_url=f"{DEAD_LETTER_URL}{suffix}",
         processor="",
-        processing_timeout_seconds=processing_timeout,
+        processing_timeout_seconds=math.ceil(processing_timeout),
         max_attempts=max_attempts,
         min_backoff_seconds=_MIN_BACKOFF_SECONDS,
         max_backoff_seconds=_MAX_BACKOFF_SECONDS,
@@ -81,6 +90,18 @@ def local_settings(
         # As the construct does.
         keeps_rows=deletes,
     )
+
+
+def interrupted[**P, R](processor: Callable[P, R], seconds: float) -> Callable[P, R]:
+    """Interrupt the processor after a fraction of a second. The consumer's own limit has whole seconds."""
+    if seconds == math.ceil(seconds):
+        return processor
+
+    def call(*arguments: P.args, **others: P.kwargs) -> R:
+        with deadline(seconds):
+            return processor(*arguments, **others)
+
+    return call
 
 
 def check_processor(processor: Any, kit: str = "LocalPipeline") -> None:

@@ -97,13 +97,23 @@ def _position(error: BaseException, processor_package: str) -> str:
 
 def _is_processor_code(module: str, processor_package: str) -> bool:
     package = module.partition(".")[0]
-    return package not in _OWN and (package == processor_package or package not in _libraries())
+    return package not in _OWN and (package == processor_package or not is_library(package))
 
 
 @cache
-def _libraries() -> frozenset[str]:
-    """Top-level packages of Python and of installed distributions. They are not the processor's code."""
-    return frozenset(metadata.packages_distributions()) | sys.stdlib_module_names
+def is_library(package: str) -> bool:
+    """True for a top-level package of Python or of an installed distribution. It is not the processor's code.
+
+    `metadata.packages_distributions` looks for each installed file: half a second at the first error of a process.
+    """
+    if package in sys.stdlib_module_names:
+        return True
+    beginning = re.compile(rf"^{re.escape(package)}(/|(\.[\w-]+)?\.(py|so|pyd),|$)", re.MULTILINE)
+    return any(
+        beginning.search(distribution.read_text(names) or "")
+        for distribution in metadata.distributions()
+        for names in ("top_level.txt", "RECORD")
+    )
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
