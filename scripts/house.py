@@ -1,7 +1,7 @@
 """Measure how readable the code and the documents are: `make house`. It fails if a text has too many unusual phrases.
 
-It also fails if kinds of work differ without a written reason. The routes of records and the structure are reported
-without a limit: a reader judges whether the code is clear.
+It also fails if kinds of work differ without a written reason. The routes of records, the structure and
+the words of the documents are reported without a limit: a reader judges whether they are clear.
 """
 
 import ast
@@ -19,6 +19,10 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "doc
 CONSUMER = "lambda_src/intake_ledger/consumer/"
 MAX_PHRASES = 1.5
 """Unusual phrases in 1,000 words."""
+WORD_BUDGET = 60_000
+"""Words that the README and the documents should have at most."""
+LONG_PAGES = 15
+"""Pages whose words are reported."""
 
 
 def python_files(folders: Iterable[Path]) -> list[Path]:
@@ -44,6 +48,21 @@ def phrases(root: Path = ROOT) -> dict[str, float]:
     """Count unusual phrases in 1,000 words, by folder."""
     rates = {folder: prose.measure([root / folder]).rate for folder in CODE}
     return rates | {"documents": prose.measure(root / name for name in DOCUMENTS).rate}
+
+
+def words_by_page(root: Path = ROOT) -> dict[str, int]:
+    """Count the words of the README and of each document, the longest page first.
+
+    Blocks of code, the borders of tables and links to tests have no words.
+    """
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    counted = {str(page.relative_to(root)): _words(page.read_text(encoding="utf-8")) for page in pages}
+    return dict(sorted(counted.items(), key=lambda page: -page[1]))
+
+
+def _words(text: str) -> int:
+    shown = (word for line in prose.markdown_lines(text) for word in line.text.split() if "[✓]" not in word)
+    return sum(any(map(str.isalnum, word)) for word in shown)
 
 
 def above(rates: Mapping[str, float]) -> list[str]:
@@ -79,8 +98,11 @@ def details(root: Path = ROOT) -> list[str]:
 
 def main() -> int:
     """Print all measures. Return 1 if a text has too many unusual phrases."""
-    rates, differences = phrases(), drift.lines()
+    rates, differences, pages = phrases(), drift.lines(), words_by_page()
     print("\n".join([*details(), *differences]))
+    print(f"\nwords of {len(pages)} pages: {sum(pages.values()):,} (budget {WORD_BUDGET:,}), the longest pages:")
+    for name, count in list(pages.items())[:LONG_PAGES]:
+        print(f"{name:32}{count:,}")
     print(f"\n{'unusual phrases in 1,000 words':32}(at most {MAX_PHRASES:g})")
     for name, rate in rates.items():
         print(f"{name:32}{rate:.2f}")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts.demo_table import table
 
 from tests.browser import INSTALL, chromium, has_chromium
 
@@ -73,3 +74,16 @@ def test_a_wrong_path_is_one_clear_line(tmp_path: Path, kind: str) -> None:
     [line] = ran.stderr.splitlines()
     assert line.startswith("FILES: ")
     assert str(path) in line
+
+
+def test_the_table_of_the_readme_is_made_from_a_run() -> None:
+    """Its rows are measures of the demo in which the naive consumer was wrong. A run of a wrong ledger has no table."""
+    wrong = {"naive": 7, "ledger": 0, "right": 0}
+    run = {"right": True, "uploads": 9, "objects": 8, "measures": {"lost": wrong, "kept": wrong | {"naive": 0}}}
+    assert "| lost | **7** | 0 |" in table(run)
+    assert "kept" not in table(run)
+    with pytest.raises(ValueError, match="ledger was wrong"):
+        table(run | {"right": False})
+    shown = re.findall(r"^\| (.+) \| \*\*\d+\*\* \| 0 \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(shown) > 5
+    assert [name for name in shown if f'"{name}"' not in (ROOT / "examples/demo/judge.py").read_text()] == []

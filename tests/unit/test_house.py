@@ -21,6 +21,14 @@ def test_phrases_in_docstrings_comments_and_documents_are_counted(tmp_path: Path
     assert house.above({"some": 1.5, "many": 1.6}) == ["many"]
 
 
+def test_words_are_counted_by_page_without_code(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "api").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("# Two words\n\n    make demo\n")
+    (tmp_path / "docs" / "api" / "a.md").write_text("One\n")
+    (tmp_path / "docs" / "b.md").write_text("| It has | four words [✓](a.py#b) |\n\n```\nnot this\n```\n")
+    assert list(house.words_by_page(tmp_path).items()) == [("docs/b.md", 4), ("README.md", 2), ("docs/api/a.md", 1)]
+
+
 def test_doubled_names_are_those_of_public_classes() -> None:
     sources = {"a.py": "class Row: ...\nclass _Own: ...", "b.py": "class Row: ...\nclass _Own: ...\nclass Key: ..."}
     assert structure.doubled_names(sources) == {"Row": ["a.py", "b.py"]}
