@@ -1,5 +1,6 @@
 """The members that each kind of work has: a queue, a ledger, a function, alarms, and grants for operators."""
 
+import math
 from collections.abc import Mapping
 
 import jsii
@@ -191,6 +192,7 @@ class Intake(Construct, IntakeMetrics):
     def _watch(
         self,
         options: MonitoringOptions,
+        plan: Plan,
         *,
         audit_interval: Duration,
         settle_time: Duration | None = None,
@@ -198,6 +200,7 @@ class Intake(Construct, IntakeMetrics):
         reads_stream: bool = False,
     ) -> None:
         """Make the alarms."""
+        executions = self._consumer.executions
         self._monitoring = IntakeMonitoring(
             self,
             "Monitoring",
@@ -210,7 +213,8 @@ class Intake(Construct, IntakeMetrics):
             audit_interval=audit_interval,
             settle_time=settle_time,
             alarm_after=alarm_after,
-            starts_executions=self._consumer.executions is not None,
+            longest_claim=Duration.seconds(math.ceil(plan.lease) + (executions.longest_seconds if executions else 0)),
+            starts_executions=executions is not None,
             reads_stream=reads_stream,
             options=options,
         )

@@ -210,7 +210,7 @@ class IntakePipeline(PipelineGrants):
         )
         if ledger is not None:
             ledger.share(self._name, self._bucket, self._audit.function)
-        self._watch(monitoring, audit_interval=audit.interval, settle_time=audit.settle_time)
+        self._watch(monitoring, plan, audit_interval=audit.interval, settle_time=audit.settle_time)
         connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)
         fix_names(self, name, table=self._ledger.table, queue=queue)
 

@@ -131,11 +131,9 @@ METRICS: Mapping[str, MetricRow] = {
         "messages that returned to the queue because [a later release](operating.md#after-a-rollback) wrote the row"
     ),
     "OldestClaimAge": MetricRow(
-        "milliseconds since the oldest claim without an outcome, when an audit began. An audit that saw "
-        "no such claim writes none",
+        "milliseconds since the oldest claim without an outcome that was seen: by a message that "
+        "found its key claimed, by a poll of an execution, or by an audit. Without such a claim there is no value",
         statistic="Maximum",
-        kinds=(OBJECTS,),
-        reason="only the audit of a bucket reads all claims",
     ),
     "OldestCopy": MetricRow(
         "milliseconds since the first sending of a message that waits as a [delayed copy](protocol.md#waiting). "
@@ -199,6 +197,7 @@ class Limit(StrEnum):
 
     SETTLE_TIME = "`settle_time` of the audit (an hour for messages and sets)"
     ALARM_AFTER = "`alarm_after` (half of the deadline when omitted)"
+    CLAIM_AGE = "the longest time of an attempt and `settle_time` of the audit (an hour for messages and sets)"
 
 
 class Comparison(StrEnum):
@@ -324,6 +323,19 @@ ALARMS = (
         statistic="Maximum",
         comparison=Comparison.ABOVE,
         threshold=4 * DAY * 1000,
+    ),
+    AlarmRow(
+        name="OldestClaim",
+        metric="OldestClaimAge",
+        meaning="a claim has had no outcome for longer than an attempt may take",
+        graph="Oldest claim",
+        statistic="Maximum",
+        comparison=Comparison.ABOVE,
+        threshold=Limit.CLAIM_AGE,
+        period=HOUR,
+        # Polls of an execution of weeks are eleven hours apart.
+        periods=12,
+        needed=1,
     ),
     AlarmRow(
         name="MessagesInFlight",
@@ -509,6 +521,7 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "Work that waits": ("Waiting",),
     "Messages": (),
     "Oldest message": (),
+    "Oldest claim": (),
     "Oldest waiting set": (),
     "Age of records in the stream": (),
     "Audit": ("AuditResubmitted",),

@@ -134,3 +134,12 @@ def test_the_pages_of_alarms_and_metrics_are_current() -> None:
     """`python -m scripts.alarms_page --write` makes them so."""
     assert alarms_page.PAGE.read_text() == alarms_page.page()
     assert alarms_page.METRICS_PAGE.read_text() == alarms_page.metrics_page()
+
+
+@pytest.mark.failure_mode("F470")
+def test_the_age_of_a_claim_follows_from_the_runner(template: Json) -> None:
+    """An execution may hold its claim for its limit and that of its last task, a function for its lease."""
+    lease = {kind: alarm(template, kind, "OldestClaim")["Threshold"] / 3_600_000 for kind in KINDS}
+    assert 3 < lease["objects"] < 4, "an hour of settle_time, an hour of the execution, and one of its last task"
+    assert 3 < lease["sets"] < 4
+    assert 1 < lease["messages"] < 1.5

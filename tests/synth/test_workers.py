@@ -42,6 +42,12 @@ def test_the_function_gets_no_more_messages(template: Json) -> None:
     assert only(template, "AWS::Lambda::EventSourceMapping")["Enabled"] is False
 
 
+@pytest.mark.failure_mode("F470")
+def test_workers_may_hold_claims_for_longer_without_an_alarm(template: Json) -> None:
+    """Two hours and the alarm's hour. A threshold of the options stays."""
+    assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringOldestClaim")["Threshold"] > 3 * 3_600_000
+
+
 def test_the_audit_expects_the_disabled_mapping(template: Json) -> None:
     audit = only(template, "AWS::Lambda::Function", "OrdersAudit")["Environment"]["Variables"]["INTAKE_DEPLOYED"]
     assert json.loads("".join(part for part in audit["Fn::Join"][1] if isinstance(part, str)))["enabled"] is False

@@ -43,13 +43,13 @@ class ExecutionPipeline:
     lost_events: bool = False
     """True if EventBridge loses each event."""
     deletes: bool = True
+    telemetry: Any = field(default_factory=FakeTelemetry)
 
     def __post_init__(self) -> None:
         self.s3 = MemoryS3(clock=self.clock)
         self.store = MemoryDynamoDB()
         self.sqs = MemorySQS(clock=self.clock, visibility_seconds=300)
         self.machine = MemoryStepFunctions(clock=self.clock)
-        self.telemetry = FakeTelemetry()
         self._owners = 0
         self.consumer = self.make_consumer()
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -27,6 +28,7 @@ from intake_ledger.protocol import (
     ulid,
 )
 from tests.inside.kit import MACHINE, MemoryExecution
+from tests.inside.objects import PowertoolsTelemetry
 from tests.unit.executions_support import LONGEST_TASK_SECONDS, SETTINGS, ExecutionPipeline, given_event
 from tests.unit.support import HOUR, MINUTE, SECOND
 
@@ -324,7 +326,7 @@ class TestTwoMessages:
 
     @pytest.mark.failure_mode("F252")
     def test_two_polls_in_one_invocation_may_end_at_the_same_lease(self) -> None:
-        """The time of the next poll and the end of the lease are those that the first poll has written."""
+        """The first poll has written the time of the next poll and the end of the lease."""
         pipeline = ExecutionPipeline()
         version = pipeline.put()
         pipeline.turn()
@@ -529,3 +531,24 @@ def test_an_execution_of_six_hours_has_about_eighty_polls() -> None:
 def test_no_poll_waits_for_longer_than_sqs_hides_a_message() -> None:
     """F332: an execution of months too."""
     assert poll_ms(300 * 24 * HOUR, 365 * 24 * HOUR) == 11 * HOUR
+
+
+@pytest.mark.failure_mode("F470")
+def test_each_poll_of_an_execution_tells_the_age_of_its_claim(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An execution without a timeout runs for days. No other request is sent for the metric."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "talks")
+    pipeline = ExecutionPipeline(telemetry=PowertoolsTelemetry())
+    pipeline.put()
+    began = pipeline.clock()
+    while pipeline.turn():
+        pipeline.clock.now = pipeline.sqs.next_visible_at() or 0
+        if pipeline.clock() - began > 48 * HOUR:
+            break
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    ages = [age for line in lines for age in line.get("OldestClaimAge", ()) if "_aws" in line]
+    assert ages == sorted(ages)
+    assert ages[-1] > 40 * HOUR
+    assert max(later - earlier for earlier, later in pairwise(ages)) < 4 * HOUR

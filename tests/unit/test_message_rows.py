@@ -56,6 +56,15 @@ def test_a_row_that_nothing_continues_is_found(row: Row, *, stuck: bool) -> None
     assert report["complete"]
 
 
+@pytest.mark.failure_mode("F470")
+def test_the_check_tells_the_age_of_the_oldest_claim() -> None:
+    """The message of a claim may be lost. A row that failed has no claim."""
+    site = make_message_site()
+    for name, status, at in (("a", Status.PROCESSING, 30), ("b", Status.PROCESSING, 20), ("c", Status.FAILED, 10)):
+        site.row(name, Row(status, 3, updated_at=at))
+    assert check(site).run(plenty).oldest_claim_at == 20
+
+
 def test_rows_of_others_of_the_table_do_not_count() -> None:
     """A lock, a record and a row of another intake."""
     site = make_message_site()

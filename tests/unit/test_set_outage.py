@@ -1,4 +1,4 @@
-"""What operators see of an outage of the downstream of sets, and of audits that do not run."""
+"""Signs of an outage of the downstream of sets, and of audits that do not run."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,8 @@ from intake_ledger.consumer import Consumer, Services
 from intake_ledger.set_members import FormKind, FormSettings
 from tests.inside.messages import RowFindings
 from tests.inside.sets import SetFindings, SetTelemetry
-from tests.unit.set_bench import SetBench
+from tests.unit.set_bench import SETS as SETS_PIPELINE
+from tests.unit.set_bench import Killed, SetBench
 
 SETS = 20
 
@@ -72,7 +73,7 @@ def test_an_outage_of_the_downstream_of_sets_is_watched_within_hours(
 @pytest.mark.failure_mode("F244")
 @pytest.mark.parametrize("found", [SetFindings("01"), RowFindings("01", 0)], ids=["sets", "messages"])
 def test_each_run_of_an_audit_counts(found: SetFindings | RowFindings) -> None:
-    """Also one that finds nothing."""
+    """A run without a finding too."""
     counts = found.counts()
     assert (counts["AuditRuns"], counts["AuditFindings"]) == (1, 0)
 
@@ -80,3 +81,20 @@ def test_each_run_of_an_audit_counts(found: SetFindings | RowFindings) -> None:
 def test_a_dry_run_counts_as_no_audit() -> None:
     """The schedule may have stopped."""
     assert SetFindings("01", dry_run=True).counts() == {}
+
+
+@pytest.mark.failure_mode("F470")
+def test_the_audit_tells_the_age_of_the_oldest_claim() -> None:
+    """A worker died, and then the wake of its set was lost."""
+
+    def die(files: FileSet) -> None:
+        bench.lose_wakes()
+        raise Killed
+
+    bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), process=die)
+    bench.put("in/1/a.csv")
+    bench.put("in/1/manifest.json", json.dumps(["a.csv"]))
+    assert bench.audit(dry_run=True).oldest_claim_at is None
+    bench.run(hours=1)
+    claimed_at = bench.known("in/1/manifest.json", SETS_PIPELINE).updated_at
+    assert bench.audit(dry_run=True).oldest_claim_at == claimed_at

@@ -86,9 +86,32 @@ class TestRepeats:
     ) -> None:
         """Everything that was counted so far goes with it; a first attempt waits for the end."""
         telemetry.decided(CHANGE, self._answer(verdict, seen, attempts=attempts), now=0)
-        assert set(values(capsys)) == told
+        assert set(values(capsys)) - {"OldestClaimAge"} == told
         telemetry.flush()
         assert not told & set(values(capsys)), "nothing is counted twice"
+
+
+@pytest.mark.failure_mode("F470")
+def test_a_claim_without_an_outcome_has_its_age(
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its message finds it claimed, or takes it over. The oldest claim of an invocation counts."""
+    ages = []
+    for claimed_at, verdict in ((5, Verdict.BUSY), (2, Verdict.ACCEPTED), (7, Verdict.EXHAUSTED)):
+        seen = Row(Status.PROCESSING, 1, lease_until=9, updated_at=claimed_at)
+        telemetry.decided(CHANGE, TestRepeats._answer(verdict, seen), now=10)
+        telemetry.flush()
+        ages.append(values(capsys).get("OldestClaimAge"))
+    assert ages == [[5.0], [8.0], [3.0]]
+    for claimed_at in (6, 1, 4):
+        seen = Row(Status.PROCESSING, 1, lease_until=12, updated_at=claimed_at)
+        telemetry.decided(CHANGE, Ruling(Verdict.BUSY, "why", seen), now=10)
+    telemetry.decided(CHANGE, Ruling(Verdict.BUSY, "why", Row(Status.FAILED, 1)), now=10)
+    telemetry.flush()
+    assert values(capsys)["OldestClaimAge"] == [9.0]
+    telemetry.decided(CHANGE, Ruling(Verdict.DUPLICATE, "why", Row(Status.PROCESSED, 1)), now=10)
+    telemetry.flush()
+    assert "OldestClaimAge" not in values(capsys)
 
 
 class TestOneLine:
@@ -110,7 +133,7 @@ class TestOneLine:
     def test_an_ordinary_change_has_one_line(
         self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture, seen: Row | None, outcome: OutcomeKind
     ) -> None:
-        """It has what the line of a claim has."""
+        """It has the fields of the line of a claim."""
         claim = self._claim(seen, replace(CHANGE, event_time=1))
         with caplog.at_level("INFO"):
             telemetry.decided(claim.change, claim, now=4)

@@ -1,5 +1,6 @@
 """A state machine as the processor: its times, the permissions to start it, and the events of its executions."""
 
+import math
 from dataclasses import dataclass
 
 from aws_cdk import Arn, ArnComponents, ArnFormat, Duration, Stack
@@ -9,10 +10,12 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.functions.pipeline_resources import in_seconds
+from cdk_intake_ledger.options import to_seconds
 from cdk_intake_ledger.resources import IntakeQueue, allow_service
 from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
 from intake_ledger.protocol import ExecutionSettings, environment_of
 
+_YEAR = 366 * 86_400
 ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """The states in which an execution has ended."""
 
@@ -27,6 +30,13 @@ class Executions:
     longest_task: Duration
     """The time for which a task may outlive an execution that was aborted or timed out."""
     services: tuple[str, ...] = ("states",)
+
+    @property
+    def longest_seconds(self) -> int:
+        """The longest time until no task of an execution runs any more, in seconds."""
+        times = [to_seconds(duration) for duration in (self.timeout, self.longest_task)]
+        # A token is a negative number. Step Functions ends an execution after a year.
+        return math.ceil(sum(seconds if seconds >= 0 else _YEAR for seconds in times))
 
     @property
     def settings(self) -> dict[str, str]:

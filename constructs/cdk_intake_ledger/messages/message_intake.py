@@ -172,7 +172,7 @@ class MessageIntake(Intake):
             processor=processor,
             wildcards=wildcards,
         )
-        self._watch(monitoring, audit_interval=CHECK_INTERVAL, reads_stream=source.is_stream)
+        self._watch(monitoring, plan, audit_interval=CHECK_INTERVAL, reads_stream=source.is_stream)
         if source.event_pattern is not None:
             deliver_events(self, source, self._queue)
         # A message that was lost must not leave its row without a sign.

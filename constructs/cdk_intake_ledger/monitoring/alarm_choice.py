@@ -56,6 +56,15 @@ class AlarmChoice:
         # `check` refuses other numbers. They would end the CDK's process.
         return value if _is_finite(value) else default
 
+    def sets_threshold(self, name: str) -> bool:
+        """True if the options set the threshold of this alarm.
+
+        Args:
+            name: the alarm's name.
+
+        """
+        return name in self._options.thresholds
+
     def check(self, monitoring: Construct) -> None:
         """Refuse names that no alarm has, and thresholds without effect or not above zero. Call it after all alarms.
 

@@ -5,7 +5,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
@@ -19,7 +19,7 @@ from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.contract import ALARMS, GRAPHS, METRICS, AlarmRow, Comparison, Limit, Need, NoData, Source
+from intake_ledger.contract import ALARMS, GRAPHS, HOUR, METRICS, AlarmRow, Comparison, Limit, Need, NoData, Source
 
 _COMPARISONS = {
     Comparison.AT_LEAST: cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
@@ -53,6 +53,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         audit_function: lambda_.IFunction | None = None,
         settle_time: Duration | None = None,
         alarm_after: Duration | None = None,
+        longest_claim: Duration | None = None,
         starts_executions: bool = False,
         reads_stream: bool = False,
         options: MonitoringOptions | None = None,
@@ -71,6 +72,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             audit_function: the function of the audit; the consumer's when omitted.
             settle_time: the maximum normal age of a message; an hour when omitted.
             alarm_after: the time for which a set may wait; none when omitted, for other kinds of work.
+            longest_claim: the longest time of an attempt; that of a Lambda function, 15 minutes, when omitted.
             starts_executions: true if a state machine is the processor; it is not when omitted.
             reads_stream: true if the consumer reads a stream; it reads a queue only when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
@@ -86,6 +88,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self._limits = {
             Limit.SETTLE_TIME: to_seconds(settle_time or Duration.hours(1)),
             Limit.ALARM_AFTER: alarm_after.to_milliseconds() if alarm_after else 0,
+            Limit.CLAIM_AGE: 1_000 * (to_seconds(longest_claim or Duration.minutes(15)) + _settle(settle_time)),
         }
         properties = {Need.EXECUTIONS: starts_executions, Need.STREAM: reads_stream, None: True}
         self._rows = [row for row in ALARMS if kind in row.kinds and properties[row.need]]
@@ -96,6 +99,15 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self._alarms = {name: alarm for name, alarm in made.items() if alarm is not None}
         for alarm in self._alarms.values() if options.alarm_actions else ():
             alarm.add_alarm_action(*options.alarm_actions)
+
+    def _attempts_take(self, longest: Duration) -> None:
+        """Raise the age above which a claim is an alarm. Workers may have a longer limit than the function."""
+        alarm = self._alarms.get("OldestClaim")
+        least = 1_000 * to_seconds(longest) + self._limits[Limit.CLAIM_AGE]
+        if alarm is not None and not self._choice.sets_threshold("OldestClaim"):
+            resource = alarm.node.default_child
+            assert isinstance(resource, cloudwatch.CfnAlarm), alarm.node.path
+            resource.threshold = least
 
     @property
     def name(self) -> str:
@@ -193,6 +205,12 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             treat_missing_data=_NO_DATA[row.no_data],
             alarm_description=f"{self._name}: {row.meaning_of(self._kind)} ({row.runbook})",
         )
+
+
+def _settle(settle_time: Duration | None) -> float:
+    """Seconds that can be added to others: a token stands for a number that is not known."""
+    seconds = to_seconds(settle_time) if settle_time else HOUR
+    return HOUR if Token.is_unresolved(seconds) else seconds
 
 
 @cache

@@ -196,6 +196,7 @@ class FileSets(FileIntake):
         parts.ledger.share(self._name, parts.bucket, None)
         self._watch(
             monitoring,
+            plan,
             audit_interval=AUDIT_INTERVAL,
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
         )

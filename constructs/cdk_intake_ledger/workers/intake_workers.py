@@ -98,6 +98,7 @@ class IntakeWorkers(Construct):
         environment = dict(consumer.environment)
         if seconds is not None:
             environment |= environment_of(ConsumerSettings, processing_timeout_seconds=int(seconds))
+            intake.monitoring._attempts_take(Duration.seconds(int(seconds)))  # noqa: SLF001 - as the consumer
         assert consumer.role.assume_role_policy is not None  # the construct made the role
         consumer.role.assume_role_policy.add_statements(
             iam.PolicyStatement(

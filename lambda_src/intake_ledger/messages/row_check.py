@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import InvocationContext, ledger_client
-from intake_ledger.observability.audit_powertools import publish_report
+from intake_ledger.observability.audit_powertools import claim_ages, publish_report
 from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import RANDOM_BITS, ConsumerSettings, RowKey, Status, from_dynamodb, ulid
 
@@ -40,6 +40,8 @@ class RowFindings:
     stuck: int = 0
     keys: list[str] = field(default_factory=list)
     """The keys of the first stuck rows."""
+    oldest_claim_at: int | None = None
+    """The time of the oldest claim among the PROCESSING rows, in epoch milliseconds."""
     after: RowKey | None = None
     """The place in the table where the next check continues. None: this one has reached the end."""
 
@@ -129,6 +131,9 @@ class RowCheck:
             if not item["pk"].startswith(own):
                 continue
             found.unfinished += 1
+            if item["status"] == Status.PROCESSING:
+                claimed_at = item.get("updated_at", now)
+                found.oldest_claim_at = min(found.oldest_claim_at or claimed_at, claimed_at)
             until = max(item.get(name, 0) for name in ("lease_until", "retry_at", "updated_at"))
             if until + STUCK_MS <= now:
                 found.stuck += 1
@@ -162,5 +167,6 @@ def check_rows(settings: ConsumerSettings, context: InvocationContext, *, dry_ru
     )
     found = check.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
     report = found.as_json() | {"dryRun": dry_run}
-    publish_report(client, settings, report, counts={} if dry_run else found.counts())
+    counts, ages = ({}, {}) if dry_run else (found.counts(), claim_ages(found.oldest_claim_at, found.started_at))
+    publish_report(client, settings, report, counts=counts, ages=ages)
     return report

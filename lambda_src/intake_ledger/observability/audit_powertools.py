@@ -8,6 +8,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.observability.short_report import keep_report
+from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE
 from intake_ledger.protocol import ConsumerSettings
 
 if TYPE_CHECKING:
@@ -43,14 +44,17 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
         self._logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
         for finding in report["findings"]:
             self._logger.warning("finding", extra={"run_id": report["runId"], **finding})
-        claimed_at = report["rows"]["oldestClaimAt"]
         if counts:
-            ages = {} if claimed_at is None else {"OldestClaimAge": max(0, report["startedAt"] - claimed_at)}
-            _write(counts, ages)
+            _write(counts, claim_ages(report["rows"]["oldestClaimAt"], report["startedAt"]))
 
     @override
     def report_written(self, key: str) -> None:
         self._logger.info("report", extra={"key": key})
+
+
+def claim_ages(claimed_at: int | None, now: int) -> dict[str, int]:
+    """The metric of the oldest claim without an outcome, which was made at this time. None: there is none."""
+    return {} if claimed_at is None else {OLDEST_CLAIM_AGE: max(0, now - claimed_at)}
 
 
 def shortly_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from intake_ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.log_lines import ChangeFormatter, ChangeLines
-from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE, Telemetry
 from intake_ledger.protocol import (
     VERDICT_METRICS,
     Change,
@@ -55,6 +55,8 @@ class PowertoolsTelemetry(Telemetry):
         """The counts of this invocation. Powertools gets each name once, because a call for each record takes time."""
         self._times: list[tuple[str, int]] = []
         """Names of metrics, and milliseconds."""
+        self._oldest_claim_ms: int | None = None
+        """The greatest age of a claim without an outcome that this invocation has met, in milliseconds."""
         self._claims: dict[tuple[RowKey, int], tuple[Claim, int]] = {}
         """Ordinary claims of this invocation that have not ended, and their times. The key has the claim's fence."""
         self._lock = Lock()
@@ -66,6 +68,9 @@ class PowertoolsTelemetry(Telemetry):
             self._count("IdentityCollisions")
         if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:
             self._time("DuplicateAge", age_ms)
+        if (claim_age_ms := _claim_age_ms(answer, now)) is not None:
+            with self._lock:
+                self._oldest_claim_ms = max(claim_age_ms, self._oldest_claim_ms or 0)
         if isinstance(answer, Claim) and _is_ordinary(answer):
             with self._lock:
                 self._claims[answer.key, answer.row.fence] = answer, now
@@ -194,6 +199,8 @@ class PowertoolsTelemetry(Telemetry):
         with self._lock:
             for name, milliseconds in self._times:
                 self._metrics.add_metric(name, unit=MetricUnit.Milliseconds, value=milliseconds)
+            if self._oldest_claim_ms is not None:
+                self._metrics.add_metric(OLDEST_CLAIM_AGE, unit=MetricUnit.Milliseconds, value=self._oldest_claim_ms)
             # At the end: Powertools writes when a metric has 100 values, and warns of a write without metrics.
             for name, count in self._counts.items():
                 self._metrics.add_metric(name, unit=MetricUnit.Count, value=count)
@@ -202,6 +209,7 @@ class PowertoolsTelemetry(Telemetry):
                 sys.stdout.flush()
             self._counts.clear()
             self._times.clear()
+            self._oldest_claim_ms = None
 
     def _count(self, name: str) -> None:
         with self._lock:
@@ -230,6 +238,15 @@ def _lapsed(answer: Claim | Ruling) -> Row | None:
         return None
     # The release of a claim writes such a row without its lease, so that the row counts once.
     return seen if seen.lease_until and not seen.start_refused else None
+
+
+def _claim_age_ms(answer: Claim | Ruling, now: int) -> int | None:
+    """Milliseconds since the claim that this message found without an outcome. None: it found none."""
+    seen = answer.seen if isinstance(answer, Claim) else answer.row
+    if seen is None or seen.status is not Status.PROCESSING:
+        return None
+    # The clocks of two workers may differ.
+    return max(0, now - seen.updated_at)
 
 
 def _duplicate_age_ms(change: Change, answer: Claim | Ruling, now: int) -> int | None:

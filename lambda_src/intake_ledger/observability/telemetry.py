@@ -6,6 +6,9 @@ from typing import Protocol
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, Ruling
 
+OLDEST_CLAIM_AGE = "OldestClaimAge"
+"""The metric that the consumer and each audit write."""
+
 
 class Telemetry(Protocol):
     """Log lines and metrics of the consumer. No method may quote the content of an object, or a secret."""

@@ -14,7 +14,7 @@ from intake_ledger.consumer import Services
 from intake_ledger.events import own_message
 from intake_ledger.kinds.sets import Sets
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.observability.audit_powertools import publish_ages, publish_report
+from intake_ledger.observability.audit_powertools import claim_ages, publish_ages, publish_report
 from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, RowKey, State, Status, row_key, ulid
 from intake_ledger.set_members import FormKind
@@ -50,6 +50,8 @@ class SetFindings:
     """True if this run listed the whole bucket and checked each set. Otherwise the next run goes on where it ended."""
     oldest_waiting_ms: int | None = None
     """The age of the set that has waited the longest, in milliseconds. None: no set waits."""
+    oldest_claim_at: int | None = None
+    """The time of the oldest claim among the PROCESSING rows, in epoch milliseconds."""
 
     def as_json(self) -> dict[str, Any]:
         """The result for the log, for the caller and for the table."""
@@ -132,7 +134,7 @@ class SetAudit:
                 after = before
                 break
             found.checked += 1
-            if self._is_lost(key):
+            if self._is_lost(key, found):
                 if not dry_run:
                     self._queues.wake(own_message(Origin.PART, self._bucket.name, key))
                 found.woken.append(key)
@@ -167,10 +169,12 @@ class SetAudit:
         if set_key is not None and self._clock() - newest <= self._look_back_ms:
             yield set_key, before
 
-    def _is_lost(self, key: str) -> bool:
+    def _is_lost(self, key: str, found: SetFindings) -> bool:
         """True if no message continues the present state of the set."""
         place = row_key(self._settings.consumer.pipeline, Ordering.LATEST, self._bucket.name, key, None)
         row = self._rows.get(place)
+        if row is not None and row.status is Status.PROCESSING:
+            found.oldest_claim_at = min(found.oldest_claim_at or row.updated_at, row.updated_at)
         state = self._reader.look(key, row)
         now = self._clock()
         if state.removed or now - (state.created_at or 0) < SETTLE_MS:
@@ -203,5 +207,6 @@ def audit_sets(kind: Sets, services: Services, context: InvocationContext, *, dr
     )
     found = audit.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run, publish=publish_ages)
     report = found.as_json()
-    publish_report(client, consumer, report, counts=found.counts())
+    ages = {} if dry_run else claim_ages(found.oldest_claim_at, found.started_at)
+    publish_report(client, consumer, report, counts=found.counts(), ages=ages)
     return report
