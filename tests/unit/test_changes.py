@@ -166,6 +166,23 @@ class TestS3:
         assert name in ignored(notification(record(KEY, OBJECT, name, sequencer=None)))
 
     @pytest.mark.failure_mode("F57")
+    @pytest.mark.failure_mode("F471")
+    @pytest.mark.parametrize("event_id", [None, "", "a b", "\u00e9", "A" * 65, 7, ["A"], {"a": 1}])
+    def test_an_event_without_a_name_counts_all_the_same(self, event_id: object) -> None:
+        """Senders choose the fields, and the name is for people only."""
+        one = record(KEY, OBJECT) | {"responseElements": {"x-amz-request-id": event_id}}
+        other = json.loads(eventbridge(KEY, OBJECT)) | {"id": event_id}
+        bare = {name: value for name, value in record(KEY, OBJECT).items() if name != "responseElements"}
+        odd = record(KEY, OBJECT) | {"responseElements": event_id}
+        for body in (notification(one), json.dumps(other), notification(bare), notification(odd)):
+            change = one_change(body)
+            assert (change.event_id, change.state and change.state.identity) == (None, OBJECT.identity)
+
+    @pytest.mark.failure_mode("F471")
+    def test_an_event_has_the_name_that_its_copies_have(self) -> None:
+        assert one_change(notification(record(KEY, OBJECT))).event_id == "79104EXAMPLEB723"
+        assert one_change(eventbridge(KEY, OBJECT)).event_id == "17793124-05d4-b198-2fde-7ededc63b103"
+
     @pytest.mark.parametrize("sequencer", [None, "", "xyz", "0x1F", "\uff11", "A" * 129, 7, ["A"], {"a": 1}])
     def test_a_sequencer_that_is_none(self, sequencer: object) -> None:
         """Missing or odd: the change counts all the same."""

@@ -17,17 +17,20 @@ from botocore.exceptions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intake_ledger.events import own_message
 from intake_ledger.protocol import (
     ABSENT,
     RANDOM_BITS,
     STORED_STATUSES,
     Ordering,
+    Origin,
     Row,
     State,
     StateKind,
     Status,
     is_ulid,
     made_at,
+    row_changes,
     ulid,
 )
 from tests.inside.audits import Finding, Line, Pass, Report, Window, judge
@@ -46,7 +49,7 @@ from tests.inside.command import (
     tables,
 )
 from tests.unit.cli_support import denied
-from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START
+from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START, created, one_change
 
 DEPLOYED = DeployedPipeline(
     name="p", bucket="b", bucket_owner=None, table="t", queue_url="q", dead_letter_url="d", ordering=Ordering.LATEST,
@@ -56,6 +59,22 @@ DEPLOYED = DeployedPipeline(
 V1 = State(StateKind.OBJECT, "v1", "e1", 1_204, START - HOUR)
 V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)
 ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_state="v#v1", commit_id="inv-7", committed_fence=7)
+
+
+@pytest.mark.failure_mode("F471")
+@pytest.mark.parametrize(
+    ("claimed", "sequencer"), [(V1, ", sequencer 0055AED6DCD90281E5"), (V2, "")], ids=["its state", "a later one"]
+)
+def test_a_row_names_the_event_that_woke_its_attempt(claimed: State, sequencer: str) -> None:
+    """The attempt is for the state that S3 shows. The sequencer of the event is that of another state then."""
+    row = row_changes.claimed(None, created(V1), claimed, owner="w", now=START, lease_until=START + HOUR)
+    later = row_changes.claimed(row, created(V1), claimed, owner="x", now=START, lease_until=START + HOUR)
+    for each in (row, later):
+        told = dict(formatting.describe_row(each, START))
+        assert told["woken by"] == f"ObjectCreated:Put, event 79104EXAMPLEB723{sequencer}"
+    repair = one_change(own_message(Origin.AUDIT, "b", "k"))
+    by_audit = row_changes.claimed(row, repair, claimed, owner="w", now=START, lease_until=START + HOUR)
+    assert dict(formatting.describe_row(by_audit, START))["woken by"] == "IntakeLedger:Audit"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Count the requests and units of a change with the real consumer, so that its cost cannot grow unnoticed."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -93,6 +94,8 @@ def longest_row(key_bytes: int) -> tuple[Row, Row]:
         )
     )
     assert isinstance(change, Change)
+    # An ID of EventBridge is longer than one of S3's requests.
+    change = replace(change, event_id="e" * 36)
     assert change.state is not None
     now = 1_795_000_000_123
     claimed = row_changes.claimed(None, change, change.state, owner="0" * 16, now=now, lease_until=now + 900_001)

@@ -161,6 +161,7 @@ class TestTransitions:
             size=ONE.size,
             sequencer="0055AED6DCD90281E5",
             event_name="ObjectCreated:Put",
+            event_id="79104EXAMPLEB723",
             lease_until=START + LEASE,
             lease_owner="0" * 16,
             first_claimed_at=START,

@@ -385,9 +385,10 @@ def test_g4_what_is_not_settled_is_acknowledged_for_a_reason_only(
 def test_no_decision_depends_on_sequencers(
     found: Row | None, change: Change, state: State, policy: Policy, sequencers: list[str | None]
 ) -> None:
-    """For other, equal and missing sequencers, in any order."""
-    mixed = found and replace(found, sequencer=sequencers[0])
-    assert judge(mixed, replace(change, sequencer=sequencers[2]), state, policy) is judge(found, change, state, policy)
+    """For other, equal and missing sequencers and names of events, in any order."""
+    mixed = found and replace(found, sequencer=sequencers[0], event_id=sequencers[1])
+    other = replace(change, sequencer=sequencers[2], event_id=sequencers[0])
+    assert judge(mixed, other, state, policy) is judge(found, change, state, policy)
 
 
 @pytest.mark.failure_mode("F62")

@@ -125,14 +125,18 @@ def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple
         ("fence", str(row.fence)),
         ("first seen", relative_time(row.first_claimed_at, now) if row.first_claimed_at else ""),
         ("last change", relative_time(row.updated_at, now) if row.updated_at else ""),
-        (
-            "event",
-            f"{row.event_name}{f', sequencer {row.sequencer}' if row.sequencer else ''}" if row.event_name else "",
-        ),
+        ("woken by", _waker(row)),
         ("reprocess", row.reprocess_id or row.served_reprocess_id or ""),
         ("expires", relative_time(row.expires_at * 1000, now) if row.expires_at else ""),
     ]
     return [(label, text) for label, text in pairs if text]
+
+
+def _waker(row: Row) -> str:
+    """Describe the event that woke the last attempt. The attempt is for the state that S3 showed."""
+    event_id = f"event {row.event_id}" if row.event_id else ""
+    sequencer = f"sequencer {row.sequencer}" if row.sequencer else ""
+    return ", ".join(filter(None, (row.event_name, event_id, sequencer)))
 
 
 def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_plus
 
 from intake_ledger.events.copies import ATTRIBUTE, Carried, carried, names_of, trace_of
@@ -255,6 +255,9 @@ def parse_own_message(content: object, body: str) -> Change:
 
 _SEQUENCER = re.compile(r"[0-9A-Fa-f]{1,128}")
 
+_EVENT_ID = re.compile(r"[\w.:/+=-]{1,64}", re.ASCII)
+"""A request ID of S3 has 16 characters, and an ID of EventBridge 36."""
+
 _RECORD = (Field("eventSource"), Field("eventName"), Field("eventVersion"))
 _RECORD_DETAIL = (
     Field("eventTime", convert=epoch_ms),
@@ -316,7 +319,9 @@ def parse_record(record: object, body: str) -> Change | Ignored:
     if version.split(".")[0] != "2":
         raise MalformedError(f"eventVersion is {version!r}, this release understands 2.x")
     # AWS writes `ObjectCreated:Put`. Some clients keep the `s3:` of the subscription.
-    return _change(Origin.S3, name.removeprefix("s3:"), read_fields(record, _RECORD_DETAIL), body)
+    answer = cast("Mapping[str, object]", record).get("responseElements")
+    request_id = answer.get("x-amz-request-id") if isinstance(answer, Mapping) else None
+    return _change(Origin.S3, name.removeprefix("s3:"), read_fields(record, _RECORD_DETAIL), body, request_id)
 
 
 def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
@@ -339,7 +344,7 @@ def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
         return _parse_api_call(event, body)
     else:
         return Ignored(f"{kind} changes no content")
-    return _change(Origin.EVENTBRIDGE, name, read_fields(event, _EVENT_DETAIL), body)
+    return _change(Origin.EVENTBRIDGE, name, read_fields(event, _EVENT_DETAIL), body, event.get("id"))
 
 
 def _parse_api_call(event: dict[str, Any], body: str) -> Change | Ignored:
@@ -363,8 +368,11 @@ WAY_OUT = (
 """The fix of a rule that sends calls instead of events."""
 
 
-def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change | Ignored:
-    """The change that an event with this S3 name reports. Both kinds of events have the same fields in `detail`."""
+def _change(origin: Origin, name: str, detail: list[Any], body: str, named: object) -> Change | Ignored:
+    """The change that an event with this S3 name reports. Both kinds of events have the same fields in `detail`.
+
+    `named` is the ID of the event, or anything else.
+    """
     at, bucket, item, key, version_id, etag, size = detail
     family, _, deed = name.partition(":")
     state, reported_as_new = None, False
@@ -397,6 +405,7 @@ def _change(origin: Origin, name: str, detail: list[Any], body: str) -> Change |
         reported_as_new=reported_as_new,
         reports_removal=family != "ObjectCreated",
         sequencer=sequencer if isinstance(sequencer, str) and _SEQUENCER.fullmatch(sequencer) else None,
+        event_id=named if isinstance(named, str) and _EVENT_ID.fullmatch(named) else None,
         event_time=at,
     )
 

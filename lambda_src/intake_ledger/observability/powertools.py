@@ -278,6 +278,7 @@ def _change_fields(change: Change) -> dict[str, object]:
         "version_id": change.state.version_id if change.state else None,
         "sequencer": change.sequencer,
         "event_name": change.event_name,
+        "event_id": change.event_id,
     }
 
 

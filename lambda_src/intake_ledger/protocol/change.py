@@ -148,6 +148,9 @@ class Change:
     """True if S3 reports that the key, or one version of it, was removed."""
     sequencer: str | None = None
     """S3's sequencer, for operators. No decision uses it."""
+    event_id: str | None = field(default=None, compare=False)
+    """The name of S3's event, for operators: the ID of the request in a notification, or of EventBridge's event. Copies
+    of one event have the same. None for other messages: the identity of a keyed message is its name."""
     event_time: int | None = None
     """Epoch milliseconds. It is used for the age of the message only."""
     reprocess_id: str | None = None

@@ -112,6 +112,9 @@ class Row:
     kind: StateKind = StateKind.OBJECT
     sequencer: str | None = None
     event_name: str | None = None
+    event_id: str | None = None
+    """The event that woke the attempt, as `Change.event_id`. The claim is for the state that S3 shows, which the event
+    need not name. No decision uses it."""
     attempts: int = 1
     redrive_count: int = 0
     """The number of times that the state was processed again after a rejection."""
@@ -318,6 +321,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         kind=state.kind,
         sequencer=_sequencer(change, state),
         event_name=change.event_name,
+        event_id=change.event_id,
         attempts=base.attempts + 1 if retry else 1,
         redrive_count=base.redrive_count + 1 if resumed else base.redrive_count if retry else 0,
         lease_until=lease_until,
@@ -355,6 +359,7 @@ def _first_claim(change: Change, state: State, *, owner: str, now: int, lease_un
         kind=state.kind,
         sequencer=_sequencer(change, state),
         event_name=change.event_name,
+        event_id=change.event_id,
         lease_until=lease_until,
         lease_owner=owner,
         waiter=change.waiter,
