@@ -13,7 +13,18 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import Claim
-from intake_ledger.protocol import OutcomeKind, Reason, ReasonCode, Row, RowKey, State, StateKind, Status
+from intake_ledger.protocol import (
+    OutcomeKind,
+    Reason,
+    ReasonCode,
+    Row,
+    RowKey,
+    Ruling,
+    State,
+    StateKind,
+    Status,
+    Verdict,
+)
 from tests.inside.command import Aws, LogGroup, history, key_pattern
 from tests.inside.objects import PowertoolsTelemetry
 from tests.unit.cli_support import NAME, denied, make_message_site, make_site
@@ -42,6 +53,7 @@ class FakeLogs:
         events = [
             {"message": line, "timestamp": START + place, "eventId": f"e{place}", "logStreamName": "2026/[$LATEST]a"}
             for place, line in enumerate(self.lines[number : number + 1], number)
+            if request["startTime"] <= START + place <= request["endTime"]
         ]
         more = self.endless or number + 1 < len(self.lines)
         return {"events": events} | ({"nextToken": str(number + 1)} if more else {})
@@ -198,13 +210,14 @@ def test_the_time_that_is_searched_is_that_of_the_row(person: Person, monkeypatc
     """A row that is older than a week is searched for the last week of it."""
     found = logs(monkeypatch, [])
     person.types("inspect", KEY)
-    [request] = found.requests
+    request, later = found.requests
+    assert (later["startTime"], later["endTime"]) == (request["endTime"] + 1, request["endTime"] + history.REPEATS_MS)
     assert (request["startTime"], request["endTime"]) == (START - MINUTE, START + 16 * MINUTE)
     assert request["logGroupName"] == GROUP
     row = Row(Status.FAILED, 9, version_id="v1", attempts=2, first_claimed_at=START - 720 * HOUR, updated_at=START)
     person.site.row("in/long.csv", row)
     result = person.reads("inspect", "in/long.csv")["history"]
-    assert found.requests[-1]["endTime"] - found.requests[-1]["startTime"] == history.LONGEST_MS
+    assert found.requests[-2]["endTime"] - found.requests[-2]["startTime"] == history.LONGEST_MS
     assert result["why"] == "only the last 7 days were searched"
 
 
@@ -298,3 +311,46 @@ def test_the_attempts_of_messages_are_those_of_each_identity(
     ]
     shown = person.types("inspect", KEY)
     assert shown.index("message e-1") < shown.index("Failed after 20 ms") < shown.index("message e-2")
+
+
+@pytest.mark.failure_mode("F472")
+def test_the_messages_that_changed_nothing_have_their_gaps(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the event, another event of the same state, and an event of an older state, as in the log."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", NAME)
+    telemetry, written = PowertoolsTelemetry(), io.StringIO()
+    for handler in logging.getLogger(NAME).handlers:
+        monkeypatch.setattr(handler, "stream", written)
+    row = Row(
+        Status.PROCESSED,
+        9,
+        version_id="v1",
+        committed_state="v#v1",
+        event_id="79104EXAMPLEB723",
+        first_claimed_at=START,
+        updated_at=START,
+    )
+    person.site.row(KEY, row)
+    copy = created(State(StateKind.OBJECT, "v1"), key=KEY)
+    for change, verdict, now in (
+        (copy, Verdict.DUPLICATE, START + 62),
+        (replace(copy, event_id="OTHER"), Verdict.DUPLICATE, START + 22_162_000),
+        (replace(created(State(StateKind.OBJECT, "v0"), key=KEY), event_id="OLD"), Verdict.STALE, START + MINUTE),
+    ):
+        telemetry.decided(change, Ruling(verdict, "why", row), now=now)
+    logs(monkeypatch, written.getvalue().splitlines())
+    found = person.reads("inspect", KEY)["history"]
+    assert [
+        (one["verdict"], one["sinceCommitMs"], one["eventAgeMs"], one["copy"], one["versionId"])
+        for one in found["repeats"]
+    ] == [
+        ("DUPLICATE", 62, 62, True, "v1"),
+        ("DUPLICATE", 22_162_000, 22_162_000, False, "v1"),
+        ("STALE", None, MINUTE, False, "v0"),
+    ]
+    assert found["repeatsUntil"] == START + 15 * MINUTE + history.REPEATS_MS
+    shown = person.types("inspect", KEY)
+    assert "3 messages changed nothing" in shown
+    assert "DUPLICATE  62 ms after the commit (ObjectCreated:Put, event 79104EXAMPLEB723)" in shown
+    assert "DUPLICATE  6 hours after the commit" in shown
+    assert "STALE  1 minute after its event" in shown

@@ -19,6 +19,8 @@ REQUESTS = 20
 """The largest number of requests to CloudWatch Logs."""
 LONGEST_MS = 7 * 86_400_000
 """The longest time that is searched, back from the last change of the key's rows."""
+REPEATS_MS = 24 * 3_600_000
+"""The longest time after the last change in which messages that changed nothing are searched."""
 _AFTER_MS = 15 * 60_000
 """A line is written after the row's change, and the clocks of workers differ."""
 _BEFORE_MS = 60_000
@@ -44,12 +46,39 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A message about the key that changed nothing: a duplicate, or an event of a state that is no longer current."""
+
+    at: int
+    """When it was judged, in epoch milliseconds."""
+    verdict: str
+    """`DUPLICATE` or `STALE`."""
+    why: str
+    version_id: str | None
+    """The version that the message names."""
+    event_name: str | None
+    event_id: str | None
+    copy: bool
+    """True if its event is the one that woke the last attempt of a row: a copy of one event."""
+    since_commit_ms: int | None
+    """Milliseconds from the commit of its state to it. None for a stale one."""
+    event_age_ms: int | None
+    """The age of its event."""
+    link: str
+    """The link to its line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """The attempts of a key, oldest first."""
 
     link: str
     """The link to all lines about the key since its rows began. Empty: the log of workers is not known."""
     attempts: tuple[Attempt, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    """The messages that changed nothing, oldest first, until `repeats_until`."""
+    repeats_until: int = 0
+    """Epoch milliseconds. 0: the log was not read."""
     searched_from: int
     """Epoch milliseconds. Attempts before this time are not in `attempts`."""
     complete: bool = True
@@ -85,12 +114,19 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
     empty = History(link=group.lines(key_pattern(key), begun, end), searched_from=start)
     search = _Search(aws, group, deployed.name, key)
     try:
-        attempts = tuple(_attempts(search.lines(start, end), rows, of_messages=deployed.message_source is not None))
+        lines = list(search.lines(start, end))
+        cut = search.stopped
+        until = end if cut else min(now, end + REPEATS_MS)
+        later = list(search.lines(end + 1, until)) if until > end else []
     except ClientError as error:
         link = "" if deployed.workers else empty.link
         return replace(empty, complete=False, why=refusal(error, group.name), link=link)
-    why = ""
+    attempts = tuple(_attempts(iter(lines), rows, of_messages=deployed.message_source is not None))
+    repeats = tuple(_repeats([*lines, *later], rows))
     if search.stopped:
+        until = max((at for _, at, _ in [*lines, *later]), default=start)
+    why = ""
+    if cut:
         why = f"stopped after {REQUESTS} requests to CloudWatch Logs, and later attempts may follow"
     elif start > begun:
         why = f"only the last {LONGEST_MS // 86_400_000} days were searched"
@@ -98,7 +134,7 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
         # The link would lead to the log of the function, which may have no line about the key.
         why = why or "workers outside of Lambda write to the log of their own service, which is not searched"
         empty = replace(empty, link=empty.link if attempts else "")
-    return replace(empty, attempts=attempts, complete=not why, why=why)
+    return replace(empty, attempts=attempts, repeats=repeats, repeats_until=until, complete=not why, why=why)
 
 
 @dataclass(slots=True)
@@ -107,6 +143,8 @@ class _Search:
     group: LogGroup
     pipeline: str
     key: str
+    left: int = REQUESTS
+    """The number of requests that may still be sent."""
     stopped: bool = False
 
     def lines(self, start: int, end: int) -> Iterator[tuple[Mapping[str, Any], int, str]]:
@@ -117,7 +155,8 @@ class _Search:
             "startTime": start,
             "endTime": end,
         }
-        for _ in range(REQUESTS):
+        while self.left:
+            self.left -= 1
             answer = self.aws.logs.filter_log_events(**request)
             for event in answer.get("events", ()):
                 content = _content(event.get("message", ""))
@@ -128,6 +167,24 @@ class _Search:
                 return
             request["nextToken"] = answer["nextToken"]
         self.stopped = True
+
+
+def _repeats(lines: Sequence[tuple[Mapping[str, Any], int, str]], rows: Sequence[Row]) -> Iterator[Repeat]:
+    woke = {row.event_id for row in rows if row.event_id}
+    for content, at, link in sorted(lines, key=lambda line: line[1]):
+        if content.get("verdict") in (Verdict.DUPLICATE, Verdict.STALE):
+            yield Repeat(
+                at=at,
+                verdict=content["verdict"],
+                why=str(content.get("why") or ""),
+                version_id=content.get("version_id"),
+                event_name=content.get("event_name"),
+                event_id=content.get("event_id"),
+                copy=content.get("event_id") in woke,
+                since_commit_ms=content.get("duplicate_age_ms"),
+                event_age_ms=content.get("event_age_ms"),
+                link=link,
+            )
 
 
 def _attempts(

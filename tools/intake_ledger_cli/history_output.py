@@ -10,8 +10,9 @@ from rich.text import Text
 from intake_ledger.protocol import OutcomeKind
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, escape
-from intake_ledger_cli.history import Attempt, History
+from intake_ledger_cli.history import Attempt, History, Repeat
 
+SHOWN_REPEATS = 10
 _STYLES = {OutcomeKind.COMMITTED.value: GOOD, OutcomeKind.STARTED.value: GOOD, OutcomeKind.REJECTED.value: BAD}
 
 
@@ -25,6 +26,8 @@ def history_json(found: History | None) -> dict[str, Any] | None:
         "searchedFrom": found.searched_from,
         "link": found.link,
         "attempts": [_attempt(one) for one in found.attempts],
+        "repeats": [_repeat(one) for one in found.repeats],
+        "repeatsUntil": found.repeats_until or None,
     }
 
 
@@ -53,11 +56,35 @@ def history_lines(found: History | None, *, of_messages: bool = False) -> Iterat
         yield line
         if one.link:
             yield _link(one.link)
+    yield from _repeat_lines(found)
     if found.why:
         yield Text(f"Attempts may be missing: {escape(found.why)}", style=WARNING)
     if found.link:
         yield Text("All log lines of the key:", style=DIM)
         yield _link(found.link)
+
+
+def _repeat_lines(found: History) -> Iterator[Text]:
+    """The messages that changed nothing, each with the time since the commit or the age of its event."""
+    if not found.repeats:
+        return
+    until = formatting.timestamp(found.repeats_until)
+    number, copies = len(found.repeats), sum(one.copy for one in found.repeats)
+    about = f", {copies} with the event of the last attempt" if copies else ""
+    yield Text(f"{number} messages changed nothing until {until}{about}:")
+    for one in found.repeats[:SHOWN_REPEATS]:
+        if one.since_commit_ms is not None:
+            gap = f"{_duration(one.since_commit_ms)} after the commit"
+        elif one.event_age_ms is not None:
+            gap = f"{_duration(one.event_age_ms)} after its event"
+        else:
+            gap = "of unknown age"
+        names = ", ".join(filter(None, (one.event_name, f"event {one.event_id}" if one.event_id else "")))
+        line = Text.assemble((f"{formatting.timestamp(one.at)}  {one.verdict}  ", DIM), gap)
+        line.append(f"{f' ({escape(names)})' if names else ''}: {escape(one.why)}", style=DIM)
+        yield line
+    if number > SHOWN_REPEATS:
+        yield Text(f"and {number - SHOWN_REPEATS} more, see --json", style=DIM)
 
 
 def _waits_together(attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
@@ -69,6 +96,17 @@ def _waits_together(attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     for wait, group in groupby(attempts, key=same_wait):
         same = list(group)
         yield from [same] if wait else ([one] for one in same)
+
+
+def _repeat(repeat: Repeat) -> dict[str, Any]:
+    names = {
+        "version_id": "versionId",
+        "event_name": "eventName",
+        "event_id": "eventId",
+        "since_commit_ms": "sinceCommitMs",
+        "event_age_ms": "eventAgeMs",
+    }
+    return {names.get(name, name): value for name, value in asdict(repeat).items()}
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -35,8 +35,9 @@ _LOOK_BACK_DAYS = (2, 31, 366)
 """The listing of reports starts this number of days ago. The next one is used until there are enough reports."""
 _LISTED = 10_000
 """The largest number of reports that one listing reads."""
-_COUNTS = ("Accepted", "Retries", "Committed", "Rejected", "Failed", "LapsedLeases")
-_LAGS = ("p50", "p99", "Maximum")
+_COUNTS = ("Accepted", "Retries", "Committed", "Rejected", "Failed", "LapsedLeases", "Duplicates", "Stale")
+_STATISTICS = ("p50", "p99", "Maximum")
+_TIMES = {"lag": "CommitLag", "gap": "DuplicateAge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class OverTime:
     """Sums by metric. A period without data has 0."""
     lags: dict[str, list[float | None]]
     """Milliseconds from event to commit by statistic."""
+    gaps: dict[str, list[float | None]]
+    """Milliseconds from the commit of a state to a duplicate of its message, by statistic."""
 
 
 @dataclass(slots=True)
@@ -154,7 +157,11 @@ def _over_time(aws: "Aws", deployed: "DeployedPipeline", now: int, hours: int) -
     end = -(-now // (period * 1000)) * period
     starts = [(end - n * period) * 1000 for n in range(POINTS, 0, -1)]
     queries = [_query(name, "Sum", name, deployed.name, period) for name in _COUNTS]
-    queries += [_query(f"lag_{one}", one, "CommitLag", deployed.name, period) for one in _LAGS]
+    queries += [
+        _query(f"{name}_{one}", one, metric, deployed.name, period)
+        for name, metric in _TIMES.items()
+        for one in _STATISTICS
+    ]
     values: dict[str, dict[int, float]] = {}
     request: dict[str, Any] = {
         "MetricDataQueries": queries,
@@ -170,7 +177,10 @@ def _over_time(aws: "Aws", deployed: "DeployedPipeline", now: int, hours: int) -
         period,
         starts,
         {name: [values.get(name, {}).get(start, 0.0) for start in starts] for name in _COUNTS},
-        {one: [values.get(f"lag_{one}", {}).get(start) for start in starts] for one in _LAGS},
+        *(
+            {one: [values.get(f"{name}_{one}", {}).get(start) for start in starts] for one in _STATISTICS}
+            for name in _TIMES
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """Renders the page of `report --html`. A pure function: everything on the page is in the data."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group
 from rich.table import Table
@@ -40,6 +40,7 @@ def render(data: ReportData) -> str:
         _section("Failed and rejected objects by reason and age", _reasons(data)),
         _section("Attempts over time", _attempts(data)),
         _section("Time from event to commit", _lag(data)),
+        _section("Duplicates and stale events", _repeats(data)),
         _section("Hot keys", _hot_keys(data)),
         _section("Last audits", _audits(data)),
     )
@@ -191,21 +192,59 @@ def _lag(data: ReportData) -> str:
     known = [one for one in found.lags["Maximum"] if one is not None]
     if not known:
         return _nothing(f"CloudWatch has no commit in the last {data.hours} hours.")
-    drawn = []
-    for start, half, most, longest in zip(
-        found.starts, *(found.lags[n] for n in ("p50", "p99", "Maximum")), strict=True
-    ):
-        steps = [half or 0.0, most or 0.0, longest or 0.0]
-        title = f"{_moment(start)}: no commit"
-        if longest is not None:
-            p50, p99, maximum = (formatting.duration(int(one)) for one in steps)
-            title = f"{_moment(start)}: median {p50}, p99 {p99}, longest {maximum}"
-        values = (steps[0], max(steps[1] - steps[0], 0), max(steps[2] - max(steps[:2]), 0))
-        drawn.append(Column(values, title))
     names = (("ledger", "median"), ("quiet", "p99"), ("naive", "longest"))
     longest_text = formatting.duration(int(max(known)))
+    drawn = list(_times(found, found.lags, "no commit"))
     chart = _chart(found, drawn, tuple(style for style, _ in names), f"up to {longest_text}")
     return f"<p>The longest took {longest_text}.</p>{page_parts.legend(names)}{chart}"
+
+
+def _times(found: OverTime, times: Mapping[str, Sequence[float | None]], nothing: str) -> Iterator[Column]:
+    """The columns of a time: the median, and on it the rest of p99 and of the longest."""
+    for start, half, most, longest in zip(
+        found.starts, *(times[name] for name in ("p50", "p99", "Maximum")), strict=True
+    ):
+        steps = [half or 0.0, most or 0.0, longest or 0.0]
+        title = f"{_moment(start)}: {nothing}"
+        if longest is not None:
+            p50, p99, maximum = map(_short, steps)
+            title = f"{_moment(start)}: median {p50}, p99 {p99}, longest {maximum}"
+        yield Column((steps[0], max(steps[1] - steps[0], 0), max(steps[2] - max(steps[:2]), 0)), title)
+
+
+def _repeats(data: ReportData) -> str:
+    found = data.over_time
+    if isinstance(found, NotRead):
+        return _denied(found)
+    duplicates, stale = found.counts["Duplicates"], found.counts["Stale"]
+    if not any(duplicates) and not any(stale):
+        return _nothing(f"CloudWatch has no duplicate and no stale event in the last {data.hours} hours.")
+    drawn = [
+        Column((twice, late), f"{_moment(start)}: {twice:,.0f} duplicates, {late:,.0f} stale")
+        for start, twice, late in zip(found.starts, duplicates, stale, strict=True)
+    ]
+    numbers = f"{sum(duplicates):,.0f} duplicates and {sum(stale):,.0f} stale events changed nothing"
+    most = f"up to {max(map(sum, zip(duplicates, stale, strict=True))):,.0f}"
+    shown = page_parts.legend((("ledger", "duplicates"), ("quiet", "stale events")))
+    chart = f"{shown}{_chart(found, drawn, ('ledger', 'quiet'), most)}"
+    known = [one for one in found.gaps["Maximum"] if one is not None]
+    if not known:
+        return f"<p>{numbers}.</p>{chart}"
+    longest = _short(max(known))
+    names = (("ledger", "median"), ("quiet", "p99"), ("naive", "longest"))
+    gaps = _chart(
+        found,
+        list(_times(found, found.gaps, "no duplicate")),
+        tuple(style for style, _ in names),
+        f"up to {longest}",
+    )
+    about = f"The longest gap from a commit to a duplicate was {longest}. <code>inspect KEY</code> has those of a key."
+    return f"<p>{numbers}.</p>{chart}<p>{about}</p>{page_parts.legend(names)}{gaps}"
+
+
+def _short(milliseconds: float) -> str:
+    """A duration. Gaps below a second are told too."""
+    return formatting.duration(int(milliseconds)) if milliseconds >= 1_000 else f"{milliseconds:.0f} ms"
 
 
 def _chart(found: OverTime, drawn: Sequence[Column], styles: Sequence[str], most: str) -> str:
