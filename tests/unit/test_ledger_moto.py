@@ -25,7 +25,6 @@ from intake_ledger.protocol import (
 from tests.inside.kit import object_ledger
 from tests.unit.support import (
     DAY,
-    HOUR,
     KEY,
     LATE_AFTER,
     LEASE,
@@ -583,13 +582,6 @@ class TestOrder:
         world.process(created(replace(world.s3.put(KEY, "A"), version_id="null")))
         change = created(replace(world.s3.put(KEY, "B"), version_id="null"))
         assert world.verdict(change) is Verdict.ACCEPTED
-
-    def test_unversioned_the_same_bytes_again_are_no_new_change(self, make_world: MakeWorld) -> None:
-        """Documented: without versions the ETag is the identity."""
-        world = make_world(versioned=False)
-        world.process(created(world.s3.put(KEY, "A")))
-        world.clock.advance(HOUR)
-        assert world.verdict(created(world.s3.put(KEY, "A"), at=world.clock())) is Verdict.DUPLICATE
 
     def test_a_key_that_never_was_is_stale(self, world: World) -> None:
         """A permanent deletion of something unknown leaves no row behind."""
