@@ -31,12 +31,13 @@ _SUBJECTS = {
 HEAD = """\
 # What is assumed of AWS
 
-Each line is a behaviour of AWS on which the code relies: its place in the code, its source, the test that checks it
-without an account, and the requests that would show it on AWS. Nothing here has run on AWS. `make truth` runs the
-checks of permissions, models, quotas and recordings, `make test` the others. "Read" means that a person compared the
-code with the source. "Only on AWS" means that no check here decides it.
+For reviewers: each line is a behaviour of AWS on which the code relies, its source, and the test that checks it without
+an account. Nothing here has run on AWS. `make truth` runs the checks of permissions, models, quotas and recordings,
+`make test` the others. "Read" means that a person compared the code with the source. "Only on AWS" means that no check
+here decides it.
 
-The page is generated from [a table](../tests/truth/assumptions.toml): `python -m scripts.assumptions_page --write`.
+`python -m scripts.assumptions_page --write` makes the page from [a table](../tests/truth/assumptions.toml). It also
+has the places in the code, and the requests that would show each line on AWS.
 [Facts that others recorded on AWS](../tests/recorded/README.md) are data of this repository.
 """
 
@@ -50,21 +51,15 @@ def _sections(table: dict[str, Any]) -> Iterator[str]:
     for subject, rows in groupby(table["assumption"], lambda row: row["id"].partition("-")[0]):
         yield f"## {_SUBJECTS[subject]}"
         yield ""
-        yield "| | assumed | place | source | checked here | on AWS | result |"
-        yield "| --- | --- | --- | --- | --- | --- | --- |"
+        yield "| | assumed | source | checked here | result |"
+        yield "| --- | --- | --- | --- | --- |"
         for row in rows:
-            places = ", ".join(f"`{_short(place)}`" for place in row["places"])
             source = f"[{row['source']}]({table['sources'][row['source']]})"
             path, _, test = row["here"].partition("#")
             here = f"[✓](../{path}#{test})" if test else row["here"]
-            cells = (row["id"], row["assumed"], places, source, here, row["aws"], row["result"])
+            cells = (row["id"], row["assumed"], source, here, row["result"])
             yield f"| {' | '.join(cells)} |"
         yield ""
-
-
-def _short(place: str) -> str:
-    """`aws.bucket:Bucket.look` for a place of the runtime. Other packages keep their names."""
-    return place.removeprefix("intake_ledger.")
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ HOST_NAMES = {"lambda": "Lambda", "worker": "worker"}
 HEAD = f"""\
 # Kinds of work
 
-One runtime handles each kind of work, with each runner, on each host. This page shows the kinds in the same way:
-purpose, code, options, tests, operating, cost. Then it lists the promises that [the conformance tests]({TESTED})
-hold in each cell, and the reason where a promise does not apply. It is generated from these tests:
-`python -m scripts.kinds_page --write`.
+For readers who choose a kind of work, a runner and a host. Each kind has its purpose, code, options, tests, operating
+and cost, [its commands](operating.md#which-command-knows-which-kind) and [its alarms](runbooks/README.md). Then come
+the promises that [the conformance tests]({TESTED}) hold in each cell, and the reason where one does not
+apply. `python -m scripts.kinds_page --write` makes the page from these tests.
 
 - A **runner** does the work: the function's own process (inline), [another function](processor-json.md), or
   [a state machine](long-work.md#a-state-machine).
@@ -188,8 +188,6 @@ def _section(name: str, kind: Kind) -> Iterator[str]:
     yield ""
     for title in ("options", "tests", "operating", "cost"):
         yield f"- **{title.capitalize()}.** {getattr(kind, title)}."
-    yield "- **Commands.** [Which command knows which kind](operating.md#which-command-knows-which-kind)."
-    yield "- **Alarms.** [One runbook for each](runbooks/README.md)."
 
 
 def _promises() -> Iterator[str]:

@@ -27,8 +27,9 @@ EXAMPLE = (
 HEAD = f"""\
 # Validation at synthesis
 
-The constructs check a pipeline before anything is deployed. This page lists every rule. It is generated from the
-[registry](../constructs/cdk_intake_ledger/validation/registry.py): `python -m scripts.validation_page --write`.
+For readers who meet the ID of a rule, or who want to know what synthesis notices before a deployment. The page is
+generated from the [registry](../constructs/cdk_intake_ledger/validation/registry.py) of rules:
+`python -m scripts.validation_page --write`.
 
 A message has the finding with its value, the reason, and the fix. It ends with the ID of its rule:
 
@@ -41,9 +42,8 @@ A message has the finding with its value, the reason, and the fix. It ends with 
 - A **warning** is printed. Acknowledge it by the ID that the CDK prints after it, for example
   `Annotations.of(pipeline).acknowledge_warning("cdk-intake-ledger:bucketNotVersioned")`.
 
-Inputs are options of the constructs, or numbers that follow from them: `queue_retention` is `IntakeQueue(retention=)`,
-`ledger_retention` is `IntakeLedger(retention=)`, `audit_interval` is `AuditOptions(interval=)`. A rule is
-skipped if one of its numbers is a token. Words in *italics* stand for values.
+`queue_retention` is `IntakeQueue(retention=)`, `ledger_retention` is `IntakeLedger(retention=)`, `audit_interval` is
+`AuditOptions(interval=)`. A rule is skipped if one of its numbers is a token. Words in *italics* stand for values.
 """
 
 
@@ -55,13 +55,13 @@ def page() -> str:
 def _section(subject: Subject) -> Iterator[str]:
     yield f"## {subject.title}"
     yield ""
-    yield "| rule | inputs | refused | reason | fix |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield "| rule | finding | reason |"
+    yield "| --- | --- | --- |"
     for rule in subject.rules:
         warning = " (warning)" if rule.severity is Severity.WARNING else ""
-        options = ", ".join(f"`{name}`" for name in rule.inputs)
-        texts = (_shown(text, rule.inputs) for text in rule.texts().values())
-        yield f"| `{rule.id}`{warning} | {options} | {' | '.join(texts)} |"
+        finding, reason = (_shown(text, rule.inputs) for text in (rule.what, rule.why))
+        options = f" ({', '.join(f'`{name}`' for name in rule.inputs)})" if "{name}" in rule.what else ""
+        yield f"| `{rule.id}`{warning} | {finding}{options} | {reason} |"
     yield ""
 
 
