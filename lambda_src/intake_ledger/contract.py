@@ -117,6 +117,10 @@ METRICS: Mapping[str, MetricRow] = {
         kinds=_OF_FILES,
         reason="messages have no filters: the source filters",
     ),
+    "Forgotten": MetricRow(
+        "messages that were sent before a person had their key [forgotten](forget.md). Nothing was done, and the log "
+        "line has no key"
+    ),
     "IdentityCollisions": MetricRow(
         "messages with other content than the message of the same key and identity that came before. They are "
         "acknowledged, or [become dead letters with `fingerprint`](messages.md#identities-that-collide)",

@@ -5,6 +5,7 @@ from intake_ledger_cli import (
     commands,
     dismissing,
     drain,
+    forgetting,
     formatting,
     function_errors,
     history,

@@ -11,7 +11,7 @@ from typing import Any, cast
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Guard, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import ForgottenKeys, Guard, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import (
     KeyedMessage,
     MessageChange,
@@ -99,7 +99,9 @@ class Intake:
     def ledger_of(self, kind: Messages, *guards: Guard) -> Ledger:
         """A ledger with the guards of the kind and these."""
         table, held = LedgerTable(self.table, "table"), (*kind.guards, *guards)
-        return Ledger(table, kind.look, self.options, clock=self.clock, new_owner=self._owner, guards=held)
+        forgotten = ForgottenKeys("orders", table, self.clock)
+        options: Any = {"clock": self.clock, "new_owner": self._owner, "forgotten": forgotten, "guards": held}
+        return Ledger(table, kind.look, self.options, **options)
 
     def worker(self) -> Consumer:
         """A new execution environment."""

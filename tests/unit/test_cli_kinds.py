@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from intake_ledger.protocol import Origin, Row, Status
-from tests.inside.command import Aws, PipelineKind, commands, kind_of
+from tests.inside.command import Aws, PipelineKind, commands, forgetting, kind_of
 from tests.unit.cli_support import (
     NAME,
     PARTS,
@@ -70,6 +70,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "resume": ("resume",),
     "retry-now": ("retry-now",),
     "operations": ("operations",),
+    "forget": ("forget", "KEY.gone", "--because", "a request", "--yes"),
     "release": ("release", "KEY.held", "--because", "a dead worker", "--yes"),
 }
 ENDS = {"wait": 4}
@@ -157,6 +158,7 @@ def test_each_command_knows_each_kind_as_the_page_says(
     fill(site, key)
     assert kind_of(site.deployed) is kind
     monkeypatch.setattr(time, "sleep", _interrupt)
+    monkeypatch.setattr(forgetting, "wait", lambda _: None)
     words = {"KEY": key, "FILE": str(tmp_path / "page.html")}
     arguments = [words.get(one, one.replace("KEY.", f"{key}.")) for one in ARGUMENTS[command]]
     for form in ((), ("--json",)) if command not in WITHOUT_JSON else ((),):

@@ -185,6 +185,15 @@ class TestOneLine:
             telemetry.decided(CHANGE, Ruling(verdict, "why", self.SETTLED), now=4)
         assert self._lines(caplog) == [("verdict", verdict)]
 
+    @pytest.mark.failure_mode("F440")
+    def test_the_line_of_a_forgotten_key_does_not_name_it(
+        self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level("INFO"):
+            telemetry.decided(CHANGE, Ruling(Verdict.FORGOTTEN, "why"), now=4)
+        [line] = caplog.records
+        assert CHANGE.key not in map(str, vars(line).values())
+
     def test_a_claim_that_does_not_end_has_a_line_after_its_batch(
         self, telemetry: PowertoolsTelemetry, caplog: pytest.LogCaptureFixture
     ) -> None:

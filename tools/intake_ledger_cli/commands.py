@@ -27,6 +27,7 @@ COMMANDS = {
     "release": "acting_commands",
     "pause": "acting_commands",
     "resume": "acting_commands",
+    "forget": "forget_command",
     "operations": "acting_commands",
     "audit": "audit_commands",
     "report": "audit_commands",

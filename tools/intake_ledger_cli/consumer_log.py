@@ -18,9 +18,9 @@ OPERATIONS_STREAM = "operations"
 """The log stream of the operations of people. The name of a function's own stream begins with a date."""
 
 
-def group_name(aws: "Aws", deployed: "DeployedPipeline") -> str:
-    """Return the name of the log group."""
-    function = deployed.consumer_function
+def group_name(aws: "Aws", deployed: "DeployedPipeline", function: str = "") -> str:
+    """Return the name of the log group of a function, or of the consumer."""
+    function = function or deployed.consumer_function
     settings: Any = aws.functions.get_function_configuration(FunctionName=function)
     return settings.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function}"
 

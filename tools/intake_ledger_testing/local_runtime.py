@@ -18,7 +18,7 @@ from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.executions import StateMachine
 from intake_ledger.kinds import Kind
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
+from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.processor import as_commit
 from intake_ledger.processor.lambda_processor import remote_function
 from intake_ledger.protocol import (
@@ -272,6 +272,7 @@ class LocalRuntime:
             clock=self.clock,
             new_owner=self._new_owner,
             row_history=self._row_history,
+            forgotten=ForgottenKeys(settings.pipeline, table, self.clock),
             guards=(*kind.guards, *(host or IN_LAMBDA).guards),
             invalid=self._invalid,
         )

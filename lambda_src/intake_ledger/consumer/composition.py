@@ -13,7 +13,7 @@ from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.host import IN_LAMBDA, Host
 from intake_ledger.consumer.services import Services
 from intake_ledger.garbage import no_garbage_collection
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
+from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor import load_processor
 from intake_ledger.protocol import (
@@ -114,6 +114,7 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
         clock=clock,
         new_owner=lambda: secrets.token_hex(8),
         row_history=RowHistoryRecord(settings, table, clock),
+        forgotten=ForgottenKeys(settings.pipeline, table, clock),
         guards=(*kind.guards, *host.guards),
     )
     make_sqs = _maker(settings, partial(make_client, "sqs", pool))

@@ -12,6 +12,7 @@ from intake_ledger.ledger.dynamodb_table import (
     send_write,
     write_batch,
 )
+from intake_ledger.ledger.forgotten import FORGOTTEN_AT, UNCHECKED_MS, Forgotten, ForgottenKeys, NothingForgotten
 from intake_ledger.ledger.ledger import (
     Claim,
     Guard,
@@ -29,15 +30,20 @@ __all__ = [
     "AWS_ERRORS",
     "BATCH_GET_KEYS",
     "BATCH_STATEMENTS",
+    "FORGOTTEN_AT",
     "NO_ROW",
+    "UNCHECKED_MS",
     "Claim",
     "Condition",
     "ConditionFailed",
+    "Forgotten",
+    "ForgottenKeys",
     "Guard",
     "Ledger",
     "LedgerOptions",
     "LedgerTable",
     "Look",
+    "NothingForgotten",
     "RowHistory",
     "RowHistoryRecord",
     "StateReader",

@@ -29,6 +29,7 @@ from intake_ledger.ledger.conditions import (
     row_unchanged,
 )
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
+from intake_ledger.ledger.forgotten import Forgotten, NothingForgotten
 from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
 from intake_ledger.protocol import (
     Change,
@@ -52,6 +53,7 @@ from intake_ledger.protocol import (
     Verdict,
     breaker_key,
     check_transact,
+    is_forgotten,
     judge_row,
     judge_state,
     may_be_directory_marker,
@@ -60,6 +62,7 @@ from intake_ledger.protocol import (
     row_changes,
     row_from_attributes,
     row_key,
+    sent_at,
     success_key,
     waiting_partition,
 )
@@ -69,6 +72,7 @@ MAX_JUDGEMENTS = 5
 Look = Callable[[Change, Row | None], State | None]
 """Gives the state to process. None: the removal that the change reports is not shown."""
 _LOOKS = 5
+_FORGOTTEN = Ruling(Verdict.FORGOTTEN, "its key was forgotten after the message was sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,7 @@ class Ledger:
         clock: Callable[[], int],
         new_owner: Callable[[], str],
         row_history: RowHistory | None = None,
+        forgotten: Forgotten | None = None,
         guards: Sequence[Guard] = (),
     ) -> None:
         """Make the ledger of one pipeline.
@@ -178,6 +183,7 @@ class Ledger:
             clock: gives epoch milliseconds.
             new_owner: gives a text that no other attempt has.
             row_history: knows whether an object without a row was never processed. That is unknown when omitted.
+            forgotten: knows the keys that were forgotten. None was when omitted.
             guards: what an attempt must hold besides its row. Nothing when omitted.
 
         """
@@ -185,8 +191,10 @@ class Ledger:
         self._look = look
         self._new_owner = new_owner
         self._row_history = row_history or UnknownHistory()
+        self._forgotten = forgotten or NothingForgotten()
         self._guards = guards
         self._options = options
+        self._every_version = options.ordering is Ordering.EVERY_VERSION
         self._retention = options.retention
         self._committed = partial(
             row_changes.committed, retention=self._retention, processor_version=options.processor_version
@@ -201,11 +209,35 @@ class Ledger:
         self._row_history.begin()
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
+        if self._every_version and self._is_forgotten(change):
+            return _FORGOTTEN
         wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms)
         if change.state is not None and self._is_new(change):
-            return self._guarded(self._take(wish, change.state, "a new key") or self._judge(wish))
+            return self._checked(self._take(wish, change.state, "a new key") or self._judge(wish))
         wish.row = self._table.get(wish.key)
-        return self._guarded(self._judge(wish))
+        return self._checked(self._judge(wish))
+
+    def _checked(self, answer: Claim | Ruling) -> Claim | Ruling:
+        """The claim, if its key is not forgotten and all guards let it pass. Otherwise it is released.
+
+        Only a look after the claim excludes that the key is forgotten between look and claim: its row shows the claim.
+        """
+        if isinstance(answer, Claim) and self._every_version:
+            try:
+                forgotten = self._is_forgotten(answer.change)
+            except AWS_ERRORS:
+                with suppress(Fenced, *AWS_ERRORS):
+                    self.release(answer)
+                raise
+            if forgotten:
+                with suppress(Fenced):  # another attempt has the row already
+                    self.release(answer)
+                return _FORGOTTEN
+        return self._guarded(answer)
+
+    def _is_forgotten(self, change: Change) -> bool:
+        forgotten_at = self._forgotten.forgotten_at(self.key_of(change).pk, sent_at(change))
+        return is_forgotten(change, forgotten_at, every_version=self._every_version)
 
     def _guarded(self, answer: Claim | Ruling) -> Claim | Ruling:
         """The claim, if all guards let it pass. Otherwise it is released: its processor was not started."""
@@ -236,7 +268,7 @@ class Ledger:
         """`claim`, when the execution of the fence `ended` has ended. Its failed row may be claimed then."""
         wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, ended=ended)
         wish.row = self._table.get(wish.key)
-        return self._guarded(self._judge(wish))
+        return self._checked(self._judge(wish))
 
     def take_over(self, claim: Claim, *, lease_ms: int) -> Claim | Ruling:
         """Take over a claim under its fence, to start its execution again.
@@ -308,7 +340,14 @@ class Ledger:
                     if not answers:
                         raise
                     break  # the earlier groups stay claimed
-        return [self._guarded(answers[wish.owner]) if wish.owner in answers else None for wish in wishes]
+        found: list[Claim | Ruling | None] = []
+        for wish in wishes:
+            answer = answers.get(wish.owner)
+            try:
+                found.append(None if answer is None else self._checked(answer))
+            except AWS_ERRORS:
+                found.append(None)  # it is released, and the others stay claimed
+        return found
 
     def key_of(self, change: Change) -> RowKey:
         """The key of the change's row."""
@@ -351,6 +390,8 @@ class Ledger:
                 shown = self._state(change, row)
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
+                if row is None and shown.removed and not self._every_version and self._is_forgotten(change):
+                    return _FORGOTTEN
                 since = self._row_history.all_rows_since() if row is None else None
                 ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, all_rows_since=since)
             if shown is None or ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):

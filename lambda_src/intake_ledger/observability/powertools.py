@@ -64,6 +64,10 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._count(VERDICT_METRICS[answer.verdict])
+        if answer.verdict is Verdict.FORGOTTEN:
+            # The line of any other verdict names the key.
+            self._logger.info(_VERDICT, extra={"verdict": answer.verdict, "why": answer.why})
+            return
         if isinstance(answer, Ruling) and content_differs(change, answer):
             self._count("IdentityCollisions")
         if (age_ms := _duplicate_age_ms(change, answer, now)) is not None:

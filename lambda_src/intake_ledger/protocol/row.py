@@ -688,6 +688,16 @@ def pause_key(pipeline: str) -> RowKey:
     return RowKey(f"{pipeline}#downstream", "pause")
 
 
+def forgotten_key(pipeline: str, pk: str) -> RowKey:
+    """The key of the marker of a forgotten key, whose rows had this partition key. It has a hash of both only."""
+    return RowKey(f"{pipeline}#forgotten", hashlib.sha256(f"{pipeline}\n{pk}".encode()).hexdigest())
+
+
+def newest_forgotten_key(pipeline: str) -> RowKey:
+    """The key of the item that says when a key was last forgotten."""
+    return RowKey(f"{pipeline}#forgotten", "newest")
+
+
 def review_partitions(pipeline: str) -> list[str]:
     """All partition keys of the pipeline's FAILED and REJECTED rows in the index `needs_review`."""
     return [f"{pipeline}#{number}" for number in range(REVIEW_PARTITIONS)]

@@ -9,6 +9,7 @@ from enum import StrEnum
 from intake_ledger.protocol.change import Change, State, StateKind, is_directory_marker, is_skipped_marker
 from intake_ledger.protocol.row import FORMAT, Ordering, Row, Settlement, Status
 from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.ulids import made_at
 
 ARCHIVED = "InvalidObjectState"
 """S3's error code for an archived object that was not restored."""
@@ -34,6 +35,8 @@ class Verdict(StrEnum):
     """A removal was recorded. The processor is not told of removals. The row says if the object was processed."""
     SKIPPED = "SKIPPED"
     """A directory marker without a row, or its removal. There is nothing to process, and it gets no row."""
+    FORGOTTEN = "FORGOTTEN"
+    """A person has had its key forgotten since the message was sent. Nothing may be written about it."""
     LATER_FORMAT = "LATER_FORMAT"
     """A later release wrote the row. Try again when it is deployed, and do not acknowledge the message."""
 
@@ -48,6 +51,7 @@ VERDICT_METRICS = {
     Verdict.EXHAUSTED: "Exhausted",
     Verdict.SETTLED: "RemovalsRecorded",
     Verdict.SKIPPED: "DirectoryMarkers",
+    Verdict.FORGOTTEN: "Forgotten",
     Verdict.LATER_FORMAT: "LaterFormat",
 }
 """The metric of each verdict. Each has a row of `intake_ledger.contract.METRICS`."""
@@ -187,6 +191,33 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
             spent = f"the last of {policy.max_attempts} attempts did not come back"
             return Ruling(Verdict.EXHAUSTED, "its rejection waits for its copy" if uncopied else spent)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
+
+
+def sent_at(change: Change) -> int | None:
+    """The latest time at which the message was sent first, in epoch milliseconds. None: nothing tells it.
+
+    A fence is never below the time of its claim. So it tells the age of a copy that came back from the dead-letter
+    queue, which SQS counts as a new message.
+    """
+    asked_at = made_at(change.reprocess_id) if change.reprocess_id is not None else None
+    known = [time for time in (change.event_time, change.rejected_fence, asked_at) if time is not None]
+    return min(known, default=None)
+
+
+def is_forgotten(change: Change, forgotten_at: int | None, *, every_version: bool) -> bool:
+    """True if the change is not handled, because its key was forgotten after its message was sent.
+
+    What is sent later is a new use of the key. In LATEST this is asked only if S3 shows no object and the key has no
+    row. Then a message of unknown age has nothing to wake. In EVERY_VERSION it may name a new version.
+
+    Args:
+        change: the change of the message.
+        forgotten_at: when its key was forgotten, in epoch milliseconds. None: it was not.
+        every_version: as in `Policy`.
+
+    """
+    sent = sent_at(change)
+    return forgotten_at is not None and (not every_version if sent is None else sent < forgotten_at)
 
 
 def _judge_without_row(change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None) -> Ruling:

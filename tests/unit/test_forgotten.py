@@ -1,0 +1,264 @@
+"""F440: a person has a key forgotten, and messages of it are still in a queue, in flight or in a worker."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger.events import Message, own_message
+from intake_ledger.ledger import UNCHECKED_MS, ForgottenKeys, LedgerTable
+from intake_ledger.messages import KeyedMessage
+from intake_ledger.protocol import (
+    Change,
+    Ordering,
+    Origin,
+    RowKey,
+    State,
+    StateKind,
+    forgotten_key,
+    is_forgotten,
+    ulid,
+)
+from tests.unit.forget_support import forget, named_in
+from tests.unit.messages_support import SOURCE_NAME, Intake, Killed, copy_record, sqs
+from tests.unit.support import DAY, HOUR, MINUTE, SECOND, START
+
+KEY = "ana@example.com"
+
+
+def forget_key(intake: Intake) -> bool:
+    return forget(
+        intake.table,
+        intake.clock,
+        name="orders",
+        bucket=SOURCE_NAME,
+        key=KEY,
+        ordering=Ordering.EVERY_VERSION,
+        skew=intake.settings.clock_skew_seconds,
+    )
+
+
+class Interrupted:
+    """The table, with a step of another person before one of the worker's requests."""
+
+    def __init__(self, table: Any, place: int, step: Callable[[], object]) -> None:
+        self._table, self._left, self._step = table, place, step
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._table, name)
+        if name not in ("put_item", "update_item", "get_item", "batch_get_item", "transact_write_items", "delete_item"):
+            return found
+
+        def sent(**request: Any) -> Any:
+            self._left -= 1
+            if self._left == 0:
+                self._step()
+            return found(**request)
+
+        return sent
+
+
+@pytest.mark.failure_mode("F440")
+@pytest.mark.parametrize("age", [0, 50 * SECOND, 2 * MINUTE, HOUR], ids=["new", "unchecked", "old", "older"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_worker_may_pause_before_each_request_while_its_key_is_forgotten(age: int, fails: bool) -> None:
+    """If the key was forgotten, the processor does not begin afterwards, and the table does not name the key."""
+    ends, place = list[bool](), 0
+    while True:
+        place += 1
+        intake, done = Intake(), list[tuple[bool, int]]()
+
+        def process(message: KeyedMessage, begun: list[int]) -> str:
+            begun.append(1)
+            if fails:
+                raise ValueError
+            return message.identity
+
+        begun: list[int] = []
+        intake.process = lambda message, begun=begun: process(message, begun)  # type: ignore[misc]
+        memory = intake.table
+
+        def step(intake: Intake = intake, memory: Any = memory, done: Any = done, begun: list[int] = begun) -> None:
+            intake.table, paused = memory, intake.table
+            done.append((forget_key(intake), len(begun)))
+            intake.table = paused
+
+        intake.clock.advance(age)
+        intake.table = Interrupted(memory, place, step)
+        intake.handle([sqs(KEY, "e-1")], intake.worker())
+        intake.table = memory
+        if not done:
+            break
+        [(forgotten, before)] = done
+        ends.append(forgotten)
+        if not forgotten:
+            intake.clock.advance(HOUR)
+            forgotten, before = forget_key(intake), len(begun)
+            assert forgotten, f"before request {place}"
+        assert len(begun) == before, f"before request {place}"
+        for later in (MINUTE, HOUR, 3 * DAY):
+            intake.clock.advance(later)
+            assert intake.handle([sqs(KEY, "e-1", receives=2)], intake.worker()) == []
+        assert len(begun) == before, f"before request {place}"
+        assert not named_in(memory, KEY)
+        assert intake.verdicts["FORGOTTEN"] >= 3
+    assert place > 3
+    assert set(ends) == {True, False}
+
+
+def committed(intake: Intake) -> None:
+    intake.handle([sqs(KEY, "e-1")])
+    intake.clock.advance(HOUR)
+
+
+@pytest.mark.failure_mode("F440")
+def test_a_message_that_is_sent_later_is_a_new_use_of_the_key() -> None:
+    """A customer who comes back is processed, and once."""
+    intake = Intake()
+    committed(intake)
+    assert forget_key(intake)
+    late = sqs(KEY, "e-1")
+    late["attributes"]["SentTimestamp"] = str(intake.clock())
+    for _ in range(2):
+        assert intake.handle([late], intake.worker()) == []
+        intake.clock.advance(10 * MINUTE)
+    assert intake.called == ["e-1", "e-1"]
+    assert intake.verdicts["DUPLICATE"] == 1
+
+
+@pytest.mark.failure_mode("F440")
+@pytest.mark.parametrize("way", ["a delayed copy", "a redrive"])
+def test_what_comes_back_as_a_new_message_is_refused(way: str) -> None:
+    """SQS says that it was sent now. The copy and the fence tell its age."""
+    intake = Intake(process=lambda _: 1 / 0)
+    intake.settings = replace(intake.settings, max_attempts=2)
+    for receives in (1, 2):
+        intake.handle([sqs(KEY, "e-1", receives=receives)], intake.worker())
+        intake.clock.advance(HOUR)
+    sent = intake.clock() + DAY
+    if way == "a redrive":
+        row = intake.row(KEY, "e-1")
+        assert row is not None
+        record = sqs(KEY, "e-1")
+        record["messageAttributes"] = {"rejected_fence": {"stringValue": str(row.rejected_fence)}}
+        record["attributes"]["SentTimestamp"] = str(sent)
+    else:
+        record = copy_record(Message(sqs(KEY, "e-1")).copy(sent), name="copy", sent_at=sent)
+    intake.clock.advance(HOUR)
+    calls = len(intake.calls)
+    assert forget_key(intake)
+    intake.clock.advance(DAY)
+    assert intake.handle([record], intake.worker()) == []
+    assert len(intake.calls) == calls
+    assert not named_in(intake.table, KEY)
+
+
+@pytest.mark.failure_mode("F440")
+def test_a_key_in_work_is_not_forgotten() -> None:
+    intake = Intake()
+    ends = list[bool]()
+
+    def process(_: KeyedMessage) -> str:
+        ends.append(forget_key(intake))
+        raise Killed
+
+    intake.process = process
+    with pytest.raises(Killed):
+        intake.handle([sqs(KEY, "e-1")])
+    assert ends == [False]
+    assert named_in(intake.table, KEY)
+
+
+@pytest.mark.failure_mode("F440")
+def test_a_marker_ends_and_costs_nothing_before() -> None:
+    """An ordinary message reads no marker. Older ones read one item a minute, and their own after a newer marker."""
+    intake = Intake()
+    committed(intake)
+    assert forget_key(intake)
+    [marker] = [item for item in intake.table.items.values() if item["sk"]["S"] != "newest"]
+    assert RowKey(marker["pk"]["S"], marker["sk"]["S"]) == forgotten_key("orders", f"{SOURCE_NAME}/{KEY}")
+    table = LedgerTable(intake.table, "table")
+    keys, pk = ForgottenKeys("orders", table, intake.clock), f"{SOURCE_NAME}/{KEY}"
+
+    def reads(sent: int | None) -> tuple[int | None, int]:
+        before = len(intake.table.requests)
+        found = keys.forgotten_at(pk, sent)
+        return found, len(intake.table.requests) - before
+
+    now, forgotten_at = intake.clock(), int(marker["forgotten_at"]["N"])
+    assert reads(now - UNCHECKED_MS + 1) == (None, 0)
+    assert reads(now - UNCHECKED_MS) == (None, 1)
+    assert reads(now - UNCHECKED_MS) == (None, 0)
+    assert reads(START) == (forgotten_at, 1)
+    intake.clock.advance(UNCHECKED_MS)
+    assert reads(START) == (forgotten_at, 2)
+    intake.clock.advance(9 * DAY + HOUR)
+    assert reads(START) == (forgotten_at, 2)
+    intake.clock.advance(DAY)
+    assert reads(START) == (None, 1)
+
+
+@pytest.mark.failure_mode("F440")
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("ordering", list(Ordering))
+@pytest.mark.parametrize("hours", [0, 1])
+def test_events_of_a_forgotten_object_leave_no_row(ordering: Ordering, hours: int, deletes: bool) -> None:
+    """Events, audits and requests of before come again after it. The next upload is processed."""
+    told = list[str]()
+    local = LocalPipeline(lambda change: told.append(change.kind), ordering=ordering, deletes=deletes)
+    sent = list[str]()
+
+    def events(step: Callable[[], object]) -> None:
+        before = len(local._sqs.messages)
+        step()
+        sent.extend(one.body for one in local._sqs.messages[before:])
+        local.run()
+
+    versions = list[str | None]()
+    events(lambda: versions.append(local.put(KEY, "1")))
+    [version] = versions
+    events(lambda: local.delete_version(KEY, str(version)))
+    state = State(StateKind.OBJECT, version, "e", 1) if ordering is Ordering.EVERY_VERSION else None
+    sent += [own_message(Origin.AUDIT, "uploads", KEY, state)]
+    local.clock.advance(hours * HOUR + 10 * MINUTE)
+    settings = local._settings
+    done = forget(
+        local._dynamodb, local.clock, name=settings.pipeline, bucket=settings.bucket, key=KEY, ordering=ordering
+    )
+    assert done
+    assert not named_in(local._dynamodb, KEY)
+    before = len(told)
+    for body in sent:
+        local.send(body.replace('"uploads"', f'"{settings.bucket}"'))
+        local.run()
+    assert not named_in(local._dynamodb, KEY)
+    assert len(told) == before
+    assert not local.dead_letters
+    assert local.removed_unprocessed == 0
+    local.put(KEY, "2")
+    local.run()
+    assert len(told) == before + 1
+
+
+def change(**given: Any) -> Change:
+    return Change("b", KEY, Origin.S3, "name", "body", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "latest", "every_version"),
+    [
+        ({"event_time": START - 1}, True, True),
+        ({"event_time": START}, False, False),
+        ({"event_time": START, "rejected_fence": START - 1}, True, True),
+        ({"event_time": START + 1, "rejected_fence": START}, False, False),
+        ({"reprocess_id": ulid(START - 1, 0)}, True, True),
+        ({"reprocess_id": ulid(START, 0)}, False, False),
+        ({}, True, False),
+    ],
+)
+def test_the_rule(given: dict[str, Any], latest: bool, every_version: bool) -> None:
+    assert is_forgotten(change(**given), START, every_version=False) is latest
+    assert is_forgotten(change(**given), START, every_version=True) is every_version
+    assert not is_forgotten(change(**given), None, every_version=False)
