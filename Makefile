@@ -90,13 +90,13 @@ check: $(READY) ## before each commit, in under two minutes: ruff, import-linter
 	@$(SIDE_BY_SIDE) --jobs=2 types unit lint house
 
 test: $(READY) ## every test that does not take long, in less than ten minutes
-	@$(SIDE_BY_SIDE) --jobs=3 lint types house environments
+	@$(SIDE_BY_SIDE) --jobs=3 environments
 	@$(SIDE_BY_SIDE) --jobs=3 parts
 
 environments: $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
 # The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
-parts: deployed examples synth integration unit kinds packaging protocol
+parts: deployed examples types synth integration unit kinds packaging protocol lint house
 # Other jobs use the second core.
 parts: UNIT_WORKERS :=
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.kinds.cells import FORMS, HOSTS, RUNNERS, Cell, DoesNotApply
+from tests.settings import THOROUGH
 
 
 class Place(NamedTuple):
@@ -103,8 +104,7 @@ def every_cell(test: Callable[[Make], object]) -> Callable[..., None]:
     def checked(kind: str, runner: str, host: str) -> None:
         reason = absence(name, Place(kind, runner, host))
         try:
-            # Each wait is by visibility, and then a delayed copy. Records of a stream stay in their shard.
-            for crowded in (False, True) if kind != "stream records" else (False,):
+            for crowded in _ways(Place(kind, runner, host)):
                 test(lambda crowded=crowded, **options: Cell(kind, runner, host, crowded=crowded, **options))
         except DoesNotApply:
             assert reason is not None, "it does not apply: write the reason into ABSENT"
@@ -113,4 +113,14 @@ def every_cell(test: Callable[[Make], object]) -> Callable[..., None]:
 
     checked.__name__, checked.__doc__ = test.__name__, test.__doc__
     checked.__module__ = test.__module__
-    return pytest.mark.parametrize(("kind", "runner", "host"), CELLS, ids=[" ".join(cell) for cell in CELLS])(checked)
+    cells = pytest.mark.parametrize(("kind", "runner", "host"), CELLS, ids=[" ".join(cell) for cell in CELLS])
+    return pytest.mark.wide(cells(checked))
+
+
+def _ways(place: Place) -> tuple[bool, ...]:
+    """Each wait is by visibility, and then as a delayed copy. Records of a stream stay in their shard.
+
+    `make test` plays copies with a processor in Lambda, and `make thorough` with all.
+    """
+    copies = place.kind != "stream records" and (THOROUGH or place[1:] == ("inline", "lambda"))
+    return (False, True) if copies else (False,)
