@@ -15,8 +15,7 @@ compile() {
 
 {
   echo "# Everything that the checkout needs, pinned; 'make lock' writes this file from pyproject.toml."
-  # An environment brings pip: see setup.sh.
-  compile --extra dev --no-emit-package pip pyproject.toml
+  compile --extra dev pyproject.toml
 } > "$tmp/requirements.txt"
 mv "$tmp/requirements.txt" requirements.txt
 

@@ -20,8 +20,6 @@ command -v npm >/dev/null || die "npm is needed beside Node.js: install it"
 
 echo "setup: $("$python" --version), node $(node --version)"
 "$python" -m venv --clear "$venv"
-# Python 3.12 may bring an older pip than the library needs. A newer one stays as it is.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pip>=24.1"
 # The environment is exactly as in requirements.txt: no resolver, and only files that were on PyPI when it was written.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

@@ -1,4 +1,4 @@
-"""Wheels made by hand, in a folder that pip takes for its only package index."""
+"""Wheels made by hand, in a folder that pip and uv take for their only package index."""
 
 import base64
 import hashlib
@@ -53,7 +53,7 @@ class WheelFolder:
         return made
 
     def source(self, name: str, version: str) -> None:
-        """A source distribution, of which pip needs no more than the name here."""
+        """A source distribution, of which uv needs no more than the name here."""
         (self.folder / f"{name}-{version}.tar.gz").write_bytes(b"")
 
 
@@ -64,7 +64,7 @@ def shared_object(architecture: str, module: str = "") -> bytes:
 
 
 def only_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> WheelFolder:
-    """Let pip see nothing but this folder, and use an empty cache."""
+    """Let pip and uv see nothing but this folder, and use an empty cache."""
     wheels = folder / "index"
     wheels.mkdir(parents=True)
     for name, value in (
@@ -84,10 +84,13 @@ def repack(installed: Distribution, folder: Path) -> Path:
     with zipfile.ZipFile(made, "w") as archive:
         for file in installed.files or ():
             written = file.suffix == ".pyc" or file.name in {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"}
-            if ".." in file.parts or written:  # pip makes the commands from the entry points
+            if written or file.name in installed.entry_points.names:  # pip makes the commands from the entry points
                 continue
-            archive.write(str(installed.locate_file(file)), file.as_posix())
-            record += f"{file.as_posix()},,\n"
+            # Such as the program of uv.
+            name = f"{made.stem.removesuffix('-py3-none-any')}.data/scripts/{file.name}"
+            name = name if ".." in file.parts else file.as_posix()
+            archive.write(str(installed.locate_file(file)), name)
+            record += f"{name},,\n"
         about = next(file.parts[0] for file in installed.files or () if file.name == "METADATA")
         archive.writestr(f"{about}/RECORD", f"{record}{about}/RECORD,,\n")
     return made

@@ -3,13 +3,12 @@
 from cdk_intake_ledger.arguments.annotations import accepts
 from cdk_intake_ledger.audit.athena import PARTITION, TABLES
 from cdk_intake_ledger.audit.join import ORC
-from cdk_intake_ledger.bundling import processor_folder, wheel_installation
+from cdk_intake_ledger.bundling import processor_folder
 from cdk_intake_ledger.bundling.assets import made_code
 from cdk_intake_ledger.bundling.elf import machine_of, wrong_objects
 from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
 from cdk_intake_ledger.bundling.imports import missing_imports
-from cdk_intake_ledger.bundling.pip import Pip
-from cdk_intake_ledger.bundling.pip_errors import PipErrors
+from cdk_intake_ledger.bundling.pip_settings import pip_settings, uv_settings
 from cdk_intake_ledger.bundling.requirements import MACHINES
 from cdk_intake_ledger.bundling.wheels import _tidy, cache_folder
 from cdk_intake_ledger.functions import layer

@@ -45,9 +45,8 @@ def test_the_pins_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     locked = pins(LOCKED)
     for requirement in map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["dev"]]):
-        if requirement.name != "pip":  # an environment brings it
-            (pin,) = locked[requirement.name][0].specifier
-            assert pin.version in requirement.specifier, requirement
+        (pin,) = locked[requirement.name][0].specifier
+        assert pin.version in requirement.specifier, requirement
 
 
 def test_every_list_is_installed_with_its_hashes() -> None:

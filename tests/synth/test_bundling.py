@@ -20,7 +20,7 @@ def layer_in(app: App, name: str = "Stack", *lines: str) -> None:
 
 
 def test_a_layer_of_wheels_is_installed_once_and_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two stacks have one asset, under `python/`. A second synthesis in the same folder runs neither pip nor Docker,
+    """Two stacks have one asset, under `python/`. A second synthesis in the same folder runs neither uv nor Docker,
     and needs no cache.
     """
     only_index(tmp_path, monkeypatch).add("one", "1.0")

@@ -598,11 +598,11 @@ def test_the_host_is_left_alone(stack: Stack, template: Json) -> None:
 
 def test_no_variable_of_the_environment_is_read(tmp_path: Path) -> None:
     """Configuration comes from options only, so the template is the same in each environment. `wheels.py` reads the
-    cache's place from the environment, and `pip.py` passes the environment to pip.
+    cache's place from the environment, and `pip_settings.py` reads pip's settings for uv.
     """
     source = Path(__file__).parents[2] / "constructs" / "cdk_intake_ledger"
     readers = [path.name for path in source.rglob("*.py") if "environ" in path.read_text().replace("environment", "")]
-    assert sorted(readers) == ["pip.py", "wheels.py"]
+    assert sorted(readers) == ["pip_settings.py", "wheels.py"]
 
 
 def test_the_example_runs_from_anywhere(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_all_problems_of_a_file_are_told_with_their_lines(tmp_path: Path) -> Non
 
 
 def test_two_versions_of_one_name_are_refused() -> None:
-    """pip's own error does not say which lines."""
+    """uv's own error does not say which lines."""
     (problem,) = parse_requirements(["a==1", "b==1", "A==2"], "r").problems
     assert problem.startswith("r line 3 is 'a==2' and r line 1 is 'a==1': ")
     assert rules_in(problem) == ["requirement-repeated"]
@@ -92,7 +92,9 @@ def test_two_versions_of_one_name_are_refused() -> None:
 
 
 def test_hashes_are_for_all_lines_or_for_none() -> None:
-    """pip would name neither file nor line."""
+    """uv would name neither file nor line. A file can also demand them."""
+    (problem,) = parse_requirements(["--require-hashes", "a==1"]).problems
+    assert rules_in(problem) == ["requirement-hash"]
     url = f"inhouse @ https://example.org/inhouse-1-py3-none-any.whl#sha256={'0' * 64}"
     (problem,) = parse_requirements([f"a==1 --hash={HASH}", "b==1", url, "boto3"], "r").problems
     assert problem.startswith("r line 2 is 'b==1' without a hash, and other lines have one")
@@ -127,9 +129,9 @@ def test_the_hash_is_that_of_the_pins(tmp_path: Path) -> None:
 
 
 def test_folders_of_wheels_are_looked_for_beside_the_file(tmp_path: Path) -> None:
-    """pip is given another file, in another place."""
+    """uv runs in another place."""
     (tmp_path / "requirements.txt").write_text("--find-links wheels\n--index-url=https://example.org/simple\na==1\n")
     assert read_requirements(tmp_path / "requirements.txt").options == (
-        f"--find-links {tmp_path / 'wheels'}",
-        "--index-url https://example.org/simple",
+        ("find-links", str(tmp_path / "wheels")),
+        ("index-url", "https://example.org/simple"),
     )

@@ -1,6 +1,6 @@
 """A processor's folder as a Lambda asset, with the wheels of its requirements.
 
-Names are imported at their first use: a processor without requirements needs neither `packaging` nor pip.
+Names are imported at their first use: a processor without requirements needs neither `packaging` nor uv.
 """
 
 from typing import TYPE_CHECKING
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.bundling.entrypoint import form_problem
     from cdk_intake_ledger.bundling.imports import LAMBDA_MODULES
     from cdk_intake_ledger.bundling.processor_folder import ProcessorFolder
+    from cdk_intake_ledger.bundling.requirements import WheelError
     from cdk_intake_ledger.bundling.requirements_file import parse_requirements, read_requirements
-    from cdk_intake_ledger.bundling.wheels import WheelError, install
+    from cdk_intake_ledger.bundling.wheels import install
 
 __all__ = [
     "LAMBDA_MODULES",
@@ -35,7 +36,7 @@ if not TYPE_CHECKING:
             "LAMBDA_MODULES": "cdk_intake_ledger.bundling.imports",
             "LAYER_FOLDER": "cdk_intake_ledger.bundling.assets",
             "ProcessorFolder": "cdk_intake_ledger.bundling.processor_folder",
-            "WheelError": "cdk_intake_ledger.bundling.wheels",
+            "WheelError": "cdk_intake_ledger.bundling.requirements",
             "form_problem": "cdk_intake_ledger.bundling.entrypoint",
             "install": "cdk_intake_ledger.bundling.wheels",
             "parse_requirements": "cdk_intake_ledger.bundling.requirements_file",

@@ -72,7 +72,7 @@ class ProcessorFolder:
         if self._has_requirements and not self._is_known_platform:
             return tuple(problems) if not self._python else (*problems, self._platform_problem())
         if self._has_requirements:
-            from cdk_intake_ledger.bundling.wheels import WheelError  # noqa: PLC0415 - see _wheels
+            from cdk_intake_ledger.bundling.requirements import WheelError  # noqa: PLC0415 - see _wheels
 
             if ours := [line for line in self._requirements.lines if line.name == "cdk-intake-ledger"]:
                 return (*problems, self._hiding(ours[0].where))  # with the CDK, it would be a large installation

@@ -1,7 +1,7 @@
 """Pinned requirements, and which of them Lambda needs. `requirements_file.py` reads them from a file."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -29,13 +29,30 @@ MACHINES: Mapping[str, str] = {"arm64": "aarch64", "x86_64": "x86_64"}
 _URL_HASH = re.compile(r"[#&](sha256|sha384|sha512)=[0-9a-f]{64,}")
 
 
+class WheelError(Exception):
+    """Wheels cannot be installed."""
+
+    problems: tuple[Problem, ...]
+    """One text for each problem, with the value and the fix."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Make the error.
+
+        Args:
+            problems: one text for each problem, at least one.
+
+        """
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
 @dataclass(frozen=True)
 class RequirementLine:
     """One requirement of a file."""
 
     requirement: Requirement
     hashes: tuple[str, ...]
-    """Hashes in pip's form: `sha256:...`."""
+    """Such as `sha256:...`."""
     where: str
     """File and line, such as `requirements.txt line 3`."""
 
@@ -65,7 +82,7 @@ class RequirementLine:
         return self.requirement.marker is None or self.requirement.marker.evaluate(dict(environment))
 
     def text(self) -> str:
-        """The line for pip, without the marker. pip would evaluate the marker for this machine, not for Lambda."""
+        """The line for uv, without the marker, which `for_lambda` has evaluated."""
         return " ".join((without_marker(self.requirement), *(f"--hash={digest}" for digest in self.hashes)))
 
 
@@ -74,8 +91,8 @@ class Requirements:
     """The content of a requirements file and of the files that it includes."""
 
     lines: tuple[RequirementLine, ...]
-    options: tuple[str, ...] = ()
-    """pip's options for the package index, one line each."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Names and values of pip's options for the package index: `("index-url", "https://...")`."""
     problems: tuple[Problem, ...] = ()
     """Reasons why it cannot be installed."""
     origin: str = "requirements"
@@ -91,7 +108,7 @@ class Requirements:
         order of lines and the package index do not change it.
         """
         lines = sorted(line.text() for line in self.for_lambda(python, architecture))
-        return sha256("\n".join(("1", python, architecture, *lines)).encode()).hexdigest()
+        return sha256("\n".join(("2", python, architecture, *lines)).encode()).hexdigest()
 
 
 def lambda_environment(python: str, architecture: str) -> dict[str, str]:

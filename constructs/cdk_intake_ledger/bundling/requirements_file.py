@@ -67,12 +67,12 @@ def parse_requirements(lines: Sequence[str], origin: str = "requirements") -> Re
 class _Reader:
     def __init__(self) -> None:
         self._lines: list[RequirementLine] = []
-        self._options: list[str] = []
+        self._options: list[tuple[str, str]] = []
         self._problems: list[Problem] = []
         self._files: set[Path] = set()
 
     def result(self, origin: str) -> Requirements:
-        self._problems += [*_repeated(self._lines), *_without_hash(self._lines)]
+        self._problems += [*_repeated(self._lines), *_without_hash(self._lines, self._options)]
         return Requirements(tuple(self._lines), tuple(self._options), tuple(self._problems), origin)
 
     def read(self, path: Path) -> None:
@@ -125,11 +125,11 @@ class _Reader:
             self.read(folder / value)
         elif name == "--find-links" and value:
             local = "://" not in value
-            self._options.append(f"--find-links {(folder / value).resolve() if local else value}")
+            self._options.append((name[2:], str((folder / value).resolve()) if local else value))
         elif name in _INDEX_OPTIONS and value:
-            self._options.append(f"{name} {value}")
+            self._options.append((name[2:], value))
         elif name in _FLAGS:
-            self._options.append(name)
+            self._options.append((name[2:], ""))
         elif name == "--only-binary":
             return  # this package always sets it
         elif name == "--editable":
@@ -183,9 +183,9 @@ def _unreadable(text: str, where: str, why: str) -> Problem:
     return REQUIREMENT_FORMAT.problem(where=where, text=text, error=why)
 
 
-def _without_hash(lines: Sequence[RequirementLine]) -> Iterator[Problem]:
-    """Lines without a hash, if other lines have one. pip then requires a hash for each line."""
-    if not any(line.hashes for line in lines):
+def _without_hash(lines: Sequence[RequirementLine], options: Sequence[tuple[str, str]]) -> Iterator[Problem]:
+    """Lines without a hash, if other lines have one or the file demands them."""
+    if ("require-hashes", "") not in options and not any(line.hashes for line in lines):
         return
     for line in lines:
         if not (line.hashes or line.requirement.url or line.is_left_to_lambda):
@@ -193,7 +193,7 @@ def _without_hash(lines: Sequence[RequirementLine]) -> Iterator[Problem]:
 
 
 def _repeated(lines: Sequence[RequirementLine]) -> Iterator[Problem]:
-    """Two lines for one name that could both apply. pip's error would not name the lines."""
+    """Two lines for one name that could both apply. uv's error would not name the lines."""
     seen: dict[str, RequirementLine] = {}
     for line in lines:
         first = seen.setdefault(line.name, line)

@@ -12,31 +12,10 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
 from cdk_intake_ledger.bundling.elf import wrong_objects
-from cdk_intake_ledger.bundling.pip import Pip, listed
-from cdk_intake_ledger.bundling.pip_errors import PipErrors
-from cdk_intake_ledger.bundling.requirements import Requirements, lambda_environment, lambda_has
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.requirement_rules import DEPENDENCY_HASH, DEPENDENCY_MISSING, WHEEL_ARCHITECTURE
-
-# Each round adds one level of dependencies that pip left out.
-_ROUNDS = 10
-
-
-class WheelError(Exception):
-    """Wheels cannot be installed."""
-
-    problems: tuple[Problem, ...]
-    """One text for each problem, with the value and the fix."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        """Make the error.
-
-        Args:
-            problems: one text for each problem, at least one.
-
-        """
-        self.problems = tuple(problems)
-        super().__init__("\n".join(problems))
+from cdk_intake_ledger.bundling.requirements import Requirements, WheelError, lambda_environment, lambda_has
+from cdk_intake_ledger.bundling.uv import Uv
+from cdk_intake_ledger.bundling.uv_errors import explain
+from cdk_intake_ledger.validation.requirement_rules import DEPENDENCIES_HASH, WHEEL_ARCHITECTURE
 
 
 class WheelInstallation:
@@ -46,8 +25,8 @@ class WheelInstallation:
         self._requirements = requirements
         self._architecture = architecture
         self._environment = lambda_environment(python, architecture)
-        self._pip = Pip(requirements, python, architecture)
-        self._lines = self._pip.lines
+        self._uv = Uv(requirements, python, architecture)
+        self._lines = self._uv.lines
 
     def install(self, content: Path) -> None:
         """Install the wheels into a new folder, with all dependencies that Lambda does not have.
@@ -59,20 +38,12 @@ class WheelInstallation:
         content.mkdir()
         if not self._lines:
             return
-        sys.stderr.write(f"Installing the wheels of {self._requirements.origin} for {self._pip.platform} ...\n")
-        missing: set[str] = set()
-        for _ in range(_ROUNDS):
-            shutil.rmtree(content)
-            self._run_pip(content, missing)
-            needed, absent = self._closure(content)
-            if not absent:
-                break
-            # pip evaluates markers for the machine that it runs on (pypa/pip#11664).
-            self._refuse_without_hashes(absent)
-            missing |= absent
-        else:
-            names = listed(sorted(absent))
-            raise WheelError([DEPENDENCY_MISSING.problem(origin=self._requirements.origin, names=names)])
+        sys.stderr.write(f"Installing the wheels of {self._requirements.origin} for {self._uv.platform} ...\n")
+        done = self._uv.install(content)
+        if done.returncode:
+            raise WheelError(explain(self._uv, done.stderr))
+        needed = self._needed(content)
+        self._refuse_without_hashes(needed)
         for distribution in _distributions(content):
             if canonicalize_name(distribution.name) not in needed:
                 _remove(distribution, content)
@@ -86,38 +57,26 @@ class WheelInstallation:
         installed = {
             canonicalize_name(distribution.name): distribution.version for distribution in _distributions(content)
         }
-        versions = listed([f"{name}=={version}" for name, version in installed.items() if name not in pinned])
+        versions = _listed([f"{name}=={version}" for name, version in installed.items() if name not in pinned])
         if versions:
             sys.stderr.write(f"{self._requirements.origin} leaves these versions open, pin them: {versions}\n")
 
-    def _run_pip(self, content: Path, missing: Iterable[str]) -> None:
-        done = self._pip.install((*(line.text() for line in self._lines), *sorted(missing)), "--target", str(content))
-        if done.returncode:
-            raise WheelError(PipErrors(self._pip).explain(done, missing))
-
-    def _closure(self, content: Path) -> tuple[set[str], set[str]]:
-        """Names that Lambda needs, and those requirements of them that are not installed."""
+    def _needed(self, content: Path) -> set[NormalizedName]:
+        """Names of the installed distributions that Lambda needs and does not have."""
         installed = {canonicalize_name(distribution.name): distribution for distribution in _distributions(content)}
-        needed: set[str] = set()
-        absent: set[str] = set()
         seen: set[tuple[NormalizedName, frozenset[str]]] = set()
         waiting = [(line.name, frozenset(line.requirement.extras)) for line in self._lines]
         while waiting:
             name, extras = waiting.pop()
-            needed.add(name)
             if (name, extras) in seen or name not in installed:
                 continue
             seen.add((name, extras))
-            for requirement in self._requirements_of(installed[name], extras):
-                other = canonicalize_name(requirement.name)
-                if lambda_has(requirement):
-                    continue  # a pinned requirement is among the lines
-                if other in installed:
-                    waiting.append((other, frozenset(requirement.extras)))
-                else:
-                    requirement.marker = None
-                    absent.add(str(requirement))
-        return needed, absent
+            waiting += [
+                (canonicalize_name(requirement.name), frozenset(requirement.extras))
+                for requirement in self._requirements_of(installed[name], extras)
+                if not lambda_has(requirement)  # a pinned requirement is among the lines
+            ]
+        return {name for name, _ in seen}
 
     def _requirements_of(self, distribution: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
         for text in distribution.requires or ():
@@ -126,11 +85,15 @@ class WheelInstallation:
             if marker is None or any(marker.evaluate(self._environment | {"extra": extra}) for extra in ("", *extras)):
                 yield requirement
 
-    def _refuse_without_hashes(self, absent: Iterable[str]) -> None:
-        if any(line.hashes for line in self._lines):
-            origin, platform = self._requirements.origin, self._pip.platform
+    def _refuse_without_hashes(self, names: set[NormalizedName]) -> None:
+        """Refuse what has no hash. With `--require-hashes`, uv would take no constraints that have none."""
+        if any(line.hashes for line in self._lines) and (unpinned := names - {line.name for line in self._lines}):
             raise WheelError(
-                [DEPENDENCY_HASH.problem(origin=origin, name=name, target=platform) for name in sorted(absent)]
+                [
+                    DEPENDENCIES_HASH.problem(
+                        origin=self._requirements.origin, names=_listed(sorted(unpinned)), target=self._uv.platform
+                    )
+                ]
             )
 
     def _check_machines(self, content: Path) -> None:
@@ -182,11 +145,25 @@ def _remove(distribution: Distribution, content: Path) -> None:
 
 
 def _remove_extras(content: Path) -> None:
-    """Remove console scripts, byte code, and notes about the machine that installed it."""
-    top_folders = {name.partition("/")[0] for distribution in _distributions(content) for name in _record(distribution)}
-    if "bin" not in top_folders:
-        shutil.rmtree(content / "bin", ignore_errors=True)
+    """Remove console scripts, byte code, and what uv writes about this machine."""
+    scripts = content / "bin"
+    if (scripts / "__init__.py").exists():  # a package
+        for file in filter(Path.is_file, scripts.iterdir()):
+            if file.read_bytes().startswith(b"#!"):
+                file.unlink()
+    else:
+        shutil.rmtree(scripts, ignore_errors=True)
     for cache in content.rglob("__pycache__"):
         shutil.rmtree(cache)
-    for note in content.glob("*.dist-info/direct_url.json"):
-        note.unlink()
+    for note in (".lock", "*.dist-info/direct_url.json", "*.dist-info/uv_*.json"):
+        for file in content.glob(note):
+            file.unlink()
+    for record in content.glob("*.dist-info/RECORD"):
+        rows = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [row for row in rows if (content / next(csv.reader([row]))[0]).exists()]
+        record.unlink()  # it can be a link to uv's cache
+        record.write_text("".join(kept), encoding="utf-8")
+
+
+def _listed(values: Sequence[str], most: int = 8) -> str:
+    return ", ".join(values[:most]) + (" and others" if len(values) > most else "")

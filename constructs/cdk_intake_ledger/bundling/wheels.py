@@ -1,4 +1,4 @@
-"""Pinned wheels for Lambda, installed at synthesis: with pip, without Docker, once for each set of pins.
+"""Pinned wheels for Lambda, installed at synthesis: with uv, without Docker, once for each set of pins.
 
 The cache is `$CDK_INTAKE_LEDGER_CACHE`, or `cdk-intake-ledger` in `$XDG_CACHE_HOME` or `~/.cache`.
 """
@@ -10,10 +10,8 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from cdk_intake_ledger.bundling.requirements import Requirements
-from cdk_intake_ledger.bundling.wheel_installation import WheelError, WheelInstallation
-
-__all__ = ["WheelError", "cache_folder", "install"]
+from cdk_intake_ledger.bundling.requirements import Requirements, WheelError
+from cdk_intake_ledger.bundling.wheel_installation import WheelInstallation
 
 UNUSED_DAYS = 30
 """Days after which unused wheels leave the cache."""
@@ -34,7 +32,7 @@ def install(requirements: Requirements, *, python: str, architecture: str) -> Pa
         the folder with the unpacked wheels.
 
     Raises:
-        WheelError: a line is not pinned, a wheel or version does not exist, pip cannot reach its index, or a shared
+        WheelError: a line is not pinned, a wheel or version does not exist, the index cannot be reached, or a shared
             object is for another machine.
 
     """
@@ -42,7 +40,7 @@ def install(requirements: Requirements, *, python: str, architecture: str) -> Pa
         raise WheelError(requirements.problems)
     installation = WheelInstallation(requirements, python, architecture)
     # Another index may have another wheel under the same name and version.
-    indexes = sha256("\n".join(requirements.options).encode()).hexdigest()
+    indexes = sha256("\n".join(map(" ".join, requirements.options)).encode()).hexdigest()
     cached = cache_folder() / f"{requirements.digest(python, architecture)}-{indexes[:8]}"
     if cached.is_dir():
         os.utime(cached)

@@ -45,11 +45,11 @@ class Processor(ProcessorBase):
     ) -> "Processor":
         """Take a folder of Python modules, and install the wheels of its `requirements.txt` if it has one.
 
-        Synthesis installs the wheels for the function's Python version and architecture, with pip and without Docker,
-        from the package index of pip's configuration. It installs each set of pins once and keeps it in a cache
-        (`$CDK_INTAKE_LEDGER_CACHE`, or `cdk-intake-ledger` in `$XDG_CACHE_HOME` or `~/.cache`). Each line needs `==` or
-        a hash, as `uv pip compile`, `uv export` and `pip-compile` write them. boto3 and Lambda's other modules may stay
-        unpinned. Lambda's own version is then used.
+        Synthesis installs the wheels for the function's Python version and architecture, with uv and without Docker,
+        from the package index of pip's configuration, or of uv's if pip has none. It installs each set of pins once and
+        keeps it in a cache (`$CDK_INTAKE_LEDGER_CACHE`, or `cdk-intake-ledger` in `$XDG_CACHE_HOME` or `~/.cache`).
+        Each line needs `==` or a hash, as `uv pip compile`, `uv export` and `pip-compile` write them. boto3 and
+        Lambda's other modules may stay unpinned. Lambda's own version is then used.
 
         Synthesis reads the source and does not import it. It refuses a folder, module or function that does not exist,
         and an import that neither the folder, its wheels nor Lambda has. It does not check imports under `if` or `try`.

@@ -78,29 +78,15 @@ REQUIREMENT_HASH = SUBJECT.error(
     "requirement-hash",
     inputs=("path",),
     what="{where} is '{text}' without a hash, and other lines have one",
-    why="pip needs a hash for every line, or no hashes",
+    why="without it, a wheel could be exchanged",
     fix="Let `uv pip compile --generate-hashes` write them all, or remove all of them",
-)
-DEPENDENCY_MISSING = SUBJECT.error(
-    "dependency-missing",
-    inputs=("path",),
-    what="{origin} needs {names}",
-    why="pip does not install them",
-    fix="Pin them",
-)
-DEPENDENCY_HASH = SUBJECT.error(
-    "dependency-hash",
-    inputs=("path",),
-    what="{origin} has hashes, but no line for {name!r}",
-    why="it is needed on {target}",
-    fix="Write the file for all platforms (`uv pip compile --universal --generate-hashes`)",
 )
 DEPENDENCIES_HASH = SUBJECT.error(
     "dependencies-hash",
     inputs=("path",),
     what="{origin} has hashes, but no line for {names}",
-    why="other distributions need them",
-    fix="Pin all dependencies with hashes (`uv pip compile --generate-hashes`), or none",
+    why="others need it on {target}",
+    fix="Pin all dependencies with hashes (`uv pip compile --universal --generate-hashes`), or none",
 )
 WHEEL_ARCHITECTURE = SUBJECT.error(
     "wheel-architecture",
@@ -113,29 +99,29 @@ INDEX_UNREACHABLE = SUBJECT.error(
     "index-unreachable",
     inputs=("path",),
     what="{where}: {url} cannot be read ({error})",
-    why="pip needs its package index",
-    fix="Check pip's configuration and the network",
+    why="the wheels come from this package index",
+    fix="Check pip's configuration, or uv's where pip has none, and the network",
 )
 DISTRIBUTION_MISSING = SUBJECT.error(
     "distribution-missing",
     inputs=("path",),
     what="{where}: the package index has no {name!r} at all",
-    why="pip cannot install it",
+    why="it cannot be installed",
     fix="Correct the name, or name the index that has it (--extra-index-url)",
 )
 VERSION_MISSING = SUBJECT.error(
     "version-missing",
-    inputs=("path",),
-    what="{where}: {name} has no version that is {version}",
-    why="the newest versions are {newest}",
-    fix="Pin a version that exists",
+    inputs=("path", "runtime", "architecture"),
+    what="{where}: {requirement} does not exist for {target}",
+    why="{reason}",
+    fix="Pin {pin}",
 )
 WHEEL_MISSING = SUBJECT.error(
     "wheel-missing",
     inputs=("path", "runtime", "architecture"),
     what="{where}: {requirement} has no wheel for {target}",
     why="{reason}",
-    fix="Pin {pin}, or use Processor.from_image",
+    fix="Pin {pin}, put it into a layer, or use Processor.from_image",
 )
 REQUIREMENTS_CONFLICT = SUBJECT.error(
     "requirements-conflict",
@@ -144,17 +130,24 @@ REQUIREMENTS_CONFLICT = SUBJECT.error(
     why="these versions do not go together",
     fix="Pin versions that do",
 )
-PIP_MISSING = SUBJECT.error(
-    "pip-missing",
+PIP_SETTINGS = SUBJECT.error(
+    "pip-settings",
+    inputs=("path",),
+    what="pip's configuration '{path}' cannot be read",
+    why="{error}",
+    fix="Correct the file",
+)
+UV_MISSING = SUBJECT.error(
+    "uv-missing",
     inputs=("path",),
     what="{origin} cannot be installed",
-    why="{python} has no pip",
-    fix="Install pip",
+    why="{python} has no uv",
+    fix="Run `pip install uv`",
 )
-PIP_FAILED = SUBJECT.error(
-    "pip-failed",
+UV_FAILED = SUBJECT.error(
+    "uv-failed",
     inputs=("path",),
     what="{origin} cannot be installed for {target}",
-    why="pip says: {message}",
-    fix="Correct the requirements or pip's configuration",
+    why="uv says: {message}",
+    fix="Correct the requirements, or pip's configuration",
 )
