@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -99,12 +100,17 @@ def refused(*lines: str) -> str:
 
 
 @pytest.mark.failure_mode("F420")
-def test_the_index_is_the_one_of_pip(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_the_one_of_pip(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of uv counts only if pip has no index."""
     monkeypatch.setenv("PIP_INDEX_URL", index.public)
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:1/simple")
+    monkeypatch.setenv("UV_INDEX", index.private)
+    assert rules_in(refused("one==1.1")) == ["wheel-missing"]
     assert versions("one==1.0") == ["one-1.0"]
     monkeypatch.delenv("PIP_INDEX_URL")
+    monkeypatch.delenv("UV_INDEX")
+    # Settings of the app's own project, such as the release of uv, never count.
+    monkeypatch.chdir(tmp_path)
+    Path("uv.toml").write_text('required-version = "<0.1"\n')
     monkeypatch.setenv("UV_DEFAULT_INDEX", index.private)
     assert versions("one==1.1") == ["one-1.1"]
 
@@ -123,7 +129,7 @@ def test_an_index_in_the_file_replaces_those_of_the_settings(index: Index, monke
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index.private)
     monkeypatch.setenv("HOST_OF_INDEX", index.host)
     lines = ("--index-url http://${HOST_OF_INDEX}/public/simple", "one==1.1")
-    assert rules_in(refused(*lines)) == ["version-missing"]
+    assert rules_in(refused(*lines)) == ["wheel-missing"]
     assert versions(lines[0], f"--extra-index-url {index.private}", lines[1]) == ["one-1.1"]
 
 
@@ -133,7 +139,7 @@ def test_folders_of_wheels_and_no_index(index: Index, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PIP_INDEX_URL", index.private)
     monkeypatch.setenv("PIP_NO_INDEX", "true")
     monkeypatch.setenv("PIP_FIND_LINKS", f"public missing {index.private}/two/")
-    assert rules_in(refused("one==1.1")) == ["version-missing"]
+    assert rules_in(refused("one==1.1")) == ["wheel-missing"]
     assert versions("one==1.0", "two==1.0") == ["one-1.0", "two-1.0"]
     monkeypatch.setenv("PIP_NO_INDEX", "false")
     assert versions("one==1.1") == ["one-1.1"]
@@ -183,9 +189,9 @@ def test_a_proxy_is_used(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
         ("PIP_DEFAULT_TIMEOUT", "2.5", ("UV_HTTP_TIMEOUT", "3")),
         ("PIP_RETRIES", "7", ("UV_HTTP_RETRIES", "7")),
         ("PIP_TRUSTED_HOST", "a.example:8443 b.example", ("--allow-insecure-host", "b.example")),
-        ("PIP_KEYRING_PROVIDER", "import", ("--keyring-provider", "subprocess")),
-        ("PIP_PRE", "1", ("--prerelease", "allow")),
-        ("PIP_UPLOADED_PRIOR_TO", "2026-01-01", ("--exclude-newer", "2026-01-01")),
+        ("PIP_KEYRING_PROVIDER", "import", ("UV_KEYRING_PROVIDER", "subprocess")),
+        ("PIP_PRE", "1", ("--prerelease=allow", "--no-config")),
+        ("PIP_UPLOADED_PRIOR_TO", "2026-01-01", ("UV_EXCLUDE_NEWER", "2026-01-01")),
     ],
 )
 def test_settings_that_need_another_network(
@@ -196,8 +202,8 @@ def test_settings_that_need_another_network(
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(index.folder)
     monkeypatch.setenv(name, value)
-    settings = uv_settings([("find-links", str(index.folder / "public"))])
-    given = [*zip(settings.arguments, settings.arguments[1:], strict=False), *settings.environment.items()]
+    arguments, environment = uv_settings([("find-links", str(index.folder / "public"))])
+    given = [*pairwise(arguments), *environment.items()]
     path = str(index.folder / expected[1])
     assert expected in given or (expected[0], path) in given
 

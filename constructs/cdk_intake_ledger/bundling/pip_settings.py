@@ -10,14 +10,18 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import Error, RawConfigParser
-from dataclasses import dataclass
 from pathlib import Path
 
 from cdk_intake_ledger.bundling.requirements import WheelError
 from cdk_intake_ledger.validation.requirement_rules import PIP_SETTINGS
 
 _ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
-_INDEX_SETTINGS = ("index-url", "extra-index-url", "find-links", "no-index")
+
+# Options and variables of uv by pip's names.
+_LISTS = {"constraint": "--constraints", "find-links": "--find-links", "trusted-host": "--allow-insecure-host"}
+_FLAGS = {"no-index": "--no-index", "pre": "--prerelease=allow"}
+_VARIABLES = {"retries": "UV_HTTP_RETRIES", "uploaded-prior-to": "UV_EXCLUDE_NEWER"}
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
 # Variables of uv for the network and its cache. Others would change what is installed.
 _UV_NETWORK = re.compile(
@@ -26,65 +30,46 @@ _UV_NETWORK = re.compile(
 _UV_INDEXES = re.compile("UV_(CONFIG_FILE|DEFAULT_INDEX|EXTRA_INDEX_URL|FIND_LINKS|INDEX|NO_CONFIG|NO_INDEX)")
 
 
-@dataclass(frozen=True)
-class UvSettings:
-    """Arguments and environment for uv. Addresses of indexes, which may have passwords, are in the environment."""
-
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-
-
-def uv_settings(options: Iterable[tuple[str, str]]) -> UvSettings:
+def uv_settings(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], dict[str, str]]:
     """Translate the settings of `pip install`. If neither they nor the options name an index, uv's own settings do.
 
     Args:
         options: names, without the dashes, and values of a requirements file's options.
 
     Returns:
-        the settings.
+        arguments and the environment for uv. Addresses of indexes, which can have passwords, are in the environment.
 
     Raises:
         WheelError: a file of pip's settings cannot be read.
 
     """
-    single = pip_settings()
-    extra, links, hosts = (_words(single, name) for name in ("extra-index-url", "find-links", "trusted-host"))
-    # pip ignores folders that do not exist.
-    links = [link for link in map(_absolute, links) if "://" in link or Path(link).exists()]
+    settings = pip_settings()
+    lists = {name: settings.pop(name, "").split() for name in ("extra-index-url", *_LISTS)}
+    lists |= {name: list(map(_absolute, lists[name])) for name in lists.keys() - {"trusted-host"}}
+    lists["find-links"] = [link for link in lists["find-links"] if "://" in link or Path(link).exists()]  # as in pip
     for name, value in options:
         text = re.sub(r"\$\{([A-Z0-9_]+)\}", lambda variable: os.environ.get(variable[1], variable[0]), value)
-        match name:
-            case "extra-index-url":
-                extra.append(text)
-            case "find-links":
-                links.append(text)
-            case "trusted-host":
-                hosts.append(text)
-            case "index-url":  # replaces all others, as in pip
-                single[name], extra = text, []
-            case _:
-                single[name] = "1"
-    arguments = [part for link in links for part in ("--find-links", link)]
-    arguments += [part for host in hosts for part in ("--allow-insecure-host", host)]
-    arguments += [part for file in _words(single, "constraint") for part in ("--constraints", _absolute(file))]
-    uses_pip = bool(links or extra or any(single.get(name) for name in _INDEX_SETTINGS))
-    arguments += ["--no-config"] if uses_pip else []
-    arguments += ["--no-index"] if _is_true(single, "no-index") else []
-    arguments += ["--prerelease", "allow"] if _is_true(single, "pre") else []
-    if cutoff := single.get("uploaded-prior-to"):
-        arguments += ["--exclude-newer", cutoff]
-    if single.get("keyring-provider") in ("import", "subprocess"):
-        arguments += ["--keyring-provider", "subprocess"]
+        if name == "index-url":
+            lists["extra-index-url"] = []  # as in pip, it replaces all others
+        if name in lists:
+            lists[name].append(text)
+        else:
+            settings[name] = text or "1"
+    indexes = lists.pop("extra-index-url")
+    flags = [flag for name, flag in _FLAGS.items() if settings.get(name, "").lower() in ("1", "on", "true", "y", "yes")]
+    uses_pip = bool(indexes or lists["find-links"] or "--no-index" in flags or "index-url" in settings)
+    arguments = [*flags, *(["--no-config"] if uses_pip else [])]
+    arguments += [part for name, values in lists.items() for value in values for part in (_LISTS[name], value)]
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("UV_") or _UV_NETWORK.match(name) or (not uses_pip and _UV_INDEXES.match(name))
     }
-    if index := single.get("index-url"):
-        environment["UV_DEFAULT_INDEX"] = _absolute(index)
-    if extra:
-        environment["UV_INDEX"] = " ".join(map(_absolute, extra))
-    return UvSettings(tuple(arguments), environment | _network(single))
+    if "index-url" in settings:
+        environment["UV_DEFAULT_INDEX"] = _absolute(settings["index-url"])
+    if indexes:
+        environment["UV_INDEX"] = " ".join(indexes)
+    return tuple(arguments), environment | _network(settings)
 
 
 def pip_settings() -> dict[str, str]:
@@ -143,27 +128,19 @@ def _network(settings: Mapping[str, str]) -> dict[str, str]:
     """Variables of uv for certificates, proxies and time limits."""
     # Without a certificate of its own, pip takes the operating system's.
     found = {"UV_SYSTEM_CERTS": os.environ.get("UV_SYSTEM_CERTS", "1")}
+    found |= {variable: settings[name] for name, variable in _VARIABLES.items() if name in settings}
     bundles = (settings.get("cert"), os.environ.get("REQUESTS_CA_BUNDLE"), os.environ.get("CURL_CA_BUNDLE"))
     if bundle := next(filter(None, bundles), None):
-        path = _absolute(bundle)
-        found["SSL_CERT_DIR" if Path(path).is_dir() else "SSL_CERT_FILE"] = path
-    if own := settings.get("client-cert"):
-        found["SSL_CLIENT_CERT"] = _absolute(own)
-    if proxy := settings.get("proxy"):
-        found |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
-    if timeout := settings.get("timeout"):
-        found["UV_HTTP_TIMEOUT"] = str(math.ceil(float(timeout)))
-    if retries := settings.get("retries"):
-        found["UV_HTTP_RETRIES"] = retries
+        found["SSL_CERT_DIR" if Path(bundle).is_dir() else "SSL_CERT_FILE"] = _absolute(bundle)
+    if "client-cert" in settings:
+        found["SSL_CLIENT_CERT"] = _absolute(settings["client-cert"])
+    if "proxy" in settings:
+        found |= dict.fromkeys(_PROXY_VARIABLES, settings["proxy"])
+    if "timeout" in settings:
+        found["UV_HTTP_TIMEOUT"] = str(math.ceil(float(settings["timeout"])))
+    if settings.get("keyring-provider") in ("import", "subprocess"):
+        found["UV_KEYRING_PROVIDER"] = "subprocess"
     return found
-
-
-def _words(settings: Mapping[str, str], name: str) -> list[str]:
-    return settings.get(name, "").split()
-
-
-def _is_true(settings: Mapping[str, str], name: str) -> bool:
-    return settings.get(name, "").lower() in ("1", "on", "t", "true", "y", "yes")
 
 
 def _absolute(place: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cdk_intake_ledger.bundling.pip_settings import UvSettings, uv_settings
+from cdk_intake_ledger.bundling.pip_settings import uv_settings
 from cdk_intake_ledger.bundling.requirements import MACHINES, RequirementLine, Requirements, WheelError
 from cdk_intake_ledger.validation.requirement_rules import UV_MISSING
 
@@ -44,30 +44,33 @@ class Uv:
             WheelError: there is no uv, or a file of pip's settings cannot be read.
 
         """
-        lines = [line.text() for line in self.lines]
-        return self._run(lines, "--quiet", "--target", str(target), "--index-strategy", "unsafe-best-match")
+        return self._run([line.text() for line in self.lines], "--quiet", "--target", str(target))
 
-    def choose(self, text: str, strategy: str = "unsafe-best-match") -> "subprocess.CompletedProcess[str]":
-        """Choose a version for one requirement without what it needs, and install nothing.
+    def choose(self, lines: Iterable[str], *options: str) -> str:
+        """Choose versions and install nothing.
 
         Args:
-            text: the requirement.
-            strategy: of several indexes, pip takes the newest version: `unsafe-best-match`. With `first-index`, uv
-                takes the first index that has the name, and says which index needs credentials.
+            lines: requirements.
+            options: further options of uv.
+
+        Returns:
+            uv's messages: the chosen versions, or why there are none.
 
         """
-        return self._run([text], "--no-deps", "--dry-run", "--target", "none", "--index-strategy", strategy)
+        return self._run(lines, "--dry-run", "--target", "none", *options).stderr
 
     def _run(self, lines: Iterable[str], *arguments: str) -> "subprocess.CompletedProcess[str]":
         # In a folder of its own, so that no settings of the app's own project count.
         with tempfile.TemporaryDirectory(prefix="requirements-") as folder:
             Path(folder, "requirements.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            # Of several indexes, pip takes the newest version, and uv by default the first index that has the name.
+            strategy = () if "--index-strategy" in arguments else ("--index-strategy", "unsafe-best-match")
             command = [
                 *(self._binary, "pip", "install", "--requirement", "requirements.txt", "--only-binary", ":all:"),
                 *("--python", sys.executable, "--no-python-downloads", "--python-version", self.python),
                 *("--python-platform", f"{MACHINES[self.architecture]}-{GLIBC}", "--verify-hashes"),
                 *("--link-mode", "hardlink", "--no-progress", "--color", "never"),
-                *(*self._settings.arguments, *arguments),
+                *(*strategy, *self._settings[0], *arguments),
             ]
             done = self._call(command, folder)
             if "Failed to initialize cache" in done.stderr:  # a build server's user may have no home
@@ -76,11 +79,11 @@ class Uv:
 
     def _call(self, command: list[str], folder: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            command, cwd=folder, env=self._settings.environment, capture_output=True, encoding="utf-8", check=False
+            command, cwd=folder, env=self._settings[1], capture_output=True, encoding="utf-8", check=False
         )
 
     @cached_property
-    def _settings(self) -> UvSettings:
+    def _settings(self) -> tuple[tuple[str, ...], dict[str, str]]:
         return uv_settings(self.requirements.options)
 
     @cached_property

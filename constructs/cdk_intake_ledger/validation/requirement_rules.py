@@ -102,33 +102,19 @@ INDEX_UNREACHABLE = SUBJECT.error(
     why="the wheels come from this package index",
     fix="Check pip's configuration, or uv's where pip has none, and the network",
 )
-DISTRIBUTION_MISSING = SUBJECT.error(
-    "distribution-missing",
-    inputs=("path",),
-    what="{where}: the package index has no {name!r} at all",
-    why="it cannot be installed",
-    fix="Correct the name, or name the index that has it (--extra-index-url)",
-)
-VERSION_MISSING = SUBJECT.error(
-    "version-missing",
-    inputs=("path", "runtime", "architecture"),
-    what="{where}: {requirement} does not exist for {target}",
-    why="{reason}",
-    fix="Pin {pin}",
-)
 WHEEL_MISSING = SUBJECT.error(
     "wheel-missing",
     inputs=("path", "runtime", "architecture"),
-    what="{where}: {requirement} has no wheel for {target}",
+    what="{where}: {requirement} cannot be installed for {target}",
     why="{reason}",
-    fix="Pin {pin}, put it into a layer, or use Processor.from_image",
+    fix="Pin {pin}, name the index that has it (--extra-index-url), put it into a layer, or use Processor.from_image",
 )
 REQUIREMENTS_CONFLICT = SUBJECT.error(
     "requirements-conflict",
-    inputs=("path",),
-    what="{origin}: {conflict}",
-    why="these versions do not go together",
-    fix="Pin versions that do",
+    inputs=("path", "runtime", "architecture"),
+    what="{origin} cannot be installed for {target}",
+    why="{reason}",
+    fix="Pin versions that go together and have a wheel, correct their hashes, or use a layer or Processor.from_image",
 )
 PIP_SETTINGS = SUBJECT.error(
     "pip-settings",
@@ -143,11 +129,4 @@ UV_MISSING = SUBJECT.error(
     what="{origin} cannot be installed",
     why="{python} has no uv",
     fix="Run `pip install uv`",
-)
-UV_FAILED = SUBJECT.error(
-    "uv-failed",
-    inputs=("path",),
-    what="{origin} cannot be installed for {target}",
-    why="uv says: {message}",
-    fix="Correct the requirements, or pip's configuration",
 )
