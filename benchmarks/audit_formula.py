@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import Any, cast
 
-from benchmarks import prices
-
 from cdk_intake_ledger.options.audit_scale import LOOK_RATE
 from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.in_parts import CHECKPOINT_MS, SENDING_SECONDS, SLICE_ROWS
@@ -21,6 +19,7 @@ from intake_ledger.audit.join.parts import CHUNK
 from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS
 from intake_ledger.ledger import BATCH_STATEMENTS
 from intake_ledger.protocol import AuditSettings
+from intake_ledger_cli import prices
 
 ONE, DUCKDB, ATHENA = "one function", "DuckDB", "Athena"
 """Engines of the join."""

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks import counted, cpu, outputs, prices, units
+from benchmarks import counted, cpu, outputs, units
 from benchmarks.measure import table
 from benchmarks.metered import Bill, MeteredPipeline
 from botocore.client import BaseClient
+
+from intake_ledger_cli import prices
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
 BATCH = 10

@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Callable
 
-from benchmarks import prices
-
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
 from intake_ledger.outputs import PART_BYTES
+from intake_ledger_cli import prices
 
 KEY = "in/a"
 PARTS = 3

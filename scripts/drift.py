@@ -20,7 +20,7 @@ from intake_ledger.contract import ALARMS, KINDS, LACKS, METRICS, AlarmRow, Metr
 DOCS = Path(__file__).parents[1] / "docs"
 _COMMANDS = re.compile(r"^\| (`.*`) \|(.*)\|$", re.MULTILINE)
 _RUNNERS = ("Inline", "Remote", "Later")
-_OF_ALL_STACKS = frozenset({"ls", "template"})
+_OF_ALL_STACKS = frozenset({"acceptance", "ls", "template"})
 """Commands that take no pipeline."""
 
 KIT: Mapping[str, str] = {"objects": "LocalPipeline", "messages": "LocalMessages", "sets": "LocalSets"}

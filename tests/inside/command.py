@@ -15,6 +15,7 @@ from intake_ledger_cli import (
     page_parts,
     page_style,
     pipelines,
+    prices,
     reading,
     redrive,
     report_data,

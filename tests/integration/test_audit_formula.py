@@ -11,7 +11,7 @@ from zlib import crc32
 
 import boto3
 import pytest
-from benchmarks import audit_scale, prices
+from benchmarks import audit_scale
 from benchmarks.audit_formula import (
     ATHENA,
     DUCKDB,
@@ -45,6 +45,7 @@ from tests.inside.audits import (
     parts,
 )
 from tests.inside.audits import function as audit
+from tests.inside.command import prices
 from tests.inside.constructs import LOOK_RATE
 from tests.integration.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.unit.audit_invocations import Gate, Gated, RefusingSQS, Store

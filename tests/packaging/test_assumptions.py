@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from scripts import assumptions_page
 
+from tests.inside.acceptance import CHECKS
+
 ROOT = Path(__file__).parents[2]
 TABLE = tomllib.loads(assumptions_page.TABLE.read_text())
 ROWS = TABLE["assumption"]
@@ -50,6 +52,23 @@ def is_test(here: str) -> bool:
 
 def test_the_page_is_generated() -> None:
     assert assumptions_page.PAGE.read_text() == assumptions_page.page(), "python -m scripts.assumptions_page --write"
+
+
+def test_the_checks_of_the_acceptance_command_are_on_its_page_and_name_lines_that_exist() -> None:
+    assert assumptions_page.ACCEPTANCE.read_text() == assumptions_page.acceptance()
+    checked = {id_: check.name for check in CHECKS for id_ in check.assumptions}
+    assert set(checked) <= {row["id"] for row in ROWS}
+    lines = {line.split("|")[1].strip(): line for line in assumptions_page.page().splitlines() if line.startswith("| ")}
+    assert [id_ for id_, name in checked.items() if f"[`{name}`](acceptance.md#checks)" not in lines[id_]] == []
+
+
+def test_only_a_run_on_aws_becomes_a_result() -> None:
+    """A check that was not run there leaves the line as it is."""
+    outcomes = [{"name": "one", "result": "passed"}, {"name": "two", "result": "not here"}]
+    report = {"local": False, "startedAt": 1_800_000_000_000, "outcomes": outcomes}
+    assert assumptions_page.results(report) == {"one": "passed 2027-01-15"}
+    with pytest.raises(ValueError, match="of a local AWS"):
+        assumptions_page.results(report | {"local": True})
 
 
 def test_each_line_has_its_own_number() -> None:

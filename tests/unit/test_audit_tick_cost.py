@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import prices
 
 from intake_ledger.protocol import audit_settings
 from tests.inside.audits import DeliveryCheck, Looked
 from tests.inside.audits import function as audit
+from tests.inside.command import prices
 from tests.unit.test_audit_delivery import Aws, bridged
 from tests.unit.test_audit_function import Context, LiveAudit, deployed  # noqa: F401 - the fixture
 

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks import cost, outputs, prices
+from benchmarks import cost, outputs
+
+from tests.inside.command import prices
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
 

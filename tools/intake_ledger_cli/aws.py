@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from intake_ledger_cli.errors import CliError
 
@@ -17,21 +17,47 @@ if TYPE_CHECKING:
 LONGEST_INVOCATION_SECONDS = 900  # Lambda's limit
 
 
+class Credentials(NamedTuple):
+    """The credentials of a role."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+
+
 class Aws:
     """Clients with the default credentials, region and endpoint of the AWS SDK, unless the caller gives others."""
 
-    def __init__(self, *, region: str | None = None, profile: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        region: str | None = None,
+        profile: str | None = None,
+        credentials: "Credentials | None" = None,
+    ) -> None:
         # It takes as long as all other imports, and the help needs none of it.
         import boto3  # noqa: PLC0415
         from botocore.config import Config  # noqa: PLC0415
 
-        self._session = boto3.Session(region_name=region, profile_name=profile)
+        given: Any = {f"aws_{name}": value for name, value in credentials._asdict().items()} if credentials else {}
+        self._session = boto3.Session(region_name=region, profile_name=profile, **given)
         self._config = Config(connect_timeout=5, retries={"mode": "standard", "total_max_attempts": 5})
 
     @property
     def region(self) -> str:
         """The region's name, or an empty text if it is unknown."""
         return self._session.region_name or ""
+
+    def assuming(self, role_arn: str) -> "Aws":
+        """Return the clients of a role, for an hour."""
+        answer = self.sts.assume_role(RoleArn=role_arn, RoleSessionName="intake-ledger")["Credentials"]
+        credentials = Credentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"])
+        return Aws(region=self.region, credentials=credentials)
+
+    def client(self, service: str) -> Any:
+        """Return a new client of a service that has no attribute here."""
+        session: Any = self._session
+        return _made(lambda: session.client(service, config=self._config))
 
     @cached_property
     def cloudformation(self) -> "CloudFormationClient":

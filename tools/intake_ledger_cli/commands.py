@@ -33,6 +33,7 @@ COMMANDS = {
     "report": "audit_commands",
     "adopt": "moving_commands",
     "template": "template_command",
+    "acceptance": "acceptance.command",
 }
 """The module of each command, in the order of the help."""
 TERMINATED = 128 + signal.SIGTERM

@@ -36,6 +36,9 @@ METRIC_MONTH = 0.30
 ALARM_MONTH = 0.10
 STATE_TRANSITION = 0.025 / 1_000
 """Standard workflows, as the children of the Distributed Maps are."""
+KINESIS_SHARD_HOUR = 0.015
+EVENT = 1.0 / MILLION
+"""An event of S3 on EventBridge's default bus."""
 INVENTORY_OBJECT = 0.0025 / MILLION
 ATHENA_TB = 5.0
 """The price of each TB that queries read."""

@@ -1,0 +1,82 @@
+# ruff: noqa: INP001 - it is an asset
+"""The processors of the acceptance stack. The body of an object is an order in JSON, and so is a message."""
+
+import json
+import os
+import signal
+from functools import cache
+from typing import Any
+
+import boto3
+
+from intake_ledger import Commit, FileSet, KeyedMessage, NotYet, ObjectChange, Unprocessable
+
+
+def process(change: ObjectChange) -> Commit:
+    """Follow the order in an object, and count the effect of its version.
+
+    Orders: `kill` ends the first worker. `hops` and `seconds` wait that often and that long. `reject` rejects until
+    the item `open` is in the table of effects. `loop` uploads that many more objects, one after the other.
+    """
+    place, version = f"{change.bucket}/{change.key}", change.version_id or "-"
+    order = json.loads(change.open().read()) if change.kind == "created" else {}
+    if order.get("kill") and change.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if order.get("hops") and _count(place, f"{version}#calls") <= order["hops"]:
+        raise NotYet("another hop", retry_in=order["seconds"])
+    if order.get("reject") and not _is_open(place):
+        raise Unprocessable("the order is to reject it")
+    if order.get("loop"):
+        _go_round(change, order["loop"])
+    if "TRANSACTIONS" in os.environ:
+        return Commit(change.idempotency_key, transact=[{"Update": _update(place, version)}])
+    _count(place, version)
+    return Commit(change.idempotency_key)
+
+
+def process_message(message: KeyedMessage) -> Commit:
+    """Count the effect of a message."""
+    _count(f"messages/{message.key}", message.identity)
+    return Commit(message.idempotency_key)
+
+
+def process_set(files: FileSet) -> Commit:
+    """Count the effect of a set, with the number of its parts."""
+    _count(f"{files.bucket}/{files.key}", f"{sum(1 for _ in files.parts)} parts")
+    return Commit(files.idempotency_key)
+
+
+def task(change: dict[str, Any], _context: object) -> dict[str, str]:
+    """Count the effect of a version, as the task of a state machine."""
+    _count(f"{change['bucket']}/{change['key']}", change["versionId"])
+    return {"commit": str(change["idempotencyKey"])}
+
+
+def _go_round(change: ObjectChange, left: int) -> None:
+    key = f"{change.key.rpartition('/')[0]}/{left}"
+    boto3.client("s3").put_object(Bucket=change.bucket, Key=key, Body=json.dumps({"loop": left - 1}))
+
+
+def _update(place: str, id_: str) -> dict[str, Any]:
+    return {
+        "TableName": os.environ["EFFECTS_TABLE"],
+        "Key": {"place": {"S": place}, "id": {"S": id_}},
+        "UpdateExpression": "ADD calls :one",
+        "ExpressionAttributeValues": {":one": {"N": "1"}},
+    }
+
+
+def _count(place: str, id_: str) -> int:
+    """Count a call, and return the number of calls."""
+    answer = _dynamodb().update_item(**_update(place, id_), ReturnValues="UPDATED_NEW")
+    return int(answer["Attributes"]["calls"]["N"])
+
+
+def _is_open(place: str) -> bool:
+    key = {"place": {"S": place}, "id": {"S": "open"}}
+    return "Item" in _dynamodb().get_item(TableName=os.environ["EFFECTS_TABLE"], Key=key, ConsistentRead=True)
+
+
+@cache
+def _dynamodb() -> Any:
+    return boto3.client("dynamodb")

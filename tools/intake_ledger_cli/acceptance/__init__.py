@@ -1,0 +1,1 @@
+"""The command `acceptance`: deploys pipelines, runs checks on them, writes a report, and removes everything."""
