@@ -28,22 +28,20 @@ def process(change: ObjectChange) -> Commit:
         raise Unprocessable("the order is to reject it")
     if order.get("loop"):
         _go_round(change, order["loop"])
-    if "TRANSACTIONS" in os.environ:
-        return Commit(change.idempotency_key, transact=[{"Update": _update(place, version)}])
-    _count(place, version)
-    return Commit(change.idempotency_key)
+    if "PLAIN" in os.environ:
+        _count(place, version)
+        return Commit(change.idempotency_key)
+    return _effect(change.idempotency_key, place, version)
 
 
 def process_message(message: KeyedMessage) -> Commit:
     """Count the effect of a message."""
-    _count(f"messages/{message.key}", message.identity)
-    return Commit(message.idempotency_key)
+    return _effect(message.idempotency_key, f"messages/{message.key}", message.identity)
 
 
 def process_set(files: FileSet) -> Commit:
     """Count the effect of a set, with the number of its parts."""
-    _count(f"{files.bucket}/{files.key}", f"{sum(1 for _ in files.parts)} parts")
-    return Commit(files.idempotency_key)
+    return _effect(files.idempotency_key, f"{files.bucket}/{files.key}", f"{sum(1 for _ in files.parts)} parts")
 
 
 def task(change: dict[str, Any], _context: object) -> dict[str, str]:
@@ -55,6 +53,11 @@ def task(change: dict[str, Any], _context: object) -> dict[str, str]:
 def _go_round(change: ObjectChange, left: int) -> None:
     key = f"{change.key.rpartition('/')[0]}/{left}"
     boto3.client("s3").put_object(Bucket=change.bucket, Key=key, Body=json.dumps({"loop": left - 1}))
+
+
+def _effect(identity: str, place: str, id_: str) -> Commit:
+    """Count the effect in one transaction with the commit. Otherwise an attempt that times out could count it twice."""
+    return Commit(identity, transact=[{"Update": _update(place, id_)}])
 
 
 def _update(place: str, id_: str) -> dict[str, Any]:
