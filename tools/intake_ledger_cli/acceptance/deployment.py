@@ -157,7 +157,7 @@ def remove(aws: Aws, run: Run) -> tuple[str, ...]:
     _empty(aws, run.name)
     with suppress(ClientError):
         aws.s3.delete_bucket(Bucket=run.name)
-    _remove_groups(aws, groups)
+    _remove_groups(aws, run, groups)
     return tuple(_left(aws, run))
 
 
@@ -225,12 +225,13 @@ def _delete_stack(aws: Aws, stack: str) -> bool:
     return status in ("", _DELETED)
 
 
-def _remove_groups(aws: Aws, names: set[str]) -> None:
+def _remove_groups(aws: Aws, run: Run, names: set[str]) -> None:
     """Delete log groups until none was made again for a while: a function may end, and log, after its deletion."""
     quiet, ends = 0, time.monotonic() + _LOG_SECONDS
     while quiet < _QUIET_LOOKS and time.monotonic() < ends:
         quiet += 1
-        for name in names:
+        # A creation that was interrupted may not have listed all.
+        for name in names | set(_groups(aws, run)):
             try:
                 aws.logs.delete_log_group(logGroupName=name)
                 quiet = 0
@@ -238,6 +239,12 @@ def _remove_groups(aws: Aws, names: set[str]) -> None:
                 if error.response["Error"].get("Code") != "ResourceNotFoundException":
                     raise
         time.sleep(_POLL_SECONDS)
+
+
+def _groups(aws: Aws, run: Run) -> Iterator[str]:
+    """Yield the log groups whose names have the run's name."""
+    for page in aws.logs.get_paginator("describe_log_groups").paginate(logGroupNamePattern=run.name):
+        yield from (one["logGroupName"] for one in page["logGroups"] if run.name in one["logGroupName"])
 
 
 def _silence(aws: Aws, bucket: str) -> None:
