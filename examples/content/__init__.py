@@ -1,0 +1,1 @@
+"""Uploaded images, as WebP on the pages that show them."""
