@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.protocol import Row, RowKey, Status, breaker_key, success_key, to_dynamodb
 from tests.inside.command import Alarm, Aws, alarms_text, function_errors, now_ms
 from tests.unit.cli_support import NAME, Site, client, denied, make_message_site, make_site, new_consumer_log
-from tests.unit.support import HOUR, MINUTE
+from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, sit
 
 __all__ = ["sit"]
@@ -197,6 +197,81 @@ def test_a_part_that_aws_throttles_is_unknown_and_the_others_are_shown(
     document = person.reads("status")
     part = document["lastHour" if service == "cloudwatch" else "queue"]
     assert part == {"unknown": "AnOperation was answered with ThrottlingException"}
+
+
+@pytest.mark.failure_mode("F394")
+def test_a_throttled_list_shows_the_rows_before(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why it stopped and how it goes on. Without a row, it is an error as before."""
+    person, real = sit(make_site()), client("dynamodb")
+    for number in range(9):
+        person.site.reject(f"in/{number}", "no amount", at=START + number)
+
+    class Throttled:
+        answers = 1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def get_paginator(self, name: str) -> Any:
+            return self
+
+        def paginate(self, **request: Any) -> Any:
+            request |= {"PaginationConfig": {"PageSize": 2}}
+            for number, page in enumerate(real.get_paginator("query").paginate(**request)):
+                if number == self.answers:
+                    raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "later"}}, "Query")
+                yield page
+
+    throttled = Throttled()
+    monkeypatch.setattr(Aws, "dynamodb", throttled)
+    monkeypatch.setattr("intake_ledger_cli.reading.review_partitions", lambda name: [f"{name}#0"])
+    for item in real.scan(TableName=person.site.deployed.table)["Items"]:
+        real.put_item(TableName=person.site.deployed.table, Item=item | {"needs_review": {"S": f"{NAME}#0"}})
+    found = person.reads("list")
+    assert 0 < len(found["rows"]) < 9
+    assert found["why"] == "Query failed: ThrottlingException: later"
+    assert found["after"]
+    assert "(Query failed: ThrottlingException: later), and rows may follow: go on with --after" in person.types("list")
+    assert sum(one["rows"] for one in person.reads("list", "--by-reason")["reasons"]) == len(found["rows"])
+    throttled.answers = 0
+    person.types("list", ends=1)
+    assert "ThrottlingException" in person.complaint
+
+
+@pytest.mark.failure_mode("F394")
+@pytest.mark.parametrize(
+    ("command", "service", "method"),
+    [
+        (("audit",), "functions", "invoke"),
+        (("pause", "--because", "a move", "--yes"), "functions", "update_event_source_mapping"),
+        (("resume",), "functions", "update_event_source_mapping"),
+        (("adopt", "--from", "Former", "--yes"), "sqs", "receive_message"),
+    ],
+    ids=["audit", "pause", "resume", "adopt"],
+)
+def test_a_command_that_fails_has_its_failure_in_the_record(
+    sit: Callable[..., Person],
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    service: str,
+    method: str,
+) -> None:
+    person = sit(make_site())
+    real: Any = getattr(Aws, service)
+
+    class Failing:
+        def __getattr__(self, name: str) -> Any:
+            return self._refuse if name == method else getattr(real, name)
+
+        def _refuse(self, **_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, "AnOperation")
+
+    monkeypatch.setattr(Aws, service, Failing())
+    person.types(*command, ends=1)
+    [operation] = person.reads("operations")["operations"]
+    assert operation["what"].startswith(command[0])
+    assert operation["result"].startswith("failed: ")
+    assert "InternalError" in operation["result"]
 
 
 @pytest.mark.failure_mode("F394")

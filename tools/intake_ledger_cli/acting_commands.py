@@ -33,8 +33,10 @@ def pause_command(call: Call, *, because: Because, yes: Yes = False) -> None:
         yes=yes,
     )
     operation = Operation(now_ms(), operations.caller(aws), "pause", because)
-    pausing.pause(aws, deployed, uuids, operation)
     operations.record(aws, deployed, operation)
+    with operations.noting_failures(aws, deployed, operation):
+        pausing.pause(aws, deployed, uuids, operation)
+    operations.finish(aws, deployed, operation, "paused")
     call.output({"paused": True}, Text("paused", style=WARNING))
 
 
@@ -43,8 +45,11 @@ def pause_command(call: Call, *, because: Because, yes: Yes = False) -> None:
 def resume_command(call: Call) -> None:
     """Start a paused consumer again."""
     aws, deployed = call.open("resume")
-    pausing.resume(aws, deployed, pausing.mappings_of(aws, deployed))
-    operations.record(aws, deployed, Operation(now_ms(), operations.caller(aws), "resume", ""))
+    uuids = pausing.mappings_of(aws, deployed)
+    operation = operations.begin(aws, deployed, operations.caller(aws), "resume")
+    with operations.noting_failures(aws, deployed, operation):
+        pausing.resume(aws, deployed, uuids)
+    operations.finish(aws, deployed, operation, "resumed")
     call.output({"paused": False}, Text("takes messages in a minute", style=GOOD))
 
 

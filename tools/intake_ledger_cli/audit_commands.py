@@ -1,6 +1,7 @@
 """The commands about audits: audit and report."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,8 @@ def audit(
     """Run the audit now: list the bucket and resubmit each key that differs from the ledger. It may take minutes."""
     aws, deployed = call.open()
     operation = None if dry_run else operations.begin(aws, deployed, operations.caller(aws), "audit")
-    with console(stderr=True).status("the audit is running"):
+    noting = nullcontext() if operation is None else operations.noting_failures(aws, deployed, operation)
+    with console(stderr=True).status("the audit is running"), noting:
         found = audits.run_audit(aws, deployed, dry_run=dry_run, sleep=time.sleep)
     if operation is not None:
         operations.finish(aws, deployed, operation, audits.result_of(found))

@@ -49,7 +49,7 @@ def _camel_case(name: str) -> str:
 
 def list_json(found: ReviewPage) -> JsonObject:
     rows = [_entry(one) for one in found.entries]
-    return {"rows": rows, "after": found.after, "stoppedAfter": found.stopped_after}
+    return {"rows": rows, "after": found.after, "stoppedAfter": found.stopped_after, "why": found.why}
 
 
 def reasons_json(counts: "Mapping[ListedReason, int]", budget: ReadBudget) -> JsonObject:
@@ -60,6 +60,7 @@ def reasons_json(counts: "Mapping[ListedReason, int]", budget: ReadBudget) -> Js
         ],
         "after": budget.token,
         "stoppedAfter": budget.used if budget.stopped else None,
+        "why": budget.why,
     }
 
 

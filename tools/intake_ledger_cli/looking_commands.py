@@ -159,7 +159,7 @@ def list_command(
             sys.stdout.write(line)
             number += 1
         if budget.stopped:
-            console(stderr=True).print(tables.stopped_text(budget.used, budget.token))
+            console(stderr=True).print(tables.stopped_text(budget.used, budget.token, budget.why))
         end_with(number > 0 or budget.stopped, exit_code)
     else:
         found, is_messages = reading.first_page(rows, limit, budget), deployed.message_source is not None

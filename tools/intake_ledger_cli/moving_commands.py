@@ -98,13 +98,16 @@ def adopt_command(
     if not dry_run:
         what, does = announcing.adopt(aws.sqs, left, deployed)
         operation = operations.begin(aws, deployed, operations.ask(aws, does, yes=yes), what)
+    done = adoption.outcome
+    noting = nullcontext()
+    if operation is not None:
+        noting = operations.noting_failures(aws, deployed, operation, lambda: announcing.adopted(done))
     try:
-        with console(stderr=True).status("adopting"):
+        with console(stderr=True).status("adopting"), noting:
             adoption.run()
-    finally:
-        done = adoption.outcome
         if operation is not None:
             operations.finish(aws, deployed, operation, announcing.adopted(done))
+    finally:
         call.output(
             json_output.adopt_json(left, deployed, done, dry_run=dry_run),
             result_tables.adopt_table(left, deployed, done, dry_run=dry_run),

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intake_ledger_cli.errors import UsageError
+from botocore.exceptions import ClientError
+
+from intake_ledger_cli.errors import UsageError, describe_error, is_passing
 
 SEARCH_REQUESTS = 100
 """Requests of a list that searches. A request reads up to 1 MB, which is about 2,000 rows."""
@@ -31,6 +33,8 @@ class ReadBudget:
     """The place of the list up to which all rows were seen."""
     stopped: bool = False
     """True if rows may follow that were not read."""
+    why: str = ""
+    """Why AWS did not answer the last request. Empty: the requests are used up."""
 
     @property
     def token(self) -> str | None:
@@ -41,14 +45,23 @@ class ReadBudget:
         """Yield pages of DynamoDB.
 
         Raises:
-            BudgetSpentError: More pages follow, and the requests are used up.
+            BudgetSpentError: More pages follow, and the requests are used up. Or DynamoDB throttles them after the
+                first rows, so that these are shown.
+            ClientError: It throttles them before, or refuses them.
 
         """
         remaining, more = iter(pages), True
         while more:
             if self.used >= self.most:
                 raise BudgetSpentError
-            if (page := next(remaining, None)) is None:
+            try:
+                page = next(remaining, None)
+            except ClientError as error:
+                if self.reached is None or not is_passing(error):
+                    raise
+                self.why = describe_error(error)
+                raise BudgetSpentError from error
+            if page is None:
                 return
             self.used += 1
             yield page

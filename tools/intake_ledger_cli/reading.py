@@ -49,6 +49,8 @@ class ReviewPage:
     after: str | None
     stopped_after: int | None = None
     """The number of requests after which the list stopped, although rows may follow. None if it did not."""
+    why: str = ""
+    """Why AWS did not answer the next request. Empty: the requests are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget | None 
         return ReviewPage(found, found[-1].token)
     if budget is None or not budget.stopped:
         return ReviewPage(found, None)
-    return ReviewPage(found, budget.token, budget.used)
+    return ReviewPage(found, budget.token, budget.used, budget.why)
 
 
 def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:

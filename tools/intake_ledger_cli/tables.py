@@ -24,7 +24,11 @@ def list_table(
     found: ReviewPage, now: int, *, identities: bool = False, max_wait_seconds: int | None = None
 ) -> RenderableType:
     if not found.entries:
-        return Text("none", style=GOOD) if found.stopped_after is None else _more(found.after, found.stopped_after)
+        return (
+            Text("none", style=GOOD)
+            if found.stopped_after is None
+            else _more(found.after, found.stopped_after, found.why)
+        )
     table = Table(box=None, pad_edge=False, header_style=DIM)
     table.add_column("since", no_wrap=True)
     table.add_column("status", no_wrap=True)
@@ -58,27 +62,30 @@ def list_table(
         )
     if found.after is None and found.stopped_after is None:
         return table
-    return Group(table, _more(found.after, found.stopped_after))
+    return Group(table, _more(found.after, found.stopped_after, found.why))
 
 
 def _rejected(deadline: int, now: int) -> str:
     return f"; rejected in {formatting.duration(deadline - now)}" if deadline > now else "; its deadline has passed"
 
 
-def stopped_text(requests: int, after: str | None) -> str:
+def stopped_text(requests: int, after: str | None, why: str = "") -> str:
     """Say that a list stopped, and how it goes on."""
-    further = f"go on with --after {after}, or raise" if after else "raise"
-    return f"stopped after {requests:,} requests, and rows may follow: {further} --max-requests"
+    further = f"go on with --after {after}" if after else ""
+    if not why:
+        further = f"{further}, or raise --max-requests" if further else "raise --max-requests"
+    because = f" ({escape(why)})" if why else ""
+    return f"stopped after {requests:,} requests{because}, and rows may follow: {further or 'try again later'}"
 
 
-def _more(after: str | None, stopped_after: int | None) -> Text:
+def _more(after: str | None, stopped_after: int | None, why: str = "") -> Text:
     if stopped_after is None:
         return Text(f"more rows follow, list them with --after {after}", style=DIM)
-    return Text(stopped_text(stopped_after, after), style=WARNING)
+    return Text(stopped_text(stopped_after, after, why), style=WARNING)
 
 
 def reasons_table(counts: "Mapping[ListedReason, int]", budget: ReadBudget) -> RenderableType:
-    stop = [_more(budget.token, budget.used)] if budget.stopped else []
+    stop = [_more(budget.token, budget.used, budget.why)] if budget.stopped else []
     if not counts:
         return Group(*stop) if stop else Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
