@@ -45,7 +45,9 @@ def start() -> Bill:
 def grouped(size: int, *, commit_together: bool = False) -> Bill:
     """The cost of a batch of new keys for a worker that has measured its processing time."""
     pipeline = MeteredPipeline(processing_time=ProcessingTime(1), batch_size=size, commit_together=commit_together)
+    begun = pipeline.clock()
     for number in range(size):
+        pipeline.clock.now = begun  # at one time: each put takes a second
         pipeline.put(f"{KEY[:-4]}{number:04}", "1")
     pipeline.run()
     return pipeline.bill

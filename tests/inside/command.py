@@ -22,6 +22,7 @@ from intake_ledger_cli import (
     reprocess,
     s3_listing,
     tables,
+    waiting,
 )
 from intake_ledger_cli import redrive_lock as redrive_lock_module
 from intake_ledger_cli.app import now_ms

@@ -44,6 +44,9 @@ _SHORT = "Lambda ends an invocation after 15 minutes at most. The lease is longe
 _OLDER = "an_older_event_after_a_newer_one_undoes_nothing"
 _REPROCESS = "a_reprocess_runs_finished_work_again"
 _REPROCESS_KILLED = "a_worker_may_die_at_each_request_of_a_reprocess"
+_RELEASED = "a_claim_of_a_dead_worker_is_released"
+_WAIT = "a_wait_ends_when_it_is_committed"
+_NO_LISTING = "No listing has the messages of a key."
 _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
 REFUSED = (
     Absence("", "FIFO messages", "machine", "*", "A message group would wait for each execution."),
@@ -68,6 +71,10 @@ ABSENT = (
     Absence(_REPROCESS_KILLED, "stream records", "*", "*", _SEND_AGAIN),
     Absence(_EVENT, "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(_EVENT, "*", "remote", "*", _NOT_ELSEWHERE),
+    Absence(_RELEASED, "*", "machine", "*", "The fence of the claim is the name of its execution: stop the execution."),
+    Absence(_WAIT, "messages", "*", "*", _NO_LISTING),
+    Absence(_WAIT, "FIFO messages", "*", "*", _NO_LISTING),
+    Absence(_WAIT, "stream records", "*", "*", _NO_LISTING),
     Absence("a_late_worker_is_counted", "*", "machine", "*", "The execution owns the work. A worker only starts it."),
     Absence("a_refused_start_is_counted", "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(

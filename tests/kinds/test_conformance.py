@@ -3,18 +3,23 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import Status
+from cdk_intake_ledger.testing import LocalSets
+from intake_ledger.ledger import LedgerTable, break_claim
+from intake_ledger.protocol import ConsumerSettings, Ordering, Reason, ReasonCode, Status, environment_of, row_key
+from tests.inside.command import DeployedPipeline, waiting
 from tests.inside.kit import MAX_MESSAGE_BYTES
 from tests.inside.objects import PowertoolsTelemetry
 from tests.inside.sets import SetTelemetry
 from tests.kinds.cells import KEY, Call, Cell, DoesNotApply
 from tests.kinds.conformance import ABSENT, CELLS, TESTS, Make, absence, every_cell
+from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget, named_in
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 
 FAIL, WAIT = {"fail": "timed out"}, {"notYet": "no rates"}
@@ -588,6 +593,94 @@ def test_the_audit_agrees_with_finished_work(make: Make) -> None:
     cell.clock.advance(DAY)
     assert cell.check() == []
     assert not cell.source_messages
+
+
+# --- commands
+
+
+@every_cell
+def test_a_claim_of_a_dead_worker_is_released(make: Make) -> None:
+    """With hours of its lease left. The attempt counts, and the next one begins when its message comes."""
+    cell = make()
+    if cell.runner == "machine":
+        raise DoesNotApply
+    cell.inside = lambda _: cell.die() if len(cell.calls) == 1 else None
+    cell.submit()
+    cell.turn()
+    row = cell.known()
+    assert row.is_live(cell.clock())
+    place = row_key(cell.settings.pipeline, cell.ordering, cell.settings.bucket, KEY, row.identity)
+    store: Any = cell.dynamodb
+    reason, table = Reason(ReasonCode.LOCK_BROKEN, "released"), LedgerTable(store, "table")
+    break_claim(table, cell.settings.pipeline, place, row, reason, now=cell.clock())
+    if cell.name not in ("FIFO messages", "stream records"):
+        cell.duplicate()
+        cell.turn()
+        assert len(cell.calls) == 2
+    cell.run()
+    assert [call.attempt for call in cell.calls] == [1, 2]
+    assert cell.calls[0].fence < row.fence + 1 < cell.calls[1].fence + 1
+    assert len({call.idempotency_key for call in cell.calls}) == 1
+    check_done(cell)
+
+
+@every_cell
+def test_a_wait_ends_when_it_is_committed(make: Make) -> None:
+    """As `intake-ledger wait` of schedulers. A rejection ends it too."""
+    cell = make(answers=[NEVER])
+    if cell.kind == "messages":
+        raise DoesNotApply
+    cell.submit()
+    assert wait_outcome(cell) == waiting.MISSING
+    cell.run()
+    assert wait_outcome(cell) == waiting.REJECTED
+    cell.redrive()
+    cell.run()
+    assert wait_outcome(cell) == waiting.COMMITTED
+
+
+@every_cell
+def test_a_forgotten_key_is_refused_until_it_is_used_again(make: Make) -> None:
+    """Messages of before come after `intake-ledger forget`."""
+    cell = make()
+    cell.submit()
+    cell.run()
+    cell.clock.advance(HOUR)
+    cell.duplicate()
+    for key in [one for one in cell.s3.keys if one == KEY]:
+        del cell.s3.keys[key]
+    if cell.kind == "sets":
+        # The pipeline of the parts has a row of each object of the bucket.
+        parts = deployed_in_memory("local", cell.settings.bucket, Ordering.LATEST)
+        assert forget(cell.dynamodb, cell.clock, parts, KEY)
+    assert forget(cell.dynamodb, cell.clock, deployed_of(cell), KEY)
+    assert not named_in(cell.dynamodb, KEY)
+    cell.run()
+    assert cell.begun == 1
+    assert cell.verdicts["FORGOTTEN"] >= 1
+    assert cell.source_messages == 0
+    assert not cell.sqs.dead_letters
+    assert not named_in(cell.dynamodb, KEY)
+    cell.submit("2")
+    cell.run()
+    assert cell.begun == 2
+
+
+def deployed_of(cell: Cell) -> DeployedPipeline:
+    """The pipeline of the cell, as the command finds it."""
+    settings, variables = cell.settings, None
+    if isinstance(cell.local, LocalSets):
+        form = json.dumps({"form": "manifest", "pattern": "**/manifest.json"})
+        variables = environment_of(ConsumerSettings, **asdict(cell.settings) | {"filters": None})
+        variables |= {"INTAKE_SET_FORM": form, "INTAKE_SET_PARTS_PIPELINE": "local"}
+    is_messages = cell.kind == "messages"
+    return deployed_in_memory(settings.pipeline, settings.bucket, cell.ordering, messages=is_messages, sets=variables)
+
+
+def wait_outcome(cell: Cell) -> str:
+    aws: Any = MemoryAws(cell.dynamodb, cell.clock, cell.s3)
+    look = waiting.Wait(aws, deployed_of(cell), KEY, 1, None, None, cell.clock)
+    return look.look().outcome
 
 
 # --- metrics

@@ -1,6 +1,6 @@
-"""The command `forget` on a table in memory, with the time of a test."""
+"""The commands of people on a table in memory, with the time of a test."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -13,36 +13,18 @@ from tests.unit.support import DAY
 
 @dataclass
 class _Pages:
+    """Pages of a query or of a scan, as the commands send them."""
+
     items: dict[Any, Any]
 
     def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
-        pk = request["ExpressionAttributeValues"][":pk"]["S"]
-        yield {"Items": [dict(item) for key, item in sorted(self.items.items()) if key[0] == pk]}
-
-
-@dataclass
-class MemoryAws:
-    """The clients of the command. The bucket and the dead-letter queue are empty."""
-
-    table: Any
-    clock: Any
-
-    @property
-    def dynamodb(self) -> "MemoryAws":
-        return self
-
-    sqs = s3 = dynamodb
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.table, name)
-
-    def get_paginator(self, operation: str) -> Any:
-        return _Pages(self.table.items) if operation == "query" else _Empty()
-
-    def get_queue_attributes(self, **request: Any) -> dict[str, Any]:
-        values = dict.fromkeys(request["AttributeNames"], str(4 * DAY // 1000))
-        date = format_datetime(datetime.fromtimestamp(self.clock() // 1000, UTC), usegmt=True)
-        return {"Attributes": values, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
+        values = request["ExpressionAttributeValues"]
+        if ":pk" in values:
+            found = [item for item in self.items.values() if item["pk"] == values[":pk"]]
+            found = [item for item in found if item["sk"]["S"].startswith(values.get(":own", {"S": ""})["S"])]
+        else:
+            found = [item for item in self.items.values() if item.get("set_key") == values[":set_key"]]
+        yield {"Items": [dict(item) for item in found]}
 
 
 class _Empty:
@@ -50,9 +32,41 @@ class _Empty:
         yield {}
 
 
-def forget(table: Any, clock: Any, *, name: str, bucket: str, key: str, ordering: Ordering, skew: int = 120) -> bool:
-    """Forget a key, as the command does. False: it is in use, and its rows stay."""
-    deployed = DeployedPipeline(
+@dataclass
+class MemoryAws:
+    """The clients of a command. The dead-letter queue is empty, and so is the bucket without `s3_client`."""
+
+    table: Any
+    clock: Any
+    s3_client: Any = None
+
+    @property
+    def dynamodb(self) -> "MemoryAws":
+        return self
+
+    sqs = dynamodb
+
+    @property
+    def s3(self) -> Any:
+        return self.s3_client or self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def get_paginator(self, operation: str) -> Any:
+        return _Empty() if operation.startswith("list") else _Pages(self.table.items)
+
+    def get_queue_attributes(self, **request: Any) -> dict[str, Any]:
+        values = dict.fromkeys(request["AttributeNames"], str(4 * DAY // 1000))
+        date = format_datetime(datetime.fromtimestamp(self.clock() // 1000, UTC), usegmt=True)
+        return {"Attributes": values, "ResponseMetadata": {"HTTPHeaders": {"date": date}}}
+
+
+def deployed_in_memory(
+    name: str, bucket: str, ordering: Ordering, *, messages: bool = False, sets: Mapping[str, str] | None = None
+) -> DeployedPipeline:
+    """A pipeline in memory, as the command finds it. `sets` are the variables of sets."""
+    return DeployedPipeline(
         name=name,
         bucket=bucket,
         bucket_owner=None,
@@ -62,16 +76,21 @@ def forget(table: Any, clock: Any, *, name: str, bucket: str, key: str, ordering
         ordering=ordering,
         deletes=False,
         retention_seconds=35 * DAY // 1000,
-        clock_skew_seconds=skew,
+        clock_skew_seconds=120,
         consumer_function="consumer",
         audit_function=None,
         filters=(),
         alarms=(),
         machines=(),
         reports=None,
-        message_source=None if ordering is Ordering.LATEST else "sqs",
+        message_source="sqs" if messages else None,
+        set_variables=sets,
         max_wait_seconds=DAY // 1000,
     )
+
+
+def forget(table: Any, clock: Any, deployed: DeployedPipeline, key: str) -> bool:
+    """Forget a key, as the command does. False: it is in use, and its rows stay."""
     task = forgetting.Forgetting(cast("Aws", MemoryAws(table, clock)), deployed, key)
     try:
         task.check(clock())

@@ -21,7 +21,7 @@ from intake_ledger.protocol import (
     is_forgotten,
     ulid,
 )
-from tests.unit.forget_support import forget, named_in
+from tests.unit.forget_support import deployed_in_memory, forget, named_in
 from tests.unit.messages_support import SOURCE_NAME, Intake, Killed, copy_record, sqs
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, START
 
@@ -29,15 +29,8 @@ KEY = "ana@example.com"
 
 
 def forget_key(intake: Intake) -> bool:
-    return forget(
-        intake.table,
-        intake.clock,
-        name="orders",
-        bucket=SOURCE_NAME,
-        key=KEY,
-        ordering=Ordering.EVERY_VERSION,
-        skew=intake.settings.clock_skew_seconds,
-    )
+    deployed = deployed_in_memory("orders", SOURCE_NAME, Ordering.EVERY_VERSION, messages=True)
+    return forget(intake.table, intake.clock, deployed, KEY)
 
 
 class Interrupted:
@@ -224,9 +217,8 @@ def test_events_of_a_forgotten_object_leave_no_row(ordering: Ordering, hours: in
     sent += [own_message(Origin.AUDIT, "uploads", KEY, state)]
     local.clock.advance(hours * HOUR + 10 * MINUTE)
     settings = local._settings
-    done = forget(
-        local._dynamodb, local.clock, name=settings.pipeline, bucket=settings.bucket, key=KEY, ordering=ordering
-    )
+    deployed = deployed_in_memory(settings.pipeline, settings.bucket, ordering)
+    done = forget(local._dynamodb, local.clock, deployed, KEY)
     assert done
     assert not named_in(local._dynamodb, KEY)
     before = len(told)
@@ -247,7 +239,7 @@ def change(**given: Any) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("given", "latest", "every_version"),
+    ("given", "without_an_object", "otherwise"),
     [
         ({"event_time": START - 1}, True, True),
         ({"event_time": START}, False, False),
@@ -258,7 +250,7 @@ def change(**given: Any) -> Change:
         ({}, True, False),
     ],
 )
-def test_the_rule(given: dict[str, Any], latest: bool, every_version: bool) -> None:
-    assert is_forgotten(change(**given), START, every_version=False) is latest
-    assert is_forgotten(change(**given), START, every_version=True) is every_version
-    assert not is_forgotten(change(**given), None, every_version=False)
+def test_the_rule(given: dict[str, Any], without_an_object: bool, otherwise: bool) -> None:
+    assert is_forgotten(change(**given), START, unknown=True) is without_an_object
+    assert is_forgotten(change(**given), START, unknown=False) is otherwise
+    assert not is_forgotten(change(**given), None, unknown=True)

@@ -99,14 +99,16 @@ def adopt_command(
         what, does = announcing.adopt(aws.sqs, left, deployed)
         operation = operations.begin(aws, deployed, operations.ask(aws, does, yes=yes), what)
     done = adoption.outcome
-    noting = nullcontext()
-    if operation is not None:
-        noting = operations.noting_failures(aws, deployed, operation, lambda: announcing.adopted(done))
+
+    def moved() -> str:
+        return announcing.adopted(done)
+
+    noting = nullcontext() if operation is None else operations.noting_failures(aws, deployed, operation, moved)
     try:
         with console(stderr=True).status("adopting"), noting:
             adoption.run()
         if operation is not None:
-            operations.finish(aws, deployed, operation, announcing.adopted(done))
+            operations.finish(aws, deployed, operation, moved())
     finally:
         call.output(
             json_output.adopt_json(left, deployed, done, dry_run=dry_run),

@@ -209,20 +209,25 @@ class Ledger:
         self._row_history.begin()
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
-        if self._every_version and self._is_forgotten(change):
-            return _FORGOTTEN
+        is_new = change.state is not None and self._is_new(change)
+        if (self._every_version or is_new) and self._is_forgotten(change):
+            if self._every_version:
+                return _FORGOTTEN
+            is_new = False  # only a look shows whether the key is used again
         wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms)
-        if change.state is not None and self._is_new(change):
+        if change.state is not None and is_new:
             return self._checked(self._take(wish, change.state, "a new key") or self._judge(wish))
         wish.row = self._table.get(wish.key)
-        return self._checked(self._judge(wish))
+        answer = self._judge(wish)
+        return self._checked(answer) if self._every_version else self._guarded(answer)
 
     def _checked(self, answer: Claim | Ruling) -> Claim | Ruling:
         """The claim, if its key is not forgotten and all guards let it pass. Otherwise it is released.
 
         Only a look after the claim excludes that the key is forgotten between look and claim: its row shows the claim.
+        A claim on a state that S3 has shown needs no such look.
         """
-        if isinstance(answer, Claim) and self._every_version:
+        if isinstance(answer, Claim):
             try:
                 forgotten = self._is_forgotten(answer.change)
             except AWS_ERRORS:
@@ -235,9 +240,10 @@ class Ledger:
                 return _FORGOTTEN
         return self._guarded(answer)
 
-    def _is_forgotten(self, change: Change) -> bool:
+    def _is_forgotten(self, change: Change, *, unknown: bool = False) -> bool:
+        """True if the key was forgotten after the message was sent. `unknown` is as for `is_forgotten`."""
         forgotten_at = self._forgotten.forgotten_at(self.key_of(change).pk, sent_at(change))
-        return is_forgotten(change, forgotten_at, every_version=self._every_version)
+        return is_forgotten(change, forgotten_at, unknown=unknown)
 
     def _guarded(self, answer: Claim | Ruling) -> Claim | Ruling:
         """The claim, if all guards let it pass. Otherwise it is released: its processor was not started."""
@@ -268,7 +274,8 @@ class Ledger:
         """`claim`, when the execution of the fence `ended` has ended. Its failed row may be claimed then."""
         wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, ended=ended)
         wish.row = self._table.get(wish.key)
-        return self._checked(self._judge(wish))
+        answer = self._judge(wish)
+        return self._checked(answer) if self._every_version else self._guarded(answer)
 
     def take_over(self, claim: Claim, *, lease_ms: int) -> Claim | Ruling:
         """Take over a claim under its fence, to start its execution again.
@@ -390,7 +397,8 @@ class Ledger:
                 shown = self._state(change, row)
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
-                if row is None and shown.removed and not self._every_version and self._is_forgotten(change):
+                is_gone = row is None and shown.removed and not self._every_version
+                if is_gone and self._is_forgotten(change, unknown=True):
                     return _FORGOTTEN
                 since = self._row_history.all_rows_since() if row is None else None
                 ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, all_rows_since=since)

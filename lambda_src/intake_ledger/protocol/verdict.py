@@ -204,20 +204,20 @@ def sent_at(change: Change) -> int | None:
     return min(known, default=None)
 
 
-def is_forgotten(change: Change, forgotten_at: int | None, *, every_version: bool) -> bool:
+def is_forgotten(change: Change, forgotten_at: int | None, *, unknown: bool) -> bool:
     """True if the change is not handled, because its key was forgotten after its message was sent.
 
-    What is sent later is a new use of the key. In LATEST this is asked only if S3 shows no object and the key has no
-    row. Then a message of unknown age has nothing to wake. In EVERY_VERSION it may name a new version.
+    A message that is sent later is a new use of the key.
 
     Args:
         change: the change of the message.
         forgotten_at: when its key was forgotten, in epoch milliseconds. None: it was not.
-        every_version: as in `Policy`.
+        unknown: the answer if nothing tells the age of the message. True if S3 shows no object and the key has no row:
+            then it has nothing to wake. False otherwise: it may be about a new use.
 
     """
     sent = sent_at(change)
-    return forgotten_at is not None and (not every_version if sent is None else sent < forgotten_at)
+    return forgotten_at is not None and (unknown if sent is None else sent < forgotten_at)
 
 
 def _judge_without_row(change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None) -> Ruling:
