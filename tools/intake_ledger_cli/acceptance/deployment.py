@@ -7,6 +7,7 @@ needs no bootstrap, and the machine no CDK CLI.
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,10 @@ from intake_ledger_cli.errors import CliError
 
 TAG = "intake-ledger-acceptance"
 """The tag of all resources. Its value is the run. Names of stack and bucket begin with it too."""
+_NAME = re.compile(f"{TAG}-([0-9a-f]{{8}})")
 _POLL_SECONDS = 5.0
 _DEPLOY_SECONDS = 1_800.0
-_LOG_SECONDS, _QUIET_LOOKS = 120.0, 2
+_LOG_SECONDS, _QUIET_LOOKS = 180.0, 9
 _TRIES = 4
 _DELETED = "DELETE_COMPLETE"
 _LOGS = {"AWS::Lambda::Function": "/aws/lambda/", "AWS::Logs::LogGroup": ""}
@@ -117,7 +119,10 @@ def deploy(aws: Aws, run: Run, folder: Path) -> dict[str, str]:
 
 
 def runs(aws: Aws) -> Iterator[Run]:
-    """Yield each run of which a stack or a bucket is left, by its tag."""
+    """Yield each run of which a stack or a bucket is left, by its tag, or a log group, by its name.
+
+    A function that ends after the removal writes its lines into a new log group, which has no tag.
+    """
     found = dict.fromkeys(
         tag["Value"]
         for page in aws.cloudformation.get_paginator("describe_stacks").paginate()
@@ -131,6 +136,9 @@ def runs(aws: Aws) -> Iterator[Run]:
             with suppress(ClientError):  # of another owner, or gone meanwhile
                 tags = aws.s3.get_bucket_tagging(Bucket=bucket["Name"])["TagSet"]
                 found |= dict.fromkeys(tag["Value"] for tag in tags if tag["Key"] == TAG)
+    for page in aws.logs.get_paginator("describe_log_groups").paginate(logGroupNamePattern=f"{TAG}-"):
+        named = (_NAME.search(one["logGroupName"]) for one in page["logGroups"])
+        found |= dict.fromkeys(name[1] for name in named if name)
     yield from map(Run, found)
 
 
