@@ -380,7 +380,7 @@ def test_g4_what_is_not_settled_is_acknowledged_for_a_reason_only(
         assert found.identity == state.identity
 
 
-@pytest.mark.failure_mode("F56")
+@pytest.mark.failure_mode("F56", "F471")
 @given(ROWS | st.none(), CHANGES, STATES, POLICIES, st.lists(SEQUENCERS, min_size=3, max_size=3))
 def test_no_decision_depends_on_sequencers(
     found: Row | None, change: Change, state: State, policy: Policy, sequencers: list[str | None]
