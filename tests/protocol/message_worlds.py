@@ -12,12 +12,16 @@ worker's claim by hand, or lets all leases end. After each step these promises a
 - A worker that returns holds no lock.
 - A message whose processor returns malformed writes is called again only after a death or the end of a lease.
 - A copy that is moved back opens its row, unless another copy is left.
+- With a fingerprint, one content of an identity reaches its processor. A message with another content leaves its queue
+  only after a copy with the reason `identity_collides`. Copies with equal contents do not collide.
 """
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
@@ -50,7 +54,8 @@ class MessageWorld(NamedTuple):
     """The messages and the faults of one search."""
 
     messages: str
-    """A key and an identity for each message, such as `ka kb`. A message that occurs twice is a copy."""
+    """A key and an identity for each message, such as `ka kb`. A message that occurs twice is a copy. With a third
+    letter, such as `ka1 ka2`, the third letters are the contents that the fingerprint compares."""
     source: MessageSourceType = MessageSourceType.SQS
     deliveries: int = 3
     """The number of batches that Lambda delivers in all."""
@@ -80,6 +85,11 @@ class MessageWorld(NamedTuple):
         return [(one[0], one[1]) for one in self.messages.split()]
 
     @property
+    def contents(self) -> list[str]:
+        """The content of each message. All are empty without a fingerprint."""
+        return [one[2:] for one in self.messages.split()]
+
+    @property
     def cost(self) -> float:
         """A guess at the effort of the search, on the scale of `prove.cost`."""
         faults = self.failures + self.crashes + self.lapses + self.losses + self.breaks
@@ -103,6 +113,7 @@ SHORT: dict[str, MessageWorld] = {
     "messages, a redrive": MessageWorld("ka ka", rejects=1, redrives=1, deliveries=3),
     "messages, a bare copy": MessageWorld("ka", rejects=2, redrives=2, deliveries=3, bare=True),
     "messages, a refused copy": MessageWorld("ka", rejects=1, refusals=1, deliveries=3),
+    "messages, a fingerprint": MessageWorld("ka1 ka2", failures=1, deliveries=3),
 }
 FULL: dict[str, MessageWorld] = SHORT | {
     "messages of a key, deaths": MessageWorld("ka kb", crashes=1, failures=1, deliveries=2),
@@ -116,6 +127,14 @@ FULL: dict[str, MessageWorld] = SHORT | {
     "messages, a bare copy, deaths": MessageWorld("ka", rejects=1, redrives=1, crashes=1, deliveries=4, bare=True),
     "messages, a bare copy, FIFO": MessageWorld("ka kb", MessageSourceType.FIFO, rejects=1, bare=True, deliveries=2),
     "messages, a refused copy, deaths": MessageWorld("ka", rejects=1, refusals=1, crashes=1, lapses=1, deliveries=3),
+    "messages, a fingerprint, deaths": MessageWorld("ka1 ka2", crashes=1, lapses=1, deliveries=3),
+    "messages, a fingerprint, a copy": MessageWorld("ka1 ka1", failures=1, lapses=1, deliveries=3),
+    "messages, a fingerprint, a late worker": MessageWorld("ka1 ka2", lapses=1, deliveries=3),
+    "messages, a fingerprint, a refused copy": MessageWorld("ka1 ka2", rejects=1, refusals=1, deliveries=3),
+    "messages, a fingerprint, FIFO": MessageWorld(
+        "ka1 ka2", MessageSourceType.FIFO, failures=1, crashes=1, deliveries=3
+    ),
+    "messages, a fingerprint, a stream": MessageWorld("ka1 kb1 ka2", _STREAM, failures=1, deliveries=2),
     "messages, a stream, deaths": MessageWorld("ka kb", _STREAM, crashes=1, lapses=1, deliveries=2),
 }
 
@@ -163,6 +182,8 @@ class _State:
     """Identities in the dead-letter queue, and the fences of their rejections: 0 for a copy without attributes."""
     fences: tuple[tuple[str, int], ...] = ()
     """The highest fence that a processor of each key had."""
+    begun: tuple[tuple[str, str], ...] = ()
+    """The content of each identity whose processor was called."""
     tick: int = 0
     delivered: int = 0
     left: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -178,7 +199,7 @@ class _State:
     def name(self) -> str:
         """Equal for states that go on in the same way."""
         workers = [(one.number, one.batch, one.started, _told(one.history)) for one in self.workers]
-        rest = (self.waiting, self.copies, self.fences, self.tick, self.delivered, self.left)
+        rest = (self.waiting, self.copies, self.fences, self.begun, self.tick, self.delivered, self.left)
         budgets = (self.breaks, self.broken, self.rejects, self.redrives, self.refusals)
         return repr((sorted(self.items.items()), workers, rest, budgets))
 
@@ -251,8 +272,14 @@ class _Port:
         attributes = request.get("MessageAttributes", {})
         if self._bare and attributes:
             raise ClientError({"Error": {"Code": "InvalidParameterValue"}}, "SendMessage")
+        body = json.loads(request["MessageBody"])
+        if "intakeLedger" in body:
+            body = json.loads(base64.b64decode(body["intakeLedger"]["record"]["kinesis"]["data"]))
         if not attributes:
-            self.call("send_message", (str(json.loads(request["MessageBody"])["event"]), 0))
+            self.call("send_message", (str(body["event"]), 0))
+            return
+        if attributes["reason_code"]["StringValue"] == ReasonCode.IDENTITY_COLLIDES:
+            self.call("send_message", (body["event"] + body["amount"], 0))
             return
         fence = int(attributes["rejected_fence"]["StringValue"])
         self.call("send_message", (attributes["version_id"]["StringValue"], fence))
@@ -278,6 +305,7 @@ class MessageSearch:
     def __init__(self, world: MessageWorld) -> None:
         self._world = world
         self._names = world.names
+        self._contents = world.contents
         self._sent = len(self._names)
         """The number of messages that were sent. Those after them are copies that were moved back."""
         self._moved: dict[tuple[str, int, int], int] = {}
@@ -387,6 +415,7 @@ class MessageSearch:
         if known not in self._moved:
             self._moved[known] = len(self._names)
             self._names.append(next(name for name in self._names if name[1] == identity))
+            self._contents.append("")
         return self._moved[known]
 
     def _deliveries(self, state: _State) -> Iterator[tuple[str, _State]]:
@@ -404,7 +433,11 @@ class MessageSearch:
     def _again(self, state: _State, worker: _Worker) -> _State:
         """The messages of the worker come again."""
         unfinished = [
-            place for place in worker.batch if place >= self._sent or self._status(state, place) not in _FINISHED
+            place
+            for place in worker.batch
+            if place >= self._sent
+            or self._status(state, place) not in _FINISHED
+            or self._has_other_content(state, *self._names[place], self._contents[place])
         ]
         # In order: a group, or a shard, is delivered from its first message on.
         first = worker.batch if unfinished else ()
@@ -419,7 +452,8 @@ class MessageSearch:
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
         bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
-        intake = MessageSettings(settings, self._world.source, "order", "event")
+        fingerprint = "amount" if any(self._contents) else ""
+        intake = MessageSettings(settings, self._world.source, "order", "event", fingerprint=fingerprint)
         table = LedgerTable(cast("Any", port), "table")
         lock = KeyLock(table, options.pipeline, options.retention, clock=port.now)
         kind = Messages(intake, lock, sleep=lambda _: None)
@@ -442,9 +476,10 @@ class MessageSearch:
 
     def _record(self, place: int) -> dict[str, Any]:
         key, identity = self._names[place]
+        content = {"amount": self._contents[place]} if any(self._contents) else {}
         if self._world.source is MessageSourceType.KINESIS:
-            return kinesis(key, identity, place)
-        record = sqs(key, identity, group="g") | {"messageId": str(place)}
+            return kinesis(key, identity, place, json.dumps({"order": key, "event": identity, **content}))
+        record = sqs(key, identity, group="g", **content) | {"messageId": str(place)}
         fences = {number: fence for (_, fence, _), number in self._moved.items()}
         if fence := fences.get(place):
             record["messageAttributes"] = {"rejected_fence": {"stringValue": str(fence)}}
@@ -455,6 +490,9 @@ class MessageSearch:
         if asked.operation == "process":
             return self._answered(state, worker, asked, None)
         if asked.operation == "send_message":
+            identity, fence = asked.argument
+            if fence == 0 and identity[1:] and set(self._contents) == {identity[1:]}:
+                raise _Violation(f"{identity} collides with no message")
             copies = tuple(sorted({*state.copies, asked.argument}))
             return self._answered(replace(state, copies=copies), worker, asked, None)
         store, value, error = StrictDynamoDB(cast("Any", state.items)), None, None
@@ -481,6 +519,10 @@ class MessageSearch:
         if message.fence <= fences.get(message.key, 0):
             raise _Violation(f"the fence of {message.key} does not grow")
         fences[message.key] = message.fence
+        begun = dict(state.begun)
+        content = message.body.get("amount", "")
+        if begun.setdefault(message.identity, content) != content:
+            raise _Violation(f"{message.identity} is processed with two contents")
         _, crashes, lapses, _ = state.left
         ended = self._world.crashes - crashes + self._world.lapses - lapses
         if message.identity in self._world.malformed and message.attempt > 1 + ended:
@@ -495,7 +537,7 @@ class MessageSearch:
                 break
             if self._world.is_ordered and key == message.key and self._status(state, place) not in _FINISHED:
                 raise _Violation(f"{message.identity} starts before {identity}")
-        return replace(state, fences=tuple(sorted(fences.items())))
+        return replace(state, fences=tuple(sorted(fences.items())), begun=tuple(sorted(begun.items())))
 
     def _check_rows(self, before: _State, after: _State, worker: _Worker) -> None:
         """Check each row that a request has changed, and the fences of the locks."""
@@ -545,6 +587,10 @@ class MessageSearch:
             # A copy that was moved back continues the work.
             if self._is_moved_back(state, name):
                 continue
+            if (name[1] + self._contents[place], 0) in state.copies:
+                continue
+            if self._has_other_content(state, *name, self._contents[place]):
+                raise _Violation(f"{name} is acknowledged, and its row has another content")
             if status not in _FINISHED:
                 raise _Violation(f"{name} is acknowledged and {status}")
             if status == "REJECTED" and name[1] not in (identity for identity, _ in state.copies):
@@ -558,6 +604,11 @@ class MessageSearch:
         """True if a copy of a message was moved back from the dead-letter queue and is not finished."""
         places = {*state.waiting, *(place for worker in state.workers for place in worker.batch)}
         return any(place >= self._sent and self._names[place] == name for place in places)
+
+    def _has_other_content(self, state: _State, key: str, identity: str, content: str) -> bool:
+        row = state.items.get((f"{SOURCE_NAME}/{key}", f"orders@v#{identity}"))
+        digest = sha256(json.dumps(content).encode()).hexdigest()[:32]
+        return bool(content) and row is not None and row["etag"]["S"] != digest
 
     def _status(self, state: _State, place: int) -> str | None:
         key, identity = self._names[place]

@@ -4104,14 +4104,21 @@ MUTANTS = (
         "MessageHandler._without_claim",
         "change.must_equal and content_differs(change, ruling)",
         "False",
-        "tests/unit/test_messages.py -k another_fingerprint",
+        "messages, a fingerprint",
     ),
     Mutant(
         "a message with another fingerprint takes an unfinished row",
         "judge_row",
         "change.must_equal and row.unfinished and _has_other_content(row, change)",
         "False",
-        "tests/unit/test_messages.py -k unfinished_or_rejected",
+        "messages, a fingerprint",
+    ),
+    Mutant(
+        "a swap does not compare the fingerprint",
+        "Ledger._take",
+        "must_equal=wish.change.must_equal",
+        "must_equal=False",
+        "messages, a fingerprint, a late worker",
     ),
     Mutant(
         "a fingerprint without a value is the same for all messages",

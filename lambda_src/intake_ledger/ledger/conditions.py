@@ -37,15 +37,23 @@ PROCESSED = Condition("#status = :processed", ("status",), {":processed": Status
 """The last claim was committed or abandoned."""
 
 
-def row_unchanged(row: Row, now: int) -> Condition:
+def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
     """No claim and no outcome was written since the row was judged, and its lease has ended. Every swap requires this.
 
-    Late writes and marks of the audit may have been added. `now` is in epoch milliseconds.
+    Late writes and marks of the audit may have been added. A row that was deleted and written again within the
+    millisecond has the same fence. With `must_equal`, its content must be the same too. `now` is in epoch milliseconds.
     """
-    return Condition(
+    condition = Condition(
         f"#fence = :seen_fence AND #status = :seen_status AND {LEASE_ENDED}",
         ("fence", "status", "lease_until"),
         {":seen_fence": row.fence, ":seen_status": row.status, ":now": now},
+    )
+    if not must_equal:
+        return condition
+    return Condition(
+        f"{condition.expression} AND #etag = :seen_etag",
+        (*condition.names, "etag"),
+        {**condition.values, ":seen_etag": row.etag},
     )
 
 

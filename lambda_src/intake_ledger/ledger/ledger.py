@@ -440,7 +440,8 @@ class Ledger:
             if wish.row is None:
                 self._table.insert(wish.key, row)
             else:
-                self._table.update(wish.key, wish.row, row, row_unchanged(wish.row, now=row.updated_at))
+                unchanged = row_unchanged(wish.row, row.updated_at, must_equal=wish.change.must_equal)
+                self._table.update(wish.key, wish.row, row, unchanged)
         except ConditionFailed as refused:
             wish.seen, wish.row = wish.row, refused.row
             return None
@@ -673,7 +674,8 @@ class Ledger:
         False: another attempt has taken the row meanwhile. Judge the change again.
         """
         try:
-            self._table.update(self.key_of(change), seen, after, row_unchanged(seen, self._clock()))
+            unchanged = row_unchanged(seen, self._clock(), must_equal=change.must_equal)
+            self._table.update(self.key_of(change), seen, after, unchanged)
         except ConditionFailed:
             return False
         return True
