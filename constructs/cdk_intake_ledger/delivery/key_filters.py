@@ -33,7 +33,7 @@ from intake_ledger.protocol import KeyFilter
 
 URI = re.compile(r"((s3a?|https?)://|arn:[\w-]+:s3:::)[^/]*/?")
 """A URI or an ARN, up to the key."""
-_PLACEHOLDER = re.compile(r"\[[^\]/]*\]|\{[^}/]*\}|\?|%[YmdHMS]\b|<[^>/]*>|^\^|\\|(?<!_\$folder)\$$")
+_PLACEHOLDER = re.compile(r"\[[^\]/]*\]|\{[^}/]*\}|\?|%[YmdHMS]\b|[Yy]{4}|\.\*|<[^>/]*>|^\^|\\|(?<!_\$folder)\$$")
 """Ranges, placeholders of dates, wildcards of shells and parts of regular expressions, which have no meaning in S3."""
 _MARKERS = ("/", "_$folder$")
 """Ends of the keys of directory markers."""
@@ -159,8 +159,9 @@ def warn_about_key_text(scope: Construct, name: str, value: str) -> None:
         return
     if "suffix" not in name and (begin := re.match(r"(\.{0,2}/)+", value)):
         warn(scope, KEY_BEGINS_WITH_SLASH, name=name, value=value, begin=begin[0], key=value[begin.end() :])
-    blank = value[-1:] if "suffix" in name else value[:1]
-    if blank.isspace() or any(ord(character) < ord(" ") for character in value):
+    # A pattern is a whole key.
+    blank = {"the filter suffix": value[-1:], "the pattern": value[:1] + value[-1:]}.get(name, value[:1])
+    if any(map(str.isspace, blank)) or any(ord(character) < ord(" ") for character in value):
         warn(scope, KEY_BLANK, name=name, value=value)
     if re.search("%[0-9A-Fa-f]{2}", value):
         warn(scope, KEY_LOOKS_ENCODED, name=name, value=value)

@@ -18,8 +18,10 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_EXPRESSION,
     MESSAGE_FIELD,
     MESSAGE_FINGERPRINT_CONSTANT,
+    MESSAGE_FINGERPRINT_SAME,
     MESSAGE_FUNCTION,
     MESSAGE_IDENTITY_CONSTANT,
+    MESSAGE_IDENTITY_FALLBACK,
     MESSAGE_IDENTITY_FEW,
     MESSAGE_IDENTITY_IS_KEY,
     MESSAGE_IDENTITY_SHARED,
@@ -114,6 +116,9 @@ def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -
             yield MESSAGE_IDENTITY_CONSTANT.problem(expression=expression)
         elif name == "identity" and not wrong_functions and not [*_paths(parsed, without=_FEW_VALUES)]:
             yield MESSAGE_IDENTITY_FEW.problem(expression=expression)
+        same = next((one for one in ("identity", "key") if expressions.get(one, "").strip() == expression.strip()), "")
+        if name == "fingerprint" and same:
+            yield MESSAGE_FINGERPRINT_SAME.problem(expression=expression, name=same)
         if (missing := _impossible(envelope, parsed)) is not None:
             where = {SourceKind.EVENT_BRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
             yield MESSAGE_FIELD.problem(name=name, expression=expression, where=where, **missing)
@@ -133,13 +138,25 @@ def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, id
         return
     if identity.strip() == key.strip():
         warn(scope, MESSAGE_IDENTITY_IS_KEY, expression=identity)
+    parsed = jmespath.compile(identity).parsed
+    if _falls_back(parsed):
+        warn(scope, MESSAGE_IDENTITY_FALLBACK, expression=identity)
     shared = _SHARED.get(source.kind, ())
     if not source.is_stream and source.event_pattern is None and not source.unwrap_sns:
         shared = tuple((name,) for name in _SNS_SHARED)
-    paths = [*_paths(jmespath.compile(identity).parsed)]
+    paths = [*_paths(parsed)]
     if paths and all(any(path[: len(one)] == one for one in shared) for path in paths):
         own = {SourceKind.EVENT_BRIDGE: "id", SourceKind.DYNAMODB: "eventID"}.get(source.kind, "MessageId")
         warn(scope, MESSAGE_IDENTITY_SHARED, expression=identity, own=own)
+
+
+def _falls_back(node: Mapping[str, Any]) -> bool:
+    """True if the value of a message without the fields is one that names none."""
+    children = node["children"]
+    if node["type"] in _ANY or (node["type"] == "function_expression" and node["value"] in _ANY):
+        return any(_falls_back(child) or not [*_paths(child)] for child in children)
+    # A function of one argument, such as `to_string`.
+    return node["type"] == "function_expression" and len(children) == 1 and _falls_back(children[0])
 
 
 def reads_sns_envelope(*expressions: str) -> bool:
@@ -190,8 +207,11 @@ def _paths(node: Mapping[str, Any], *, without: frozenset[str] = frozenset()) ->
     elif kind in ("subexpression", "pipe"):
         paths = [*_paths(children[0], without=without)]
         for child in children[1:]:
-            paths = [before + after for before in paths for after in [*_paths(child, without=without)] or [()]]
+            # Behind a pipe, a value without a field is the same for each message.
+            paths = [before + after for before in paths for after in _paths(child, without=without)]
         yield from paths
+    elif kind == "and_expression" and not [*_paths(children[-1], without=without)]:
+        return  # the value of a message that has the first field is the second, which names none
     elif kind in ("projection", "filter_projection", "value_projection", "index_expression"):
         yield from _paths(children[0], without=without)
     else:

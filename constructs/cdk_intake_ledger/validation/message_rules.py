@@ -41,6 +41,20 @@ MESSAGE_FINGERPRINT_CONSTANT = SUBJECT.error(
     why="it is the same for each message, so no copy would differ",
     fix='Name the fields that copies have in common, such as "detail.[amount, currency]"',
 )
+MESSAGE_FINGERPRINT_SAME = SUBJECT.error(
+    "message-fingerprint-same",
+    inputs=("fingerprint", "identity", "key"),
+    what="fingerprint is {expression!r}, as {name} is",
+    why="messages with one key and one identity have the same value, so that it compares nothing",
+    fix='Name the fields that copies of a message have in common, such as "[amount, currency]"',
+)
+MESSAGE_IDENTITY_FALLBACK = SUBJECT.warning(
+    "message-identity-fallback",
+    inputs=("identity",),
+    what="identity is {expression!r}, which has a value without a field",
+    why="all messages of a key that lack the fields have that value, and all but the first would be duplicates",
+    fix="Remove the value, so that such a message is a dead letter, or acknowledge the warning",
+)
 MESSAGE_IDENTITY_FEW = SUBJECT.error(
     "message-identity-few-values",
     inputs=("identity",),
