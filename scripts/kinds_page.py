@@ -66,7 +66,7 @@ def process(change: ObjectChange) -> Commit:
     if not rows:
         raise Unprocessable("no rows")
     return Commit(save(change.key, rows, fence=change.fence))""",
-        "[`IntakePipeline`](api/constructs.md). [Recipes](recipes.md) use them",
+        "[`IntakePipeline`](api/intake-pipeline.md). [Recipes](recipes.md) use them",
         "[`LocalPipeline`](processor.md#test-it)",
         "[Operating a pipeline](operating.md), [the audit](audit.md)",
         _COUNTED,

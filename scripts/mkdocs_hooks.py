@@ -1,5 +1,11 @@
-"""Hooks of the documentation site: links to files outside docs/, the repository's address, local diagrams."""
+"""Hooks of the documentation site: links to files outside docs/, the repository's address, local diagrams, search.
 
+The search prefers titles. A table with a name in the first cell of each row, such as that of the rules, gets an entry
+with this title for each row.
+"""
+
+import html
+import json
 import re
 import shutil
 import tomllib
@@ -10,7 +16,13 @@ ROOT = Path(__file__).parents[1]
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 MERMAID = ROOT / "build" / "mermaid" / "node_modules" / "@mermaid-js" / "tiny" / "dist" / "mermaid.tiny.js"
 RUNBOOKS = "runbooks/README.md"
+TABLES = ("operating.md", "validation.md")
+"""Pages whose tables name commands, codes and rules in the first cells of their rows."""
+_ROW = re.compile(r"<tr>\s*<td>(.*?)</td>(.*?)</tr>", re.DOTALL)
+_NAME = re.compile(r"<code>([\w-]+)[^<]*</code>")
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+_entries: list[dict[str, str]] = []
+"""Names of tables, for the search."""
 _LINK = re.compile(r"\]\((\.\./[^)\s#]+)(?:#([^)\s]+))?\)")
 
 
@@ -19,6 +31,7 @@ def on_config(config: Any) -> Any:
 
     Material's `repo_url` would ask GitHub's API for stars in each reader's browser.
     """
+    _entries.clear()
     config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": REPOSITORY, "name": "Repository"}]
     _add_runbooks(config.nav, Path(config.docs_dir))
     return config
@@ -60,9 +73,34 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     return output.replace("</body>", f"{script}</body>")
 
 
+def on_page_content(content: str, page: Any, **_: Any) -> str:
+    """Give each name of a table an anchor and an entry of the search. A name's first row counts."""
+    if page.file.src_uri not in TABLES:
+        return content
+    known = {entry["location"] for entry in _entries}
+
+    def with_anchors(row: re.Match[str]) -> str:
+        anchors = ""
+        for name in _NAME.findall(row[1]):
+            location = f"{page.url}#{name}"
+            if location not in known:
+                known.add(location)
+                anchors += f'<span id="{name}"></span>'
+                text = html.unescape(re.sub("<[^>]+>", " ", row[2]))
+                _entries.append({"location": location, "title": name, "text": " ".join(text.split())})
+        return row[0].replace("<td>", f"<td>{anchors}", 1)
+
+    return _ROW.sub(with_anchors, content)
+
+
 def on_post_build(config: Any) -> None:
-    """Copy mermaid into the site."""
-    shutil.copy(MERMAID, Path(config.site_dir) / "assets" / "mermaid.js")
+    """Copy mermaid into the site, and add the names of tables to the search, whose plugin has written its index."""
+    site = Path(config.site_dir)
+    shutil.copy(MERMAID, site / "assets" / "mermaid.js")
+    index = site / "search" / "search_index.json"
+    search = json.loads(index.read_text())
+    search["docs"] += _entries
+    index.write_text(json.dumps(search))
 
 
 def _fragment(target: Path, name: str | None) -> str:

@@ -1,5 +1,6 @@
 """The documentation site: it builds without warnings, has all public names, and loads nothing from elsewhere."""
 
+import inspect
 import json
 import os
 import re
@@ -10,10 +11,16 @@ from pathlib import Path
 
 import pytest
 
+import cdk_intake_ledger
+from intake_ledger.contract import ALARMS
 from tests.browser import chromium, needs_chromium
+from tests.inside.command import commands
+from tests.inside.constructs import all_rules
 
 ROOT = Path(__file__).parents[2]
 MKDOCS = ROOT / "build" / "mkdocs" / "bin" / "mkdocs"
+FIRST = 6
+"""Results on the first screen of the search."""
 QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 
 
@@ -57,6 +64,44 @@ def test_a_link_to_a_test_leads_to_its_line_in_the_repository(site: Path) -> Non
     assert links
     for path, line in links:
         assert (ROOT / path).read_text().splitlines()[int(line) - 1].lstrip().startswith(("def test_", "class Test"))
+
+
+def names() -> dict[str, str]:
+    """The pages that explain each option, alarm, subcommand and rule."""
+    public = (getattr(cdk_intake_ledger, name) for name in cdk_intake_ledger.__all__)
+    functions = (
+        getattr(member, "__func__", member)
+        for cls in public
+        for name, member in vars(cls).items()
+        if name == "__init__" or not name.startswith("_")
+    )
+    options = (
+        one.name
+        for function in functions
+        if inspect.isfunction(function)
+        for one in inspect.signature(function).parameters.values()
+        if one.kind is one.KEYWORD_ONLY
+    )
+    subcommands = (one.name or str(getattr(one.callback, "__name__", "")) for one in commands.app.registered_commands)
+    return (
+        dict.fromkeys(options, "api/")
+        | {row.name: "runbooks/" for row in ALARMS}
+        | dict.fromkeys(subcommands, "operating/")
+        | {rule.id: "validation/" for rule in all_rules()}
+    )
+
+
+def test_the_search_finds_each_name(site: Path) -> None:
+    """Among the first results, as many as a reader sees: each option, alarm, subcommand and rule."""
+    pages, script = names(), Path(__file__).with_name("search.mjs")
+    assert len(pages) > 300
+    command = ["node", script, site]
+    done = subprocess.run(command, input=json.dumps(list(pages)), capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    missing = {
+        name: found[name][:FIRST] for name, page in pages.items() if not any(page in one for one in found[name][:FIRST])
+    }
+    assert missing == {}
 
 
 def test_each_concept_has_a_picture() -> None:
