@@ -13,6 +13,7 @@ CHROMIUM := build/chromium
 READERS := build/readers
 REFERENCE := build/reference
 LOCALSTACK := build/localstack
+PYRIGHT := build/pyright
 RECORDED := build/recorded/complete
 RECORDING := -p tests.truth.recording
 # jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
@@ -71,6 +72,11 @@ $(READERS)/.ready: Makefile | $(READY)
 		@cwasm/lodepng@0.1.9 @cwasm/jpeg-turbo@0.1.3
 	@touch $@
 
+# A type checker that is stricter than mypy about the CDK's interfaces, without its optional dependency.
+$(PYRIGHT)/.ready: Makefile | $(READY)
+	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund --omit=optional pyright@1.1.414
+	@touch $@
+
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
@@ -101,7 +107,7 @@ parts: deployed examples types synth integration unit kinds packaging protocol l
 parts: UNIT_WORKERS :=
 
 thorough: $(READY) ## what takes long: runs under faults, strangers, checkov, the oldest CDK, all random examples (about ten minutes)
-	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready
+	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready $(PYRIGHT)/.ready
 	@$(SIDE_BY_SIDE) --jobs=2 thorough-deployed thorough-others
 
 thorough-deployed: $(READY)

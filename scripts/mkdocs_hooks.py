@@ -18,6 +18,7 @@ MERMAID = ROOT / "build" / "mermaid" / "node_modules" / "@mermaid-js" / "tiny" /
 RUNBOOKS = "runbooks/README.md"
 TABLES = ("operating.md", "validation.md")
 """Pages whose tables name commands, codes and rules in the first cells of their rows."""
+_TABLE = re.compile("<table>.*?</table>", re.DOTALL)
 _ROW = re.compile(r"<tr>\s*<td>(.*?)</td>(.*?)</tr>", re.DOTALL)
 _NAME = re.compile(r"<code>([\w-]+)[^<]*</code>")
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -79,7 +80,7 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
         return content
     known = {entry["location"] for entry in _entries}
 
-    def with_anchors(row: re.Match[str]) -> str:
+    def with_anchors(row: re.Match[str], command: str) -> str:
         anchors = ""
         for name in _NAME.findall(row[1]):
             location = f"{page.url}#{name}"
@@ -87,10 +88,14 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
                 known.add(location)
                 anchors += f'<span id="{name}"></span>'
                 text = html.unescape(re.sub("<[^>]+>", " ", row[2]))
-                _entries.append({"location": location, "title": name, "text": " ".join(text.split())})
+                _entries.append({"location": location, "title": command + name, "text": " ".join(text.split())})
         return row[0].replace("<td>", f"<td>{anchors}", 1)
 
-    return _ROW.sub(with_anchors, content)
+    def of_table(table: re.Match[str]) -> str:
+        command = "intake-ledger " if "<th>command</th>" in table[0] else ""
+        return _ROW.sub(lambda row: with_anchors(row, command), table[0])
+
+    return _TABLE.sub(of_table, content)
 
 
 def on_post_build(config: Any) -> None:

@@ -77,7 +77,7 @@ class IntakePipeline(PipelineGrants):
         network: NetworkOptions | None = None,
         monitoring: MonitoringOptions | None = None,
         audit: AuditOptions | None = None,
-        encryption_key: kms.IKey | None = None,
+        encryption_key: kms.IKey | kms.Key | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         """Make a pipeline.

@@ -82,7 +82,9 @@ def names() -> dict[str, str]:
         for one in inspect.signature(function).parameters.values()
         if one.kind is one.KEYWORD_ONLY
     )
-    subcommands = (one.name or str(getattr(one.callback, "__name__", "")) for one in commands.app.registered_commands)
+    subcommands = (
+        f"intake-ledger {one.name or getattr(one.callback, '__name__', '')}" for one in commands.app.registered_commands
+    )
     return (
         dict.fromkeys(options, "api/")
         | {row.name: "runbooks/" for row in ALARMS}
@@ -95,7 +97,7 @@ def test_the_search_finds_each_name(site: Path) -> None:
     """Among the first results, as many as a reader sees: each option, alarm, subcommand and rule."""
     pages, script = names(), Path(__file__).with_name("search.mjs")
     assert len(pages) > 300
-    command = ["node", script, site]
+    command: list[str | Path] = ["node", script, site]
     done = subprocess.run(command, input=json.dumps(list(pages)), capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     missing = {

@@ -476,7 +476,7 @@ class MessageSearch:
 
     def _record(self, place: int) -> dict[str, Any]:
         key, identity = self._names[place]
-        content = {"amount": self._contents[place]} if any(self._contents) else {}
+        content: dict[str, Any] = {"amount": self._contents[place]} if any(self._contents) else {}
         if self._world.source is MessageSourceType.KINESIS:
             return kinesis(key, identity, place, json.dumps({"order": key, "event": identity, **content}))
         record = sqs(key, identity, group="g", **content) | {"messageId": str(place)}

@@ -22,18 +22,19 @@ from tests.synth.build import Json, new_stack, only, processor, refused, resourc
 from tests.synth.message_stack import messages
 
 ROOT = Path(__file__).parents[2]
+OTHER = "arn:aws:sns:eu-central-1:111122223333:other"
 NAMES = [row.name for row in ALARMS if OBJECTS in row.kinds and row.need is None]
 
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
     stack = new_stack()
-    topic = sns.Topic(stack, "Pager")
+    topic, other = sns.Topic(stack, "Pager"), sns.Topic.from_topic_arn(stack, "Other", OTHER)
     pipeline = IntakePipeline(
         stack,
         "Orders",
         processor=processor(),
-        monitoring=MonitoringOptions(alarm_actions=[actions.SnsAction(topic)]),
+        monitoring=MonitoringOptions(alarm_actions=[actions.SnsAction(topic), topic, other]),
     )
     dashboard = cloudwatch.Dashboard(stack, "Dashboard")
     dashboard.add_widgets(*pipeline.monitoring.widgets())
@@ -56,7 +57,7 @@ def test_each_alarm_calls(template: Json) -> None:
     """All alarms of the pipeline have the action, and no other alarm has it."""
     (topic,) = resources(template, "AWS::SNS::Topic")
     for name in NAMES:
-        assert alarm(template, name)["AlarmActions"] == [{"Ref": topic}]
+        assert alarm(template, name)["AlarmActions"] == [{"Ref": topic}, {"Ref": topic}, OTHER]
     assert "AlarmActions" not in only(template, "AWS::CloudWatch::Alarm", "OfTheTeams")
 
 

@@ -7,7 +7,6 @@ from typing import Any, get_args, get_origin
 
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
@@ -49,10 +48,6 @@ BY_TYPE: Mapping[str, Fix] = {
     ),
     "ConcurrencyOptions": _of(int, "ConcurrencyOptions(threads={})"),
     "Duration": _duration,
-    "IAlarmAction": lambda value: (
-        _of(sns.TopicBase, "cloudwatch_actions.SnsAction(topic)")(value)
-        or _of_text('cloudwatch_actions.SnsAction(sns.Topic.from_topic_arn(self, "Existing", {}))')(value)
-    ),
     "IBucket": _of_text('s3.Bucket.from_bucket_name(self, "Existing", {})'),
     "IFunction": _of_text('lambda_.Function.from_function_name(self, "Existing", {})'),
     "IKey": _of_text('kms.Key.from_key_arn(self, "Existing", {})'),
@@ -63,6 +58,7 @@ BY_TYPE: Mapping[str, Fix] = {
     "IStateMachine": _of_text('sfn.StateMachine.from_state_machine_arn(self, "Existing", {})'),
     "IStream": _of_text('kinesis.Stream.from_stream_arn(self, "Existing", {})'),
     "ITable": _of_text('dynamodb.Table.from_table_name(self, "Existing", {})'),
+    "ITopic": _of_text('sns.Topic.from_topic_arn(self, "Existing", {})'),
     "IVpc": _of_text('ec2.Vpc.from_lookup(self, "Existing", vpc_id={})'),
     "IntakeLedger": _of((dynamodb.Table, dynamodb.TableV2), 'IntakeLedger(self, "Ledger", table=...)'),
     "IntakeQueue": _of(sqs.QueueBase, 'IntakeQueue(self, "Queue", queue=..., dead_letter_queue=...)'),
@@ -83,11 +79,15 @@ def right_argument(annotation: Any, value: object) -> str:
         value: which does not fit.
 
     """
-    fixes = (_fix(kind, value) for kind in alternatives(annotation) if kind is not NoneType)
-    return next(filter(None, fixes), None) or expected_text(annotation)
+    return _fix(annotation, value) or expected_text(annotation)
 
 
-def _fix(kind: Any, value: object) -> str | None:
+def _fix(annotation: Any, value: object) -> str | None:
+    fixes = (_fix_of(kind, value) for kind in alternatives(annotation) if kind is not NoneType)
+    return next(filter(None, fixes), None)
+
+
+def _fix_of(kind: Any, value: object) -> str | None:
     if get_origin(kind) is Sequence:
         return _in_list(get_args(kind)[0], value)
     if not isinstance(kind, type):

@@ -5,6 +5,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 from constructs import Construct
+from typing_extensions import get_protocol_members, is_protocol
 
 from cdk_intake_ledger.arguments.annotations import alternatives
 
@@ -29,8 +30,13 @@ def value_text(value: object) -> str:
 
 
 def expected_text(annotation: Any) -> str:
-    """An annotation in a message: `a Duration`, `an IBucket or a text`. None is not named."""
-    kinds = [kind for kind in alternatives(annotation) if kind is not NoneType] or [NoneType]
+    """An annotation in a message: `a Duration`, `an IBucket or a text`. None is not named.
+
+    Nor is a class beside its interface. Annotations have both, because pyright finds that some classes of the CDK do
+    not implement their interfaces: parameters have other names.
+    """
+    every = [kind for kind in alternatives(annotation) if kind is not NoneType] or [NoneType]
+    kinds = [kind for kind in every if not any(_implements(kind, other) for other in every)]
     return " or ".join(dict.fromkeys(map(_one, kinds)))
 
 
@@ -40,12 +46,18 @@ def type_text(kind: type) -> str:
     return f"{module}.{kind.__name__}" if package == "aws_cdk" else kind.__name__
 
 
+def _implements(kind: Any, interface: Any) -> bool:
+    if kind is interface or not (isinstance(kind, type) and isinstance(interface, type) and is_protocol(interface)):
+        return False
+    return all(hasattr(kind, name) for name in get_protocol_members(interface))
+
+
 def _one(kind: Any) -> str:
     if kind in NAMES:
         return NAMES[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Sequence:
-        return f"a list, each {_one(arguments[0])}" if len(arguments) == 1 else "a list"
+        return f"a list, each {expected_text(arguments[0])}" if len(arguments) == 1 else "a list"
     if origin is Mapping:
         return f"a dict, each key {_one(arguments[0])} and each value {_one(arguments[1])}"
     name = type_text(kind) if isinstance(kind, type) else str(kind)

@@ -202,7 +202,9 @@ class Processor(ProcessorBase):
         )
 
     @classmethod
-    def from_function(cls, function: lambda_.IFunction, *, processor_version: str | None = None) -> "Processor":
+    def from_function(
+        cls, function: lambda_.IFunction | lambda_.FunctionBase, *, processor_version: str | None = None
+    ) -> "Processor":
         """Take an existing function, version or alias in any language.
 
         The function receives a change as JSON and returns `{"commit": "id"}` or `{"unprocessable": "why"}`: see

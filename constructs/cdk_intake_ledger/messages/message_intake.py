@@ -57,7 +57,7 @@ class MessageIntake(Intake):
         reserved_concurrency: int | None = None,
         network: NetworkOptions | None = None,
         monitoring: MonitoringOptions | None = None,
-        encryption_key: kms.IKey | None = None,
+        encryption_key: kms.IKey | kms.Key | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         """Make an intake.

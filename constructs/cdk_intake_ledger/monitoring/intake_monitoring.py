@@ -3,18 +3,19 @@
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics, MetricOptions
-from cdk_intake_ledger.options import MonitoringOptions, to_seconds
+from cdk_intake_ledger.options import AlarmAction, MonitoringOptions, to_seconds
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.plan import DAY, span
@@ -97,8 +98,10 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         made = {row.name: self._alarm(row) for row in self._rows}
         self._choice.check(self)
         self._alarms = {name: alarm for name, alarm in made.items() if alarm is not None}
-        for alarm in self._alarms.values() if options.alarm_actions else ():
-            alarm.add_alarm_action(*options.alarm_actions)
+        if options.alarm_actions:
+            actions = [_action(one) for one in options.alarm_actions]
+            for alarm in self._alarms.values():
+                alarm.add_alarm_action(*actions)
 
     def _attempts_take(self, longest: Duration) -> None:
         """Raise the age above which a claim is an alarm. Workers may have a longer limit than the function."""
@@ -211,6 +214,15 @@ def _settle(settle_time: Duration | None) -> float:
     """Seconds that can be added to others: a token stands for a number that is not known."""
     seconds = to_seconds(settle_time) if settle_time else HOUR
     return HOUR if Token.is_unresolved(seconds) else seconds
+
+
+def _action(action: AlarmAction | sns.ITopic) -> cloudwatch.IAlarmAction:
+    """The action as CDK's interface. A topic is notified."""
+    if not hasattr(action, "topic_arn"):
+        return cast("cloudwatch.IAlarmAction", action)
+    from aws_cdk import aws_cloudwatch_actions as actions  # noqa: PLC0415 - a third of a second
+
+    return actions.SnsAction(cast("sns.ITopic", action))
 
 
 @cache

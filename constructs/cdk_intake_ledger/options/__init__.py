@@ -3,6 +3,7 @@
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import (
+    AlarmAction,
     AuditOptions,
     ConcurrencyOptions,
     Delivery,
@@ -15,6 +16,7 @@ from cdk_intake_ledger.options.options import (
 )
 
 __all__ = [
+    "AlarmAction",
     "AuditOptions",
     "AuditScale",
     "ConcurrencyOptions",

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.options.audit_scale import AuditScale
@@ -17,6 +20,7 @@ from cdk_intake_ledger.validation.registry import Problem
 from intake_ledger.protocol import Delivery, Ordering, Reasons
 
 __all__ = [
+    "AlarmAction",
     "AuditOptions",
     "ConcurrencyOptions",
     "Delivery",
@@ -89,13 +93,21 @@ class NetworkOptions:
     """Security groups of all functions; each function gets a new one when omitted."""
 
 
+class AlarmAction(Protocol):
+    """An action of CloudWatch, such as `SnsAction`. Unlike in CDK's `IAlarmAction`, parameters have any names."""
+
+    def bind(self, scope: Construct, alarm: cloudwatch.IAlarm, /) -> cloudwatch.AlarmActionConfig:
+        """Return the action's ARN."""
+        ...
+
+
 @check_arguments
 @dataclass(frozen=True, kw_only=True)
 class MonitoringOptions:
     """Alarms, logs and the text of failures."""
 
-    alarm_actions: Sequence[cloudwatch.IAlarmAction] = ()
-    """Actions of each of the `alarms`; none when omitted."""
+    alarm_actions: Sequence[AlarmAction | sns.ITopic | sns.TopicBase] = ()
+    """Actions of each of the `alarms`, or SNS topics that each of them notifies; none when omitted."""
 
     alarms: Sequence[str] | None = None
     """Names of the alarms to make, such as `["DeadLetters", "AuditMissing"]`; all of them when omitted. With an empty

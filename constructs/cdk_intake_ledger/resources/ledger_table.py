@@ -47,7 +47,7 @@ class IntakeLedger(Construct):
         ledger_name: str | None = None,
         table: dynamodb.ITable | None = None,
         retention: Duration | None = DEFAULT_RETENTION,
-        encryption_key: kms.IKey | None = None,
+        encryption_key: kms.IKey | kms.Key | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         """Create the table, or use an existing one.

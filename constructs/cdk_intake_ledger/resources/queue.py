@@ -56,7 +56,7 @@ class IntakeQueue(Construct):
         visibility_timeout: Duration | None = None,
         retention: Duration | None = None,
         dead_letter_retention: Duration | None = None,
-        encryption_key: kms.IKey | None = None,
+        encryption_key: kms.IKey | kms.Key | None = None,
         fifo: bool = False,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
