@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from importlib import import_module
 from importlib.metadata import version
+from math import isfinite
 from operator import or_
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -60,7 +61,8 @@ def _fits(annotation: Any, value: object) -> bool:
 
 def _is_token(value: object, kinds: Sequence[Any]) -> bool:
     """A float that stands for a whole number. Tokens of texts and lists are texts and lists."""
-    return isinstance(value, float) and int in kinds and Token.is_unresolved(value)
+    # jsii's process ends at NaN and infinity, which are no JSON.
+    return isinstance(value, float) and isfinite(value) and int in kinds and Token.is_unresolved(value)
 
 
 def _with_checked_interfaces(annotation: Any) -> Any:
