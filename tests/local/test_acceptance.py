@@ -104,7 +104,7 @@ def test_an_interrupted_run_removes_everything_and_a_killed_one_is_cleaned_up(al
     killed = started(alone, "--to", str(tmp_path), "--only", "marker-date")
     told(killed, "marker-date")
     os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
+    killed.communicate()
     # It was removing the stack, or about to.
     assert left(alone) != {}
 
