@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
+from intake_ledger.protocol import State, StateKind
+from tests.inside.command import forgetting
 from tests.local import cloudformation
 from tests.local.drills import EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.support import TIMEOUT
+from tests.unit.support import notification, record
 
 FIRST = [f"first/{number}.csv" for number in range(OBJECTS)]
 
@@ -135,6 +138,60 @@ def test_a_removed_notification_is_reported_and_its_losses_are_found(drilled: Dr
         assert any("notif" in problem for problem in drilled.audit()["delivery"])
     drilled.repaired()
     assert more_calls(calls, drilled.effects("calls")) == dict.fromkeys(("unseen/new.csv", FIRST[3], FIRST[4]), 1)
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F441")
+def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of docs/forget.md. A message of before comes after it, and the bucket, the rows and the queues are
+    searched. The processor was told of the removal, so its effect is empty.
+    """
+    key, client = "people/ana.csv", drilled.client("s3")
+    drilled.upload(key)
+    drilled.processed()
+    drilled.delete(key)
+    drilled.processed()
+    found = client.list_object_versions(Bucket=drilled["Bucket"], Prefix=key)
+    for one in (*found["Versions"], *found["DeleteMarkers"]):
+        client.delete_object(Bucket=drilled["Bucket"], Key=key, VersionId=one["VersionId"])
+    assert drilled.command("wait", "--prefix", "first/", "--expect", "1", "--until", "1m")["outcome"] == "committed"
+
+    def finished() -> bool:
+        """No message of the removals is left."""
+        return not drilled.client("sqs").receive_message(QueueUrl=drilled["Queue"], VisibilityTimeout=0).get("Messages")
+
+    drilled.aws.wait_until(finished, "the removals are handled", timeout=TIMEOUT)
+    [row] = [one for one in rows_of(drilled) if key in one["pk"]["S"]]
+    # Ten minutes pass.
+    drilled.client("dynamodb").update_item(
+        TableName=drilled["Ledger"],
+        Key={name: row[name] for name in ("pk", "sk")},
+        UpdateExpression="SET updated_at = :before",
+        ExpressionAttributeValues={":before": {"N": str(int(row["updated_at"]["N"]) - 600_000)}},
+    )
+    monkeypatch.setattr(forgetting, "wait", lambda _: None)
+    done = drilled.command("forget", key, "--because", "ticket 4711", "--yes")
+    assert (done["rows"], done["unfinished"]) == (1, False)
+    calls = drilled.effects("calls")[key]
+    body = notification(record(key, State(StateKind.OBJECT, "v1", "e", 1), bucket=drilled["Bucket"]))
+    drilled.client("sqs").send_message(QueueUrl=drilled["Queue"], MessageBody=body)
+    drilled.aws.wait_until(lambda: "FORGOTTEN" in log_of(drilled), "the message is refused", timeout=TIMEOUT)
+    assert not [row for row in rows_of(drilled) if key in str(row)]
+    dead_letters = drilled.client("sqs").get_queue_url(QueueName=drilled["DeadArn"].rpartition(":")[2])["QueueUrl"]
+    for queue in (drilled["Queue"], dead_letters):
+        assert not drilled.client("sqs").receive_message(QueueUrl=queue, VisibilityTimeout=0).get("Messages")
+    assert not client.list_object_versions(Bucket=drilled["Bucket"], Prefix=key).get("Versions")
+    assert (drilled.effects()[key], drilled.effects("calls")[key]) == ("", calls)
+    drilled.client("dynamodb").delete_item(TableName=EFFECTS, Key={"file": {"S": key}})
+
+
+def log_of(drilled: Drilled) -> str:
+    """The lines of all functions."""
+    logs = drilled.client("logs")
+    groups = [one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]]
+    return " ".join(
+        event["message"] for group in groups for event in logs.filter_log_events(logGroupName=group)["events"]
+    )
 
 
 @pytest.mark.failure_mode("F182")
