@@ -5,6 +5,7 @@ from intake_ledger_cli import (
     commands,
     dismissing,
     drain,
+    forget_command,
     forgetting,
     formatting,
     function_errors,

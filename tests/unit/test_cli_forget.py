@@ -21,7 +21,7 @@ from intake_ledger.protocol import (
     to_dynamodb,
 )
 from intake_ledger.set_members import Membership
-from tests.inside.command import Aws, forgetting
+from tests.inside.command import Aws, forget_command, forgetting
 from tests.unit.cli_support import (
     NAME,
     FakeSts,
@@ -268,7 +268,7 @@ def test_a_tombstone_is_removed_after_a_day(
     output.remove()
     person.types("forget", KEY, *BECAUSE, "--output", uri, ends=1)
     assert "guards against a late worker" in person.complaint
-    monkeypatch.setattr("intake_ledger_cli.forget_command.now_ms", lambda: now() + DAY + HOUR)
+    monkeypatch.setattr(forget_command, "now_ms", lambda: now() + DAY + HOUR)
     found = person.reads("forget", KEY, *BECAUSE, "--output", uri, "--output", f"s3://{outputs}/none")
     assert found["outputs"] == 1
     listed = client("s3").list_object_versions(Bucket=outputs)

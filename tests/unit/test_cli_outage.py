@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import Row, RowKey, Status, breaker_key, success_key, to_dynamodb
-from tests.inside.command import Alarm, Aws, alarms_text, function_errors, now_ms
+from tests.inside.command import Alarm, Aws, alarms_text, function_errors, now_ms, reading
 from tests.unit.cli_support import NAME, Site, client, denied, make_message_site, make_site, new_consumer_log
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, sit
@@ -224,7 +224,7 @@ def test_a_throttled_list_shows_the_rows_before(sit: Callable[..., Person], monk
 
     throttled = Throttled()
     monkeypatch.setattr(Aws, "dynamodb", throttled)
-    monkeypatch.setattr("intake_ledger_cli.reading.review_partitions", lambda name: [f"{name}#0"])
+    monkeypatch.setattr(reading, "review_partitions", lambda name: [f"{name}#0"])
     for item in real.scan(TableName=person.site.deployed.table)["Items"]:
         real.put_item(TableName=person.site.deployed.table, Item=item | {"needs_review": {"S": f"{NAME}#0"}})
     found = person.reads("list")
