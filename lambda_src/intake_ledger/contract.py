@@ -83,6 +83,11 @@ METRICS: Mapping[str, MetricRow] = {
     "Committed": MetricRow("states that were processed and committed"),
     "ConsumerErrors": MetricRow("messages whose handling failed in AWS or in this library"),
     "Copies": MetricRow("batches with messages that wait as [delayed copies](protocol.md#waiting)"),
+    "CopiesLost": MetricRow(
+        "redriven messages that no queue has any more, although no attempt has begun. Their rows say `copy_lost`",
+        kinds=(MESSAGES,),
+        reason="the audit sends the requests of people for objects and sets again",
+    ),
     "CopiesRefused": MetricRow(
         "copies of rejected or unreadable messages that the dead-letter queue did not take. The messages "
         "stay in the queue",
@@ -358,6 +363,14 @@ ALARMS = (
         metric="CopiesRefused",
         meaning="the dead-letter queue does not take copies of rejected messages, so they stay in the queue",
         graph="Trouble",
+    ),
+    AlarmRow(
+        name="CopiesLost",
+        metric="CopiesLost",
+        meaning="redriven messages are in no queue any more, and no attempt has processed them",
+        graph="Trouble",
+        kinds=(MESSAGES,),
+        reason="the audit sends the requests of people for objects and sets again",
     ),
     AlarmRow(
         name="IdentityCollides",

@@ -31,7 +31,7 @@ from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.consumer_log import OPERATIONS_STREAM
 from intake_ledger_cli.counting import PAGES, Count, Counts, count_rows
-from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, MessageFilter
+from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, DeadLetterMessage, MessageFilter
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, UsageError, describe_error
 from intake_ledger_cli.inspection import compare
@@ -43,6 +43,7 @@ from intake_ledger_cli.page_parts import Bar
 from intake_ledger_cli.rate_limit import RateLimit
 from intake_ledger_cli.read_budget import ReadBudget
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
+from intake_ledger_cli.recording import RequestRecorder
 from intake_ledger_cli.redrive import Redrive, RedriveResult
 from intake_ledger_cli.redrive_lock import redrive_lock
 from intake_ledger_cli.report_data import ReportData

@@ -3,4 +3,4 @@
 from intake_ledger.keyed import KeyLock
 from intake_ledger.kinds.messages import Messages
 from intake_ledger.messages.reader import MessageReader
-from intake_ledger.messages.row_check import STUCK_MS, RowCheck, RowFindings
+from intake_ledger.messages.row_check import STUCK_MS, RowCheck, RowFindings, check_requests

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, LocalRunner, LocalSets, LocalWorker
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import own_message
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering, Origin, Row, State, StateKind, row_key, success_key, ulid
+from intake_ledger.requests import Command, Entry, RequestBatch, RequestCheck, RequestFindings, batch_item, batch_key
+from tests.inside.command import DeadLetterMessage
 from tests.inside.kit import HOLD_SECONDS, MemoryExecution, MemoryShard
+from tests.inside.messages import check_requests
+from tests.inside.sets import Sets
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, SECOND
 
@@ -224,7 +229,16 @@ class Cell:
         self.shard.records.clear()
 
     def redrive(self) -> None:
-        """Move the messages of the dead-letter queue back to the queue."""
+        """Move the messages of the dead-letter queue back to the queue, as `intake-ledger redrive` does."""
+        every_version = self.ordering is Ordering.EVERY_VERSION
+        letters = [
+            DeadLetterMessage(
+                "", one.body, {name: {"StringValue": str(value)} for name, value in one.attributes.items()}, "", 0
+            )
+            for one in self.sqs.dead_letters
+        ]
+        entries = [entry for one in letters if (entry := one.entry(every_version=every_version)) is not None]
+        self._record(Command.REDRIVE, ulid(self.clock(), len(self.calls)), entries)
         self.local.redrive()
 
     def reprocess(self, event: str = "1") -> None:
@@ -235,10 +249,27 @@ class Cell:
         if self.ordering is Ordering.EVERY_VERSION:
             version = self._version(event)
             state = State(StateKind.OBJECT, version.version_id, version.etag, len(version.content or b""))
-        body = own_message(
-            Origin.REPROCESS, self.settings.bucket, KEY, state, reprocess_id=ulid(self.clock(), len(self.calls))
-        )
-        self.sqs.send(body)
+        request_id = ulid(self.clock(), len(self.calls))
+        self._record(Command.REPROCESS, request_id, [Entry(KEY, state=state)])
+        self.sqs.send(own_message(Origin.REPROCESS, self.settings.bucket, KEY, state, reprocess_id=request_id))
+
+    def _record(self, command: Command, request_id: str, entries: list[Entry]) -> None:
+        batch = RequestBatch(request_id, "1", command, self.clock(), entries)
+        table = LedgerTable(cast("Any", self.dynamodb), self.settings.table)
+        table.write(batch_key(self.settings.pipeline, batch), batch_item(batch, made_at=self.clock()))
+
+    def check_requests(self) -> RequestFindings:
+        """Look at the requests of people that are two hours old, as the audit of the kind does."""
+        client, services, kind = cast("Any", self.dynamodb), self.process.services, self.process.kind
+        if isinstance(self.local, LocalMessages):
+            now = self.clock()
+            return check_requests(client, self.settings, services.queues, now=now, has_time=lambda: True)
+
+        def look(key: str, _: State | None, row: Row | None) -> State:
+            return kind.reader.look(key, row) if isinstance(kind, Sets) else services.bucket.look(key)
+
+        check = RequestCheck(client, services.queues, self.settings, clock=self.clock, look=look)
+        return check.run(check.due(self.clock() - 2 * HOUR), has_time=lambda: True)
 
     def check(self) -> list[str]:
         """Run the audit of the kind, or its check of rows. Returns the keys of its findings."""

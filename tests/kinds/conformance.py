@@ -43,6 +43,7 @@ _NOT_ELSEWHERE = "Nothing is started elsewhere."
 _SHORT = "Lambda ends an invocation after 15 minutes at most. The lease is longer."
 _OLDER = "an_older_event_after_a_newer_one_undoes_nothing"
 _REPROCESS = "a_reprocess_runs_finished_work_again"
+_REPROCESS_LOST = "a_lost_request_to_process_again_is_sent_again"
 _REPROCESS_KILLED = "a_worker_may_die_at_each_request_of_a_reprocess"
 _RELEASED = "a_claim_of_a_dead_worker_is_released"
 _WAIT = "a_wait_ends_when_it_is_committed"
@@ -66,6 +67,9 @@ ABSENT = (
     Absence(_REPROCESS, "messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS, "FIFO messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS, "stream records", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_LOST, "messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_LOST, "FIFO messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_LOST, "stream records", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_KILLED, "messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_KILLED, "FIFO messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_KILLED, "stream records", "*", "*", _SEND_AGAIN),

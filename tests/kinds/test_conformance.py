@@ -570,6 +570,53 @@ def test_a_reprocess_runs_finished_work_again(make: Make) -> None:
     check_done(cell)
 
 
+@pytest.mark.failure_mode("F430")
+@every_cell
+def test_a_lost_request_to_process_again_is_sent_again(make: Make) -> None:
+    """The audit sends it once more, and then finds it served."""
+    cell = make()
+    cell.submit()
+    cell.run()
+    cell.reprocess()
+    cell.lose()
+    assert cell.check_requests().resent == 0
+    cell.clock.advance(3 * HOUR)
+    assert cell.check_requests().resent == 1
+    cell.run()
+    cell.clock.advance(3 * HOUR)
+    assert cell.check_requests().served == 1
+    cell.run()
+    assert len(cell.calls) == 2
+    check_done(cell)
+
+
+@pytest.mark.failure_mode("F430")
+@pytest.mark.failure_mode("F431")
+@every_cell
+def test_a_lost_redrive_is_sent_again_or_says_so(make: Make) -> None:
+    """The content of a message is gone. Its row says so, and takes the message from its source again."""
+    cell = make(answers=[NEVER])
+    cell.submit()
+    cell.run()
+    cell.redrive()
+    cell.clock.advance(3 * HOUR)
+    if cell.kind == "messages":
+        assert cell.check_requests().lost == 0
+    cell.lose()
+    found = cell.check_requests()
+    if cell.kind == "messages":
+        assert (found.lost, cell.known().reason_code) == (1, "copy_lost")
+        cell.submit()
+    else:
+        assert found.resent == 1
+    cell.run()
+    assert len(cell.calls) == 2
+    check_done(cell)
+    cell.duplicate()
+    cell.run()
+    assert len(cell.calls) == 2
+
+
 @every_cell
 def test_a_pause_delays_and_loses_nothing(make: Make) -> None:
     """No worker takes messages for three days. Executions run on."""

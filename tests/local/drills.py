@@ -36,11 +36,14 @@ OBJECTS = 6
 """Objects at the beginning of each drill."""
 CODE = f"""
 import boto3
+from intake_ledger import Unprocessable
 
 table = boto3.resource("dynamodb").Table("{EFFECTS}")
 
 def process(change):
     content = "" if change.kind == "removed" else change.read(max_bytes=1_000).decode()
+    if content == "bad" and not table.get_item(Key={{"file": "fixed"}}).get("Item"):
+        raise Unprocessable("a bad file")
     table.update_item(Key={{"file": change.key}},
         UpdateExpression="SET content = :content, fence = :fence ADD calls :one",
         ConditionExpression="attribute_not_exists(fence) OR fence < :fence",
@@ -101,7 +104,21 @@ class Drilled:
     def effects(self, attribute: str = "content") -> dict[str, str]:
         """One attribute of the effect of each key."""
         items = self.client("dynamodb").scan(TableName=EFFECTS, ConsistentRead=True)["Items"]
-        return {one["file"]["S"]: next(iter(one[attribute].values())) for one in items}
+        return {one["file"]["S"]: next(iter(one[attribute].values())) for one in items if attribute in one}
+
+    def fix(self) -> None:
+        """Let the processor take bad files from now on."""
+        self.client("dynamodb").put_item(TableName=EFFECTS, Item={"file": {"S": "fixed"}})
+
+    def dead_letters(self) -> int:
+        """The number of dead-letter messages."""
+        name = "ApproximateNumberOfMessages"
+        answer = self.client("sqs").get_queue_attributes(QueueUrl=self["Dead"], AttributeNames=[name])
+        return int(answer["Attributes"][name])
+
+    def requests(self) -> list[Json]:
+        """The operations that have recorded requests, newest first."""
+        return [one for one in self.command("operations")["operations"] if "sent" in one]
 
     def processed(self) -> None:
         """Wait until the effects are those of the bucket."""
@@ -191,6 +208,7 @@ class Drilled:
             "Ledger": pipeline.table.table_name,
             "Queue": pipeline.queue.queue_url,
             "QueueArn": pipeline.queue.queue_arn,
+            "Dead": pipeline.dead_letter_queue.queue_url,
             "DeadArn": pipeline.dead_letter_queue.queue_arn,
             "Audit": pipeline.audit_function.function_name,
         }.items():

@@ -108,7 +108,13 @@ def test_a_lost_table_is_created_again(drilled: Drilled) -> None:
 
 
 @pytest.mark.failure_mode("F183")
-def test_a_purged_queue_loses_no_change(drilled: Drilled) -> None:
+@pytest.mark.failure_mode("F430")
+def test_a_purged_queue_loses_no_change_and_no_request(drilled: Drilled) -> None:
+    """Two changes, a reprocess of finished work, and a redrive of a rejected file."""
+    drilled.upload("purged/bad.csv", content="bad")
+    drilled.aws.wait_until(lambda: drilled.dead_letters() == 1, "a file is rejected", timeout=TIMEOUT)
+    drilled.fix()
+    calls = drilled.effects("calls")
     drilled.command("pause", "--because", "drill", "--yes")
     drilled.upload("purged/new.csv")
     drilled.upload(FIRST[2], content="purged")
@@ -120,11 +126,22 @@ def test_a_purged_queue_loses_no_change(drilled: Drilled) -> None:
         ].values()
         return int(count)
 
-    drilled.aws.wait_until(lambda: waiting() >= 2, "the messages wait", timeout=TIMEOUT)
+    drilled.command("reprocess", FIRST[5], "--yes")
+    drilled.command("redrive", "--yes")
+    drilled.aws.wait_until(lambda: waiting() >= 4, "the messages wait", timeout=TIMEOUT)
     sqs.purge_queue(QueueUrl=queue)
     assert any("paused by" in problem for problem in drilled.audit()["delivery"])
     drilled.command("resume")
+    assert [one["outstanding"] for one in drilled.requests()] == [1, 1]
+
+    def served() -> bool:
+        drilled.audit()
+        return [one["outstanding"] for one in drilled.requests()] == [0, 0]
+
     drilled.repaired()
+    drilled.aws.wait_until(served, "the requests are served", timeout=TIMEOUT)
+    changed = ("purged/new.csv", "purged/bad.csv", FIRST[2], FIRST[5])
+    assert more_calls(calls, drilled.effects("calls")) == dict.fromkeys(changed, 1)
     assert (drilled.effects()["purged/new.csv"], drilled.effects()[FIRST[2]]) == ("1 EUR", "purged")
 
 

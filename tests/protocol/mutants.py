@@ -288,6 +288,61 @@ MUTANTS = (
         "rejection",
     ),
     Mutant(
+        "a message whose copy is lost opens no round",
+        "_asks_for_retry",
+        """
+        if row.reason_code == ReasonCode.COPY_LOST:
+            return True
+        """,
+        "",
+        "tests/kinds/test_conformance.py -k lost_redrive",
+    ),
+    Mutant(
+        "a request is served when it is claimed",
+        "standing_of",
+        "row.status in (Status.LATER_FORMAT, Status.PROCESSING)",
+        "row.status is Status.LATER_FORMAT",
+        "tests/unit/test_requests.py -k row_shows",
+    ),
+    Mutant(
+        "a released claim makes a request void",
+        "_of_reprocess",
+        "max(row.committed_fence or 0, row.rejected_fence or 0) > after",
+        "row.fence > after",
+        "tests/unit/test_requests.py -k row_shows",
+    ),
+    Mutant(
+        "a request of a replaced object is sent for ever",
+        "_of_reprocess",
+        """
+        if max(row.committed_fence or 0, row.rejected_fence or 0) > after:
+            return Standing.VOID
+        """,
+        "",
+        "tests/unit/test_requests.py -k row_shows",
+    ),
+    Mutant(
+        "a request leaves its record when it is sent again",
+        "RequestCheck._judge",
+        "batch.entries = [*left, *(entry for entry, _ in again)]",
+        "batch.entries = left",
+        "tests/unit/test_requests.py -k until_it_is_served",
+    ),
+    Mutant(
+        "a message in the queue counts as lost",
+        "Queues.is_empty",
+        'if any(int(answer["Attributes"].get(name, 0)) for name in _NUMBERS): return False',
+        "",
+        "tests/kinds/test_conformance.py -k lost_redrive",
+    ),
+    Mutant(
+        "a redrive is sent again without its fence",
+        "RequestCheck._message",
+        'return {"MessageBody": body, "MessageAttributes": {"rejected_fence": fence}}',
+        'return {"MessageBody": body}',
+        "tests/kinds/test_lost_requests.py -k redrive",
+    ),
+    Mutant(
         "REJECTED before its copy",
         "Attempts._reject",
         """

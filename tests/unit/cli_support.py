@@ -34,6 +34,17 @@ ASKING = {"adopt", "dismiss", "redrive", "reprocess"}
 """Commands that ask a person before they change something."""
 PARTS = "Intake-Parts-4E5F6A7B"
 _SITES = count(1)
+
+
+class _Unrecorded:
+    """A recorder that keeps nothing."""
+
+    def add(self, entries: Any) -> None: ...
+
+    def drop(self, entries: Any) -> None: ...
+
+
+UNRECORDED: Any = _Unrecorded()
 UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
 
 

@@ -53,8 +53,8 @@ def test_a_tick_costs_what_the_page_says(deployed: LiveAudit, monkeypatch: pytes
     monkeypatch.setattr(DeliveryCheck, "look", LOOK)
     aws = Aws()
     assert aws.problems() == []
-    # One Query finds the audit of this pipeline, and the next one no other.
-    assert rest == {"GetItem": 1, "Query": 2, "UpdateItem": 1}
+    # One Query finds the audit of this pipeline, the next one no other, and the last one no request of a person.
+    assert rest == {"GetItem": 1, "Query": 3, "UpdateItem": 1}
     check = Counter(aws.called)
     assert set(check) - {*S3, *SQS, *KMS} == {
         "DescribeContinuousBackups",
@@ -67,8 +67,8 @@ def test_a_tick_costs_what_the_page_says(deployed: LiveAudit, monkeypatch: pytes
         "S3": sum(check[operation] for operation in S3) * prices.S3_GET,
         "SQS": sum(check[operation] for operation in SQS) * prices.SQS_REQUEST,
         "KMS": sum(check[operation] for operation in KMS) * prices.KMS_REQUEST,
-        # A consistent read, two that are not, and a refused write.
-        "DynamoDB": (1 + 2 * 0.5) * prices.READ_UNIT + prices.WRITE_UNIT,
+        # Two consistent reads, two that are not, and a refused write.
+        "DynamoDB": (2 + 2 * 0.5) * prices.READ_UNIT + prices.WRITE_UNIT,
         "Lambda": prices.LAMBDA_REQUEST + SECONDS * GIGABYTES * prices.LAMBDA_GB_SECOND,
     }
     dollars = sum(month.values()) * TICKS

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.outputs import Output, source_of
 from intake_ledger.protocol import (
     Ordering,
@@ -19,7 +20,9 @@ from intake_ledger.protocol import (
     forgotten_key,
     newest_forgotten_key,
     to_dynamodb,
+    ulid,
 )
+from intake_ledger.requests import Command, Entry, RequestBatch, batch_item, batch_key, queried_batches
 from intake_ledger.set_members import Membership
 from tests.inside.command import Aws, forget_command, forgetting
 from tests.unit.cli_support import (
@@ -73,11 +76,14 @@ def fill(site: Site, key: str, *, at: int = START) -> None:
         record_ = {"at": START, "done_by": "ana", "what": what, "because": f"{key}!", "result": "1 rows"}
         put(site, RowKey(deployed.operations_partition, f"{START:014d}#{what[:3]}{len(key)}"), **record_)
     put(site, RowKey(f"{NAME}#downstream", f"pause {len(key)}"), because=f"pause for {key}")
+    batch = RequestBatch(ulid(START, len(key)), "1", Command.REPROCESS, START, [Entry(key), Entry("in/others")])
+    LedgerTable(client("dynamodb"), deployed.table).write(batch_key(NAME, batch), batch_item(batch, made_at=START))
 
 
 def stores(site: Site) -> list[str]:
     """Everything that the stores have, as texts: table, both queues, and the bucket."""
     sqs, deployed = client("sqs"), site.deployed
+    requests = map(str, queried_batches(client("dynamodb"), deployed.table, NAME))
     found = [str(item) for item in client("dynamodb").scan(TableName=deployed.table)["Items"]]
     for url in (deployed.queue_url, deployed.dead_letter_url):
         answer = sqs.receive_message(
@@ -86,7 +92,7 @@ def stores(site: Site) -> list[str]:
         found += [f"{one['Body']} {one.get('MessageAttributes')}" for one in answer.get("Messages", ())]
     if deployed.message_source is None:
         found += [str(one) for one in client("s3").list_object_versions(Bucket=deployed.bucket).get("Versions", ())]
-    return found
+    return [*found, *requests]
 
 
 def names(text: str, key: str = KEY) -> bool:

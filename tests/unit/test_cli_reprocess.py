@@ -17,7 +17,7 @@ from tests.inside.command import (
     review_targets,
     send_requests,
 )
-from tests.unit.cli_support import UNLIMITED, Site, client, make_site
+from tests.unit.cli_support import UNLIMITED, UNRECORDED, Site, client, make_site
 from tests.unit.support import DAY, START
 
 ID = "01KAPX3RGT3AD491WZZFYQT0R6"
@@ -36,7 +36,7 @@ def prefix(site: Site, name: str, result: ReprocessResult) -> list[Target]:
 
 def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> ReprocessResult:
     result = ReprocessResult(ID)
-    send_requests(sqs or client("sqs"), site.deployed, targets, result, UNLIMITED)
+    send_requests(sqs or client("sqs"), site.deployed, targets, result, UNLIMITED, recorder=UNRECORDED)
     return result
 
 

@@ -14,7 +14,7 @@ import pytest
 from intake_ledger.protocol import Ordering, Row, Status
 from tests.inside.command import ReprocessResult, RowFilter, reprocess, review_targets, row_targets, send, send_requests
 from tests.settings import THOROUGH
-from tests.unit.cli_support import NAME, UNLIMITED, Site, client, make_site
+from tests.unit.cli_support import NAME, UNLIMITED, UNRECORDED, Site, client, make_site
 from tests.unit.support import DAY, HOUR
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
@@ -241,7 +241,7 @@ def _peak(site: Site, rows: int) -> tuple[int, Sink]:
     tracemalloc.start()
     try:
         targets = review_targets(pages, deployed, Status.REJECTED, None, before=10**15)  # type: ignore[arg-type]
-        send_requests(sink, deployed, targets, result, UNLIMITED, store=lambda: stored.append(""))  # type: ignore[arg-type]
+        send_requests(sink, deployed, targets, result, UNLIMITED, recorder=UNRECORDED, store=lambda: stored.append(""))  # type: ignore[arg-type]
         return tracemalloc.get_traced_memory()[1], sink
     finally:
         tracemalloc.stop()
@@ -304,6 +304,6 @@ def test_a_million_rows_are_requested_in_constant_memory() -> None:
     deployed = replace(make_site().deployed, bucket="b")
     selected = RowFilter(before=10**15, version="0123456789ab")
     targets = row_targets(table, deployed, selected, result)  # type: ignore[arg-type]
-    send_requests(Sink(Pages(0)), deployed, targets, result, UNLIMITED)  # type: ignore[arg-type]
+    send_requests(Sink(Pages(0)), deployed, targets, result, UNLIMITED, recorder=UNRECORDED)  # type: ignore[arg-type]
     assert (result.sent, len(blocks)) == (rows, 2)
     assert blocks[rows - SCANNED_ROWS] - blocks[rows // 10] < rows / 100

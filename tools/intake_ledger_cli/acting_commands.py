@@ -1,7 +1,6 @@
 """The commands that stop and hasten work: pause, resume, retry-now, release, and the list of operations."""
 
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -9,13 +8,14 @@ from botocore.exceptions import ClientError
 from rich.table import Table
 from rich.text import Text
 
-from intake_ledger_cli import json_output, operations, pausing, releasing, retrying
+from intake_ledger_cli import json_output, operations, pausing, recording, releasing, retrying
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
 from intake_ledger_cli.formatting import timestamp
 from intake_ledger_cli.inspection import key_in
 from intake_ledger_cli.operations import Operation
 from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.recording import Progress
 
 Because = Annotated[str, typer.Option("--because", help="The reason, for others.", show_default=False)]
 
@@ -115,10 +115,21 @@ def operations_command(
     """List the operations of people with this command, newest first."""
     aws, deployed = call.open()
     found = operations.read_operations(aws.dynamodb, deployed, limit)
+    progress = recording.read_progress(aws, deployed, found)
     table = Table(box=None, pad_edge=False, header_style=DIM)
     for title in ("at", "by", "what", "because", "result"):
         table.add_column(title, overflow="fold")
     for one in found:
-        table.add_row(timestamp(one.at), *map(escape, (one.by, one.what, one.because, one.result)))
-    document = {"operations": [asdict(one) for one in found]}
+        result = "; ".join(filter(None, (one.result, recording.progress_text(one, progress.get(one.request_id)))))
+        table.add_row(timestamp(one.at), *map(escape, (one.by, one.what, one.because, result)))
+    document = {"operations": [_listed(one, progress.get(one.request_id)) for one in found]}
     call.output(document, table if found else Text("none"))
+
+
+def _listed(operation: Operation, progress: Progress | None) -> dict[str, object]:
+    """The operation in JSON."""
+    content: dict[str, object] = {name: getattr(operation, name) for name in ("at", "by", "what", "because", "result")}
+    if progress is None:
+        return content
+    requests = {"requestId": operation.request_id, "sent": operation.sent}
+    return content | requests | {"outstanding": progress.outstanding, "copiesLost": progress.lost}

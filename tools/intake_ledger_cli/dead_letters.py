@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from intake_ledger.events import parse_message
-from intake_ledger.protocol import Change, ReasonCode, matches_reason
+from intake_ledger.protocol import Change, ReasonCode, StateKind, identity_of, matches_reason
+from intake_ledger.requests import Entry
 
 NO_REASON = "given up by SQS: received too often"
 """The reason of a message without attributes, which SQS itself moved. Few bodies leave no room for attributes."""
@@ -58,6 +59,22 @@ class DeadLetterMessage:
         if key := self._text("key"):
             return (unquote(key),)
         return tuple(one.key for one in parse_message(self.body) if isinstance(one, Change))
+
+    def entry(self, *, every_version: bool) -> Entry | None:
+        """The message as a request of a person. None: it names no rejection of a single key, so no row shows its end.
+
+        Args:
+            every_version: true if each state has a row.
+
+        """
+        if not self.rejected_fence.isdecimal() or len(self.keys) != 1:
+            return None
+        [key], identity = self.keys, None
+        if every_version:
+            changes = [one for one in parse_message(self.body) if isinstance(one, Change) and one.key == key]
+            identity = next((one.identity for one in changes if one.identity), None)
+            identity = identity or identity_of(StateKind.OBJECT, self._text("version_id") or None, None)
+        return Entry(key, identity, fence=int(self.rejected_fence))
 
     @property
     def buckets(self) -> frozenset[str]:

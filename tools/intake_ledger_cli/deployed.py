@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
     SettingsError,
     State,
     is_skipped_marker,
+    operations_partition,
     setting_from,
     variable_of,
 )
@@ -101,7 +102,7 @@ class DeployedPipeline:
     @property
     def operations_partition(self) -> str:
         """The partition key of the records of operations, and of the lock of redrives. No row has such a key."""
-        return f"{self.name}#operations"
+        return operations_partition(self.name)
 
     @property
     def reads_stream(self) -> bool:

@@ -30,10 +30,12 @@ from intake_ledger.protocol import (
     Status,
     forgotten_key,
     from_dynamodb,
+    made_at,
     newest_forgotten_key,
     row_from_attributes,
     to_dynamodb,
 )
+from intake_ledger.requests import batch_item, batch_key, queried_batches
 from intake_ledger.set_members import FormKind, set_targets
 from intake_ledger_cli import s3_listing
 from intake_ledger_cli.drain import Drain
@@ -257,6 +259,14 @@ class Forgetting:
                 if changed:
                     self._table.mark(item.place, changed, Condition("attribute_exists(#pk)", ("pk",), {}))
                     self.result.operations += 1
+        # The requests of a record are compressed.
+        for batch in queried_batches(self._aws.dynamodb, self._deployed.table, self._deployed.name):
+            left = [entry for entry in batch.entries if entry.key != self._key]
+            if len(left) < len(batch.entries):
+                batch.entries = left
+                content = batch_item(batch, made_at=made_at(batch.request_id))
+                self._table.write(batch_key(self._deployed.name, batch), content)
+                self.result.operations += 1
 
     def others(self) -> Iterator[Remain]:
         """Items of the key that other pipelines have in this table."""

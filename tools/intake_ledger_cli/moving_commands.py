@@ -1,10 +1,13 @@
 """The commands that move messages and rows: redrive and adopt."""
 
+import secrets
 from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
+from intake_ledger.protocol import RANDOM_BITS, ulid
+from intake_ledger.requests import Command
 from intake_ledger_cli import announcing, json_output, operations, result_tables
 from intake_ledger_cli.adopt import Adoption
 from intake_ledger_cli.app import DryRun, PerSecond, Yes, app, now_ms, rate_limit
@@ -12,7 +15,8 @@ from intake_ledger_cli.console import console
 from intake_ledger_cli.dead_letters import MessageFilter
 from intake_ledger_cli.former import find_former
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
-from intake_ledger_cli.redrive import Redrive
+from intake_ledger_cli.recording import RequestRecorder
+from intake_ledger_cli.redrive import RECORDED, Redrive
 from intake_ledger_cli.redrive_lock import redrive_lock
 
 
@@ -40,21 +44,37 @@ def redrive(
     # A dry run takes the lock too, because it hides messages from a redrive while it reads them.
     by = operations.caller(aws) if dry_run else operations.ask(aws, does, yes=yes)
     with redrive_lock(aws, deployed, by, now_ms) as lock:
-        operation = None if dry_run else operations.begin(aws, deployed, by, what)
+        request_id = ulid(now_ms(), secrets.randbits(RANDOM_BITS))
+        operation = None if dry_run else operations.begin(aws, deployed, by, what, request_id)
+        recorder = None if dry_run else RequestRecorder(aws, deployed, request_id, Command.REDRIVE, most=RECORDED)
         moving = Redrive(
-            aws.sqs, deployed, wanted, rate=rate_limit(rate), limit=limit, dry_run=dry_run, renew=lock.renew
+            aws.sqs,
+            deployed,
+            wanted,
+            rate=rate_limit(rate),
+            limit=limit,
+            dry_run=dry_run,
+            renew=lock.renew,
+            recorder=recorder,
         )
         done = moving.outcome
 
         def moved() -> str:
             return f"{done.moved:,} messages moved, {len(done.failed):,} failed"
 
-        notes = nullcontext() if operation is None else operations.noting_failures(aws, deployed, operation, moved)
+        def recorded() -> int | None:
+            return None if recorder is None or recorder.denied else done.recorded
+
+        notes = (
+            nullcontext()
+            if operation is None
+            else operations.noting_failures(aws, deployed, operation, moved, recorded)
+        )
         try:
             with notes, console(stderr=True).status("reading the dead-letter queue"):
                 moving.run()
             if operation is not None:
-                operations.finish(aws, deployed, operation, moved())
+                operations.finish(aws, deployed, operation, moved(), sent=recorded())
         finally:
             call.output(
                 json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run)

@@ -41,6 +41,10 @@ class Operation:
     because: str
     result: str = ""
     """The numbers at the end. Empty while the command runs, if it was killed, and for commands with one step."""
+    request_id: str = ""
+    """The ID of a reprocess or redrive, a ULID."""
+    sent: int | None = None
+    """The number of its recorded requests, at the end. None: they are not recorded."""
 
 
 def caller(aws: "Aws") -> str:
@@ -91,16 +95,18 @@ def ask(aws: "Aws", does: str, *, yes: bool) -> str:
     return by
 
 
-def begin(aws: "Aws", deployed: "DeployedPipeline", by: str, what: str) -> Operation:
+def begin(aws: "Aws", deployed: "DeployedPipeline", by: str, what: str, request_id: str = "") -> Operation:
     """Record that an operation begins. `what` is the command with its selection."""
-    operation = Operation(now_ms(), by, what, "")
+    operation = Operation(now_ms(), by, what, "", request_id=request_id)
     record(aws, deployed, operation)
     return operation
 
 
-def finish(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, result: str) -> None:
+def finish(
+    aws: "Aws", deployed: "DeployedPipeline", operation: Operation, result: str, *, sent: int | None = None
+) -> None:
     """Add the result to the record of an operation. A denied write was told when the operation began."""
-    operation = replace(operation, result=result)
+    operation = replace(operation, result=result, sent=sent)
     write_operation(aws, deployed, operation, at=now_ms())
     try:
         _write(aws, deployed, operation)
@@ -111,7 +117,11 @@ def finish(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, resul
 
 @contextmanager
 def noting_failures(
-    aws: "Aws", deployed: "DeployedPipeline", operation: Operation, so_far: Callable[[], str] = str
+    aws: "Aws",
+    deployed: "DeployedPipeline",
+    operation: Operation,
+    so_far: Callable[[], str] = str,
+    sent: Callable[[], int | None] = lambda: None,
 ) -> Iterator[None]:
     """Add the failure or the interruption to the record of an operation, with the numbers so far."""
     try:
@@ -119,7 +129,7 @@ def noting_failures(
     except BaseException as error:
         stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
         why = "interrupted" if stopped else f"failed: {error}"
-        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])))
+        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])), sent=sent())
         raise
 
 
@@ -151,6 +161,8 @@ def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
         "what": operation.what,
         "because": operation.because,
         "result": operation.result,
+        **({"request_id": operation.request_id} if operation.request_id else {}),
+        **({"sent": operation.sent} if operation.sent is not None else {}),
         "expires_at": (operation.at + _KEPT_MS) // 1000,
     }
     aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
@@ -173,7 +185,15 @@ def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limi
 
 def _operation(content: Mapping[str, Any]) -> Operation:
     result = content.get("result", "")
-    return Operation(content["at"], content["done_by"], content["what"], content["because"], result)
+    return Operation(
+        content["at"],
+        content["done_by"],
+        content["what"],
+        content["because"],
+        result,
+        content.get("request_id", ""),
+        content.get("sent"),
+    )
 
 
 def _place(arn: str) -> str:

@@ -11,10 +11,11 @@ from email.utils import parsedate_to_datetime
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger.protocol import ReasonCode
+from intake_ledger.protocol import Ordering, ReasonCode
 from intake_ledger_cli.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.recording import RequestRecorder
 from intake_ledger_cli.sending import OutgoingMessage, send
 
 if TYPE_CHECKING:
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
+RECORDED = 100
+"""Requests of one record. A record is written again with each ten messages."""
+
+
 @dataclass(slots=True)
 class RedriveResult:
     """The result of a redrive."""
 
     matched: int = 0
     moved: int = 0
+    recorded: int = 0
+    """Messages among them that are recorded until an attempt begins. The others name no rejection."""
     left: int = 0
     """Messages that do not match the filter, or that exceed the limit. They stay."""
     of_others: Counter[str] = field(default_factory=Counter)
@@ -66,6 +73,7 @@ class Redrive:
         limit: int | None,
         dry_run: bool,
         renew: Callable[[], None] = lambda: None,
+        recorder: RequestRecorder | None = None,
     ) -> None:
         self._client = client
         self._queue_url = deployed.queue_url
@@ -76,6 +84,8 @@ class Redrive:
         self._limit = limit
         self._dry_run = dry_run
         self._renew = renew
+        self._recorder = recorder
+        self._every_version = deployed.ordering is Ordering.EVERY_VERSION
         self._drain = Drain(client, deployed.dead_letter_url)
         self._moved: set[int] = set()
         self.outcome = RedriveResult()
@@ -140,6 +150,25 @@ class Redrive:
         return message.sent_at > begun_at + 999 or hash(message.body) in self._moved
 
     def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
+        entries = {one.id: one.entry(every_version=self._every_version) for one in messages}
+        unsent = {id_: entry for id_, entry in entries.items() if entry is not None}
+        if self._recorder is not None:
+            self._recorder.add([*unsent.values()])
+        try:
+            sent = self._send(messages)
+            recorded = [one for one in sent if unsent.pop(one.id, None) is not None]
+            self.outcome.recorded += len(recorded)
+        finally:
+            if self._recorder is not None:
+                self._recorder.drop([*unsent.values()])
+        if not sent:
+            return
+        self.outcome.moved += len(sent)
+        self._moved.update(hash(one.body) for one in sent)
+        self.outcome.undeleted += self._drain.delete(sent)
+
+    def _send(self, messages: Sequence[DeadLetterMessage]) -> list[DeadLetterMessage]:
+        """Send the messages to the queue. Returns those that were sent."""
         answers = send(
             self._client, self._queue_url, [OutgoingMessage(one.body, one.attributes, one.group) for one in messages]
         )
@@ -149,8 +178,4 @@ class Redrive:
                 sent.append(message)
             else:
                 self.outcome.failed.append((message, why))
-        if not sent:
-            return
-        self.outcome.moved += len(sent)
-        self._moved.update(hash(one.body) for one in sent)
-        self.outcome.undeleted += self._drain.delete(sent)
+        return sent

@@ -2,7 +2,7 @@
 object.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from intake_ledger.protocol import (
     made_at,
     matches_reason,
 )
+from intake_ledger.requests import BATCH_ENTRIES, Entry
 from intake_ledger_cli import reading, s3_listing
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.rate_limit import RateLimit
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.recording import RequestRecorder
 
 STORED = 1_000
 """The number of messages between two writes of the position."""
@@ -210,9 +212,10 @@ def send_requests(
     result: ReprocessResult,
     rate: RateLimit,
     *,
+    recorder: "RequestRecorder",
     store: Callable[[], None] = lambda: None,
 ) -> None:
-    """Send a message for each target. It holds one batch at a time.
+    """Record each target, and send a message for it. It holds one record at a time.
 
     `store` is called after each `STORED` messages.
 
@@ -221,26 +224,42 @@ def send_requests(
 
     """
     stored = 0
-    for batch in batched(targets, rate.batch_size):
-        rate.wait_for(len(batch))
-        remaining, why = list(batch), dict[Target, str]()
-        for _ in range(TRIES):
-            messages = [OutgoingMessage(_body(deployed, one, result.id)) for one in remaining]
-            answers = send(client, deployed.queue_url, messages)
-            why = {one: error for one, error in zip(remaining, answers, strict=True) if error is not None}
-            remaining = list(why)
-            if not remaining:
-                break
-        result.sent += len(batch) - len(remaining)
-        result.failed += why.items()
-        if len(result.failed) >= MOST_FAILED:
-            return
-        if not result.failed:
-            # A resumed call begins before the first message that failed.
-            result.position = batch[-1].position
-        if result.sent - stored >= STORED:
-            stored = result.sent
-            store()
+    for group in batched(targets, BATCH_ENTRIES):
+        unsent = {target: Entry(target.key, state=target.state) for target in group}
+        recorder.add([*unsent.values()])
+        try:
+            for batch in batched(group, rate.batch_size):
+                rate.wait_for(len(batch))
+                for target in _send_batch(client, deployed, batch, result):
+                    unsent.pop(target, None)
+                if len(result.failed) >= MOST_FAILED:
+                    return
+                if result.sent - stored >= STORED:
+                    stored = result.sent
+                    store()
+        finally:
+            # After a failure or an interruption. The audit must not send them.
+            recorder.drop([*unsent.values()])
+
+
+def _send_batch(
+    client: "SQSClient", deployed: "DeployedPipeline", batch: Sequence[Target], result: ReprocessResult
+) -> list[Target]:
+    """Send a message for each target. Returns those that were sent."""
+    remaining, why = list(batch), dict[Target, str]()
+    for _ in range(TRIES):
+        messages = [OutgoingMessage(_body(deployed, one, result.id)) for one in remaining]
+        answers = send(client, deployed.queue_url, messages)
+        why = {one: error for one, error in zip(remaining, answers, strict=True) if error is not None}
+        remaining = list(why)
+        if not remaining:
+            break
+    result.sent += len(batch) - len(remaining)
+    result.failed += why.items()
+    if not result.failed:
+        # A resumed call begins before the first message that failed.
+        result.position = batch[-1].position
+    return [one for one in batch if one not in why]
 
 
 def _body(deployed: "DeployedPipeline", target: Target, request_id: str) -> str:

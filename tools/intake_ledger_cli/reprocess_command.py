@@ -8,6 +8,7 @@ import typer
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import RANDOM_BITS, ulid
+from intake_ledger.requests import BATCH_ENTRIES, Command
 from intake_ledger_cli import announcing, json_output, operations, reprocess, result_tables
 from intake_ledger_cli import selection as positions
 from intake_ledger_cli.app import DryRun, PerSecond, Yes, app, now_ms, rate_limit
@@ -17,6 +18,7 @@ from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.recording import RequestRecorder
 from intake_ledger_cli.reprocess import ReprocessResult
 from intake_ledger_cli.selection import Selection
 
@@ -106,6 +108,7 @@ class ReprocessCall:
         self._stored = bool(result.position)
         self.operation: Operation | None = None
         """None before the person has agreed."""
+        self._recorder: RequestRecorder | None = None
 
     def count(self) -> None:
         """Count the objects, and send nothing."""
@@ -126,13 +129,14 @@ class ReprocessCall:
         if operations.may_ask(yes=yes):
             counted = selection.targets(aws, deployed, ReprocessResult(result.id), after=result.position)
         by = operations.ask(aws, announcing.reprocess(deployed, str(selection), counted), yes=yes)
-        self.operation = operations.begin(aws, deployed, by, f"{selection} --id {result.id}")
+        self.operation = operations.begin(aws, deployed, by, f"{selection} --id {result.id}", result.id)
+        recorder = self._recorder = RequestRecorder(aws, deployed, result.id, Command.REPROCESS, most=BATCH_ENTRIES)
         notes = console(stderr=True)
         notes.print(f"reprocess id {result.id}")
         complete = False
         try:
             with notes.status("sending requests"):
-                reprocess.send_requests(aws.sqs, deployed, targets, result, rate, store=self._store)
+                reprocess.send_requests(aws.sqs, deployed, targets, result, rate, recorder=recorder, store=self._store)
             complete = not result.failed
         finally:
             self._end(complete=complete)
@@ -148,7 +152,9 @@ class ReprocessCall:
                 console(stderr=True).print(f"to continue, run: intake-ledger reprocess --resume {result.id}")
         if self.operation is not None:
             text = f"{result.sent:,} requests sent, {len(result.failed):,} failed"
-            operations.finish(self._aws, self._deployed, self.operation, text if complete else f"{text}; interrupted")
+            text = text if complete else f"{text}; interrupted"
+            sent = result.sent if self._recorder and not self._recorder.denied else None
+            operations.finish(self._aws, self._deployed, self.operation, text, sent=sent)
 
     def _store(self) -> None:
         self._stored = True

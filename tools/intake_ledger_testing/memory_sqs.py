@@ -209,8 +209,14 @@ class MemorySQS:
         self.messages = [one for one in self.messages if one.id not in done]
 
     def get_queue_attributes(self, **_: Any) -> dict[str, Any]:
-        """Answer as boto3's client, with the number of messages in flight."""
-        return {"Attributes": {"ApproximateNumberOfMessagesNotVisible": str(self.in_flight)}}
+        """Answer as boto3's client, with the numbers of messages."""
+        now = self._clock()
+        numbers = {
+            "": sum(one.visible_at <= now for one in self.messages),
+            "Delayed": sum(one.receives == 0 and one.visible_at > now for one in self.messages),
+            "NotVisible": self.in_flight,
+        }
+        return {"Attributes": {f"ApproximateNumberOfMessages{name}": str(one) for name, one in numbers.items()}}
 
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""

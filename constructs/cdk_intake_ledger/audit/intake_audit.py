@@ -33,7 +33,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Wildcards,
     suppress,
 )
-from intake_ledger.protocol import AuditSettings, environment_of
+from intake_ledger.protocol import AuditSettings, environment_of, operations_partition
 
 BACKFILL_RATE, RESUBMIT_RATE = 3, 100
 """Messages per second when the options are omitted."""
@@ -116,6 +116,16 @@ class IntakeAudit(Construct):
                 "dynamodb:UpdateItem",
             ],
             queue=["sqs:GetQueueAttributes", "sqs:SendMessage"],
+        )
+        # A record of requests is deleted when all of them are served.
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["dynamodb:DeleteItem"],
+                resources=[resources.table.table_arn],
+                conditions={
+                    "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [operations_partition(resources.name)]}
+                },
+            )
         )
         backfills = options.existing is Existing.BACKFILL
         resubmit_rate = RESUBMIT_RATE if options.resubmit_rate is None else options.resubmit_rate

@@ -36,6 +36,7 @@ TABLE_ACTIONS = (
     "dynamodb:DeleteItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
+    "dynamodb:Query",  # the records of redrives
     "dynamodb:Scan",  # the check of rows
     "dynamodb:UpdateItem",
 )

@@ -25,7 +25,7 @@ from cdk_intake_ledger.validation.ledger_rules import (
 from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.protocol import REVIEW_INDEX, AuditSettings, variable_of
+from intake_ledger.protocol import REVIEW_INDEX, AuditSettings, operations_partition, variable_of
 
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
@@ -211,7 +211,7 @@ class IntakeLedger(Construct):
             grantee=grantee,
             actions=["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"],
             resource_arns=[self._table.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"{name}#operations"]}},
+            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [operations_partition(name)]}},
         )
         return self._with_key(grantee, grant, TABLE_KEY_ACTIONS)
 

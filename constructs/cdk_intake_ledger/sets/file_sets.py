@@ -165,9 +165,11 @@ class FileSets(FileIntake):
         )
         if self._part_lists is not None:
             allow_storing(self._consumer.role, self._part_lists, parts.wildcards)
-        # The audit finds the set that has waited the longest in the index of the ledger's table.
-        index = f"{parts.table.table_arn}/index/{REVIEW_INDEX}"
-        self._consumer.role.add_to_policy(iam.PolicyStatement(actions=["dynamodb:Query"], resources=[index]))
+        # The audit finds the set that has waited the longest in the index of the ledger's table, and the records of
+        # requests in the table.
+        table = parts.table.table_arn
+        audited = [f"{table}/index/{REVIEW_INDEX}", table]
+        self._consumer.role.add_to_policy(iam.PolicyStatement(actions=["dynamodb:Query"], resources=audited))
         if form.kind == "manifest":
             # The set records its parts, and the consumer of the parts finds their manifests.
             for role, action in ((self._consumer.role, "dynamodb:BatchWriteItem"), (consumer.role, "dynamodb:Query")):

@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -18,20 +19,30 @@ from intake_ledger.audit import backlog as backlogs
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.in_parts import BURST_SECONDS, AuditInParts
-from intake_ledger.audit.look import Look
+from intake_ledger.audit.look import STOP_BEFORE_MS, Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import RunNotDue
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.aws import InvocationContext
+from intake_ledger.aws import InvocationContext, Queues
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
 from intake_ledger.delivery_check.former_names import former_names, problems
 from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
-from intake_ledger.protocol import STATE_MACHINE, AuditSettings, audit_settings, lease_length
+from intake_ledger.protocol import (
+    ABSENT,
+    STATE_MACHINE,
+    AuditSettings,
+    Row,
+    State,
+    StateKind,
+    audit_settings,
+    lease_length,
+)
+from intake_ledger.requests import RequestCheck, RequestFindings
 
 if TYPE_CHECKING:
     from intake_ledger.audit.executing import IsExecuting
@@ -83,6 +94,26 @@ class AuditFunction:
                 names = former_names(self._tools.dynamodb, self._settings, first_run_at=self._runs.since())
                 self._looked.problems += problems(names)
         return self._looked
+
+    def requests(self, remaining_ms: RemainingMs) -> RequestFindings:
+        """Judge the requests of people that are due, and send the outstanding ones again."""
+        settings, tools = self._settings, self._tools
+        bucket = tools.bucket()
+
+        def state_of(key: str, state: State | None, _row: Row | None) -> State:
+            if state is None or state.version_id is None:
+                shown = bucket.look(key)
+                return shown if state is None or shown.identity == state.identity else ABSENT
+            return ABSENT if bucket.shows_removal(key, State(StateKind.DELETED, state.version_id)) else state
+
+        queues = Queues(lambda: tools.sqs, settings.queue_url, "")
+        check = RequestCheck(tools.dynamodb, queues, settings, clock=_now, look=state_of)
+        due = check.due(_now() - settings.settle_seconds * 1000)
+        if due:
+            # Messages that wait in the queue may be these. The age of the queue is read only then.
+            judged = self._judge(_now())
+            due = [one for one in due if judged.resubmit and one.sent_at <= judged.window.settled_before]
+        return check.run(due, has_time=lambda: remaining_ms() > STOP_BEFORE_MS)
 
     def look(self, remaining_ms: RemainingMs) -> Report:
         """Run the audit without a change or a message."""
@@ -196,14 +227,29 @@ def respond(
     The schedule sends `{"everySeconds": 86400}`, which begins a run if one is due. `{"dryRun": true}` compares and
     changes nothing. A state machine sends `{"step": ...}`. Any other event begins a run.
     """
-    looked = Looked()
-    if event.get("step", "plan") == "plan":
+    looked, is_tick = Looked(), event.get("step", "plan") == "plan"
+    is_dry_run = (event.get("input") or event).get("dryRun")
+    if is_tick:
         looked = function.delivery()
-        is_dry_run = (event.get("input") or event).get("dryRun")
         telemetry.delivery_checked(looked.problems, looked.unknown, count=not is_dry_run)
         if looked.gone:
             # A run would fail without this resource. Each tick reports it.
             return _skipped(f"{' and '.join(looked.gone)} is gone", looked)
+    with ExitStack() as after:
+        if is_tick and not is_dry_run:
+            # After the run, because it waits for messages in the queue. Also after a run that failed.
+            after.callback(lambda: telemetry.requests_checked(function.requests(remaining_ms)))
+        return _run(event, remaining_ms, function, telemetry, looked)
+
+
+def _run(
+    event: Mapping[str, Any],
+    remaining_ms: RemainingMs,
+    function: AuditFunction,
+    telemetry: AuditTelemetry,
+    looked: Looked,
+) -> dict[str, Any]:
+    """Run the audit, or a step of it. Returns as `respond`."""
     try:
         if "step" in event:
             answer = function.step(event, remaining_ms)

@@ -60,7 +60,7 @@ class Tools:
         return Look(
             self.settings,
             LedgerTable(self.dynamodb, self.settings.table),
-            Bucket(lambda: self.s3, self.settings.bucket, self.settings.bucket_owner),
+            self.bucket(),
             sqs=self.sqs,
             clock=self.clock,
             budget=budget,
@@ -68,6 +68,10 @@ class Tools:
             backfill=backfill,
             is_executing=self.is_executing,
         )
+
+    def bucket(self) -> Bucket:
+        """The pipeline's bucket."""
+        return Bucket(lambda: self.s3, self.settings.bucket, self.settings.bucket_owner)
 
     def runs(self, owner: str) -> AuditRuns:
         """The item of the pipeline's runs, with the lease owner `owner`."""

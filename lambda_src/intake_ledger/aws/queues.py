@@ -27,6 +27,8 @@ _NEEDED = ("rejected_fence", "reason_code")
 
 
 _IN_FLIGHT: Literal["ApproximateNumberOfMessagesNotVisible"] = "ApproximateNumberOfMessagesNotVisible"
+_NUMBERS: tuple[Any, ...] = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", _IN_FLIGHT)
+_READS = 3
 _MAX_BATCH_BYTES = 240 * 1024
 """The size of a request that each queue takes, also one with the earlier limit of 256 KiB."""
 _ENTRY_BYTES = 1024
@@ -91,6 +93,17 @@ class Queues:
         """The approximate number of messages of the queue that were received and are invisible."""
         answer = self._client.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=[_IN_FLIGHT])
         return int(answer["Attributes"][_IN_FLIGHT])
+
+    def is_empty(self) -> bool:
+        """True if the queue seems to have no message: none that waits, is delayed, or is in flight.
+
+        SQS's numbers are approximate. Each of three reads has to say so.
+        """
+        for _ in range(_READS):
+            answer = self._client.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=[*_NUMBERS])
+            if any(int(answer["Attributes"].get(name, 0)) for name in _NUMBERS):
+                return False
+        return True
 
     def send_copies(
         self, entries: Sequence[Mapping[str, Any]], *, in_time: Callable[[], bool] = lambda: True

@@ -71,7 +71,9 @@ def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, A
     if "checkRows" in event:
         from intake_ledger.messages.row_check import check_rows  # noqa: PLC0415 - likewise
 
-        return check_rows(make_parts(os.environ).services.settings, context, dry_run=event.get("dryRun") is True)
+        services = make_parts(os.environ).services
+        is_dry_run = event.get("dryRun") is True
+        return check_rows(services.settings, services.queues, services.clock, context, dry_run=is_dry_run)
     return dict(make_consumer().handle(event, context))
 
 

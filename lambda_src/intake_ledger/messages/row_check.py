@@ -6,15 +6,25 @@ expires while the function is stopped. Then its row stays PROCESSING or FAILED, 
 
 import json
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import InvocationContext, ledger_client
-from intake_ledger.observability.audit_powertools import claim_ages, publish_report
+from intake_ledger.aws import InvocationContext, Queues, ledger_client
+from intake_ledger.observability.audit_powertools import claim_ages, publish_report, requests_checked
 from intake_ledger.observability.short_report import short_report
-from intake_ledger.protocol import RANDOM_BITS, ConsumerSettings, RowKey, Status, from_dynamodb, ulid
+from intake_ledger.protocol import (
+    ABSENT,
+    HOLD_SHARE,
+    RANDOM_BITS,
+    ConsumerSettings,
+    RowKey,
+    Status,
+    from_dynamodb,
+    ulid,
+)
+from intake_ledger.requests import RequestCheck, RequestFindings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -22,6 +32,8 @@ if TYPE_CHECKING:
 HOUR = 3_600_000
 STUCK_MS = 6 * HOUR
 """A row is stuck if its lease ended, or its next attempt was due, this long ago."""
+SENT_MS = 120_000
+"""The numbers of a queue are right a minute after the last message was sent, says SQS's API reference."""
 RESERVE_SECONDS = 10.0
 _NAMED = 1_000
 """The largest number of stuck rows that are named. All are counted."""
@@ -155,7 +167,35 @@ class RowCheck:
         self._client.put_item(TableName=self._table, Item=content)
 
 
-def check_rows(settings: ConsumerSettings, context: InvocationContext, *, dry_run: bool) -> dict[str, Any]:
+def check_requests(
+    client: "DynamoDBClient", settings: ConsumerSettings, queues: Queues, *, now: int, has_time: Callable[[], bool]
+) -> RequestFindings:
+    """Look at the redriven messages that no attempt has begun. Rows whose message is gone say so.
+
+    Args:
+        client: the client.
+        settings: those of the intake.
+        queues: its queues.
+        now: epoch milliseconds.
+        has_time: true while the function has time.
+
+    Raises:
+        ClientError: AWS refuses a request. Also BotoCoreError.
+
+    """
+    is_empty = cache(queues.is_empty)
+    kept_ms = settings.max_hold_seconds / HOLD_SHARE * 1000
+
+    def is_lost(sent_at: int) -> bool:
+        return now - sent_at > kept_ms or is_empty()
+
+    check = RequestCheck(client, queues, settings, clock=lambda: now, look=lambda *_: ABSENT, is_lost=is_lost)
+    return check.run(check.due(now - SENT_MS), has_time=has_time)
+
+
+def check_rows(
+    settings: ConsumerSettings, queues: Queues, clock: Callable[[], int], context: InvocationContext, *, dry_run: bool
+) -> dict[str, Any]:
     """Check the rows of the intake with these settings, and write the report. Returns it."""
     client = ledger_client()
     check = RowCheck(
@@ -163,9 +203,20 @@ def check_rows(settings: ConsumerSettings, context: InvocationContext, *, dry_ru
         table=settings.table,
         pipeline=settings.pipeline,
         bucket=settings.bucket,
-        clock=lambda: time.time_ns() // 1_000_000,
+        clock=clock,
     )
-    found = check.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run)
+
+    def remaining_seconds() -> float:
+        return context.get_remaining_time_in_millis() / 1000
+
+    if not dry_run:
+        # Before the scan, which may take all of the time.
+        requests_checked(
+            check_requests(
+                client, settings, queues, now=clock(), has_time=lambda: remaining_seconds() > RESERVE_SECONDS
+            )
+        )
+    found = check.run(remaining_seconds, dry_run=dry_run)
     report = found.as_json() | {"dryRun": dry_run}
     counts, ages = ({}, {}) if dry_run else (found.counts(), claim_ages(found.oldest_claim_at, found.started_at))
     publish_report(client, settings, report, counts=counts, ages=ages)

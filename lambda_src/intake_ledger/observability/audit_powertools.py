@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, override
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from intake_ledger.observability.audit_telemetry import AuditTelemetry
+from intake_ledger.observability.audit_telemetry import AuditTelemetry, RequestCounts
 from intake_ledger.observability.short_report import keep_report
 from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE
 from intake_ledger.protocol import ConsumerSettings
@@ -48,6 +48,10 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
             _write(counts, claim_ages(report["rows"]["oldestClaimAt"], report["startedAt"]))
 
     @override
+    def requests_checked(self, found: RequestCounts) -> None:
+        requests_checked(found)
+
+    @override
     def report_written(self, key: str) -> None:
         self._logger.info("report", extra={"key": key})
 
@@ -72,6 +76,14 @@ def shortly_audited(report: Mapping[str, Any], counts: Mapping[str, int], ages: 
         logger.warning("finding", extra={"run_id": report["runId"], **finding})
     if counts or ages:
         _write(counts, ages)
+
+
+def requests_checked(found: RequestCounts) -> None:
+    """Report a look at the requests of people. A look that found no request that was due reports nothing."""
+    if any(found.numbers.values()):
+        Logger().info("requests", extra=dict(found.numbers))
+    if found.counts:
+        _write(found.counts)
 
 
 def publish_ages(ages: Mapping[str, int]) -> None:

@@ -100,6 +100,9 @@ class ReasonCode(StrEnum):
     """Step Functions refused to start the execution, or throttled it. It is tried again. No attempt was counted."""
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
+    COPY_LOST = "copy_lost"
+    """A person has redriven the message, and no queue has it any more: it was purged. The message itself opens the row
+    when its source sends it again."""
     CONSUMER_ERROR = "consumer_error"
     """A request to AWS failed, or the library did. The message returns, or is copied if it would expire."""
 

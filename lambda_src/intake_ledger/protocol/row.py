@@ -698,6 +698,11 @@ def newest_forgotten_key(pipeline: str) -> RowKey:
     return RowKey(f"{pipeline}#forgotten", "newest")
 
 
+def operations_partition(pipeline: str) -> str:
+    """The partition key of the records of operations, and of their requests. No row has such a key."""
+    return f"{pipeline}#operations"
+
+
 def review_partitions(pipeline: str) -> list[str]:
     """All partition keys of the pipeline's FAILED and REJECTED rows in the index `needs_review`."""
     return [f"{pipeline}#{number}" for number in range(REVIEW_PARTITIONS)]

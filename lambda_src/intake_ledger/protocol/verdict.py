@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from intake_ledger.protocol.change import Change, State, StateKind, is_directory_marker, is_skipped_marker
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import FORMAT, Ordering, Row, Settlement, Status
 from intake_ledger.protocol.settings import ConsumerSettings
 from intake_ledger.protocol.ulids import made_at
@@ -300,9 +301,11 @@ def _asks_for_retry(change: Change, row: Row) -> bool:
     """True if the change asks for a retry of the rejected state. A late duplicate does not ask for it.
 
     These changes do: a reprocess request that was not served yet, the copy that this rejection sent to the dead-letter
-    queue, and the restore of the archived object that S3 refused.
+    queue, the restore of the archived object that S3 refused, and the message itself if its copy is lost.
     """
     if _makes_readable(change, row):
+        return True
+    if row.reason_code == ReasonCode.COPY_LOST:
         return True
     if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:
         return True

@@ -14,9 +14,10 @@ from intake_ledger.consumer import Services
 from intake_ledger.events import own_message
 from intake_ledger.kinds.sets import Sets
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.observability.audit_powertools import claim_ages, publish_ages, publish_report
+from intake_ledger.observability.audit_powertools import claim_ages, publish_ages, publish_report, requests_checked
 from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, RowKey, State, Status, row_key, ulid
+from intake_ledger.requests import RequestCheck
 from intake_ledger.set_members import FormKind
 from intake_ledger.sets.reader import SetReader
 from intake_ledger.sets.settings import SetSettings
@@ -205,7 +206,21 @@ def audit_sets(kind: Sets, services: Services, context: InvocationContext, *, dr
         reader=kind.reader,
         rows=LedgerTable(client, consumer.table),
     )
-    found = audit.run(lambda: context.get_remaining_time_in_millis() / 1000, dry_run=dry_run, publish=publish_ages)
+
+    def remaining_seconds() -> float:
+        return context.get_remaining_time_in_millis() / 1000
+
+    if not dry_run:
+        check = RequestCheck(
+            client,
+            services.queues,
+            consumer,
+            clock=services.clock,
+            look=lambda key, _, row: kind.reader.look(key, row),
+        )
+        due = check.due(services.clock() - SETTLE_MS)
+        requests_checked(check.run(due, has_time=lambda: remaining_seconds() > RESERVE_SECONDS))
+    found = audit.run(remaining_seconds, dry_run=dry_run, publish=publish_ages)
     report = found.as_json()
     ages = {} if dry_run else claim_ages(found.oldest_claim_at, found.started_at)
     publish_report(client, consumer, report, counts=found.counts(), ages=ages)

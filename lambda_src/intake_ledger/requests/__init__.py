@@ -1,0 +1,39 @@
+"""Requests of people: the messages of a reprocess or a redrive, recorded until they are served.
+
+The command writes a record before it sends the messages of a batch. The audit looks at the rows, and sends the
+outstanding requests again. See docs/protocol.md, "Requests of people".
+"""
+
+from intake_ledger.requests.check import RequestCheck, RequestFindings
+from intake_ledger.requests.record import (
+    BATCH_BYTES,
+    BATCH_ENTRIES,
+    BATCHES,
+    Command,
+    Entry,
+    RequestBatch,
+    batch_from_item,
+    batch_item,
+    batch_key,
+    entries_size,
+    queried_batches,
+)
+from intake_ledger.requests.standing import Standing, standing_of
+
+__all__ = [
+    "BATCHES",
+    "BATCH_BYTES",
+    "BATCH_ENTRIES",
+    "Command",
+    "Entry",
+    "RequestBatch",
+    "RequestCheck",
+    "RequestFindings",
+    "Standing",
+    "batch_from_item",
+    "batch_item",
+    "batch_key",
+    "entries_size",
+    "queried_batches",
+    "standing_of",
+]
