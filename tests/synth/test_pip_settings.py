@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -168,6 +169,16 @@ def test_constraints_hold_for_what_is_not_pinned(index: Index, monkeypatch: pyte
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index.public)
     monkeypatch.setenv("PIP_CONSTRAINT", "first.txt second.txt")
     assert versions("two==1.0") == ["one-1.0", "two-1.0"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("PIP_REQUIRE_HASHES", "1"), ("PIP_TIMEOUT", "soon")])
+def test_a_setting_that_is_not_met_is_named(
+    index: Index, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Missing hashes and a wrong time are errors."""
+    monkeypatch.setenv("PIP_INDEX_URL", index.public)
+    monkeypatch.setenv(name, value)
+    assert re.search("`--require-hashes` mode|UV_HTTP_TIMEOUT", refused("one==1.0"))
 
 
 def test_a_proxy_is_used(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

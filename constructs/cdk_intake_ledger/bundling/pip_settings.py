@@ -19,7 +19,7 @@ _ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 
 # Options and variables of uv by pip's names.
 _LISTS = {"constraint": "--constraints", "find-links": "--find-links", "trusted-host": "--allow-insecure-host"}
-_FLAGS = {"no-index": "--no-index", "pre": "--prerelease=allow"}
+_FLAGS = {"no-index": "--no-index", "pre": "--prerelease=allow", "require-hashes": "--require-hashes"}
 _VARIABLES = {"retries": "UV_HTTP_RETRIES", "uploaded-prior-to": "UV_EXCLUDE_NEWER"}
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
@@ -53,7 +53,7 @@ def uv_settings(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], di
             lists["extra-index-url"] = []  # as in pip, it replaces all others
         if name in lists:
             lists[name].append(text)
-        else:
+        elif name != "require-hashes":  # the file has them then
             settings[name] = text or "1"
     indexes = lists.pop("extra-index-url")
     flags = [flag for name, flag in _FLAGS.items() if settings.get(name, "").lower() in ("1", "on", "true", "y", "yes")]
@@ -136,8 +136,8 @@ def _network(settings: Mapping[str, str]) -> dict[str, str]:
         found["SSL_CLIENT_CERT"] = _absolute(settings["client-cert"])
     if "proxy" in settings:
         found |= dict.fromkeys(_PROXY_VARIABLES, settings["proxy"])
-    if "timeout" in settings:
-        found["UV_HTTP_TIMEOUT"] = str(math.ceil(float(settings["timeout"])))
+    if timeout := settings.get("timeout"):  # uv takes whole seconds, and refuses everything else
+        found["UV_HTTP_TIMEOUT"] = str(math.ceil(float(timeout))) if re.fullmatch(r"\d+\.\d+", timeout) else timeout
     if settings.get("keyring-provider") in ("import", "subprocess"):
         found["UV_KEYRING_PROVIDER"] = "subprocess"
     return found
