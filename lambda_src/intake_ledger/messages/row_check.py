@@ -8,7 +8,6 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import InvocationContext, Queues, ledger_client
@@ -183,11 +182,14 @@ def check_requests(
         ClientError: AWS refuses a request. Also BotoCoreError.
 
     """
-    is_empty = cache(queues.is_empty)
+    seen: list[bool] = []
     kept_ms = settings.max_hold_seconds / HOLD_SHARE * 1000
 
     def is_lost(sent_at: int) -> bool:
-        return now - sent_at > kept_ms or is_empty()
+        if now - sent_at > kept_ms:
+            return True
+        seen[:] = seen or [queues.is_empty()]
+        return seen[0]
 
     check = RequestCheck(client, queues, settings, clock=lambda: now, look=lambda *_: ABSENT, is_lost=is_lost)
     return check.run(check.due(now - SENT_MS), has_time=has_time)
