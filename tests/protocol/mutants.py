@@ -1698,15 +1698,10 @@ MUTANTS = (
     Mutant(
         "a claim removes late writes that it has not read",
         "Ledger._take",
-        "self._table.update(wish.key, wish.row, row, row_unchanged(wish.row, now=row.updated_at))",
+        "self._table.update(wish.key, wish.row, row, unchanged)",
         """
         found = self._table.get(wish.key) or wish.row
-        self._table.update(
-            wish.key,
-            replace(wish.row, late_writes=found.late_writes),
-            row,
-            row_unchanged(wish.row, now=row.updated_at),
-        )
+        self._table.update(wish.key, replace(wish.row, late_writes=found.late_writes), row, unchanged)
         """,
         "tests/unit/test_late_writes.py -k has_not_read",
     ),
@@ -2036,8 +2031,8 @@ MUTANTS = (
     Mutant(
         "claims that were made together have no heartbeat",
         "Ledger.claim_together",
-        "self._guarded(answers[wish.owner]) if wish.owner in answers else None",
-        "answers.get(wish.owner)",
+        "found.append(None if answer is None else self._checked(answer))",
+        "found.append(answer)",
         "tests/unit/test_worker.py",
     ),
     Mutant(

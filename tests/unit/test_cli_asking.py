@@ -123,8 +123,9 @@ def test_each_operation_is_in_the_consumers_log(person: Person) -> None:
     assert "log" not in person.complaint
     told = [(one["message"], one["service"], one["done_by"], one["what"]) for one in lines()]
     redrive = ("operation", NAME, WHO, "redrive --reason invoice")
-    assert told == [redrive, redrive, ("operation", NAME, WHO, "pause")]
-    assert [one.get("result") for one in lines()] == [None, "1 messages moved, 0 failed", None]
+    pause = ("operation", NAME, WHO, "pause")
+    assert told == [redrive, redrive, pause, pause]
+    assert [one.get("result") for one in lines()] == [None, "1 messages moved, 0 failed", None, "paused"]
     assert lines()[2]["because"] == "a test"
     assert {name for one in lines() for name in one if name.endswith("_at")} == {"begun_at"}
 

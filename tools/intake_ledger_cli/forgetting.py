@@ -41,7 +41,6 @@ from intake_ledger_cli import s3_listing
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.formatting import duration, relative_time
-from intake_ledger_cli.set_keys import form_of
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
@@ -289,10 +288,18 @@ class Forgetting:
     def _number_of_versions(self) -> str:
         """The number of versions and delete markers of the key. Of a quiet folder: whether it has any object."""
         client, deployed = self._aws.s3, self._deployed
-        if deployed.set_variables is not None and form_of(deployed).kind is FormKind.QUIET:
+        if self._form() is FormKind.QUIET:
             return "objects" if next(s3_listing.list_versions(client, deployed, self._key), None) else ""
         number = len(s3_listing.list_key_versions(client, deployed, self._key))
         return f"{number} versions or delete markers" if number else ""
+
+    def _form(self) -> FormKind | None:
+        """The form of the sets. None: the pipeline has none."""
+        if self._deployed.set_variables is None:
+            return None
+        from intake_ledger_cli.set_keys import form_of  # noqa: PLC0415 - it imports the runtime's clients
+
+        return form_of(self._deployed).kind
 
     def _all(self) -> list[Item]:
         return self._query(self._pk)
@@ -310,7 +317,7 @@ class Forgetting:
     def _parts_of_set(self) -> list[RowKey]:
         """The memberships of the parts of a manifest. Only the manifest names the parts, so all items are read."""
         deployed = self._deployed
-        if deployed.set_variables is None or form_of(deployed).kind is not FormKind.MANIFEST:
+        if self._form() is not FormKind.MANIFEST:
             return []
         pages = self._aws.dynamodb.get_paginator("scan").paginate(
             TableName=deployed.table,

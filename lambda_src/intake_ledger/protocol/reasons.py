@@ -101,8 +101,7 @@ class ReasonCode(StrEnum):
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
     COPY_LOST = "copy_lost"
-    """A person has redriven the message, and no queue has it any more: it was purged. The message itself opens the row
-    when its source sends it again."""
+    """A person has redriven the message, and no queue has it any more. Its source may send it again."""
     CONSUMER_ERROR = "consumer_error"
     """A request to AWS failed, or the library did. The message returns, or is copied if it would expire."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Queues
 from intake_ledger.events import own_message
 from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable, condition_failed, send_write
 from intake_ledger.protocol import (
@@ -39,6 +38,8 @@ from intake_ledger.requests.standing import Standing, standing_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from intake_ledger.aws import Queues
 
 MOST_SENT = 10_000
 """The largest number of messages of a check. The next check continues."""
@@ -79,7 +80,7 @@ class RequestCheck:
     def __init__(
         self,
         client: "DynamoDBClient",
-        queues: Queues,
+        queues: "Queues",
         settings: Settings,
         *,
         clock: Callable[[], int],
