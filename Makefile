@@ -14,6 +14,7 @@ READERS := build/readers
 REFERENCE := build/reference
 LOCALSTACK := build/localstack
 PYRIGHT := build/pyright
+DYNALITE := build/dynalite
 RECORDED := build/recorded/complete
 RECORDING := -p tests.truth.recording
 # jsii warns at every start that Node 20 is no longer supported. The CDK still supports it.
@@ -29,7 +30,7 @@ UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run waiting-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +76,11 @@ $(READERS)/.ready: Makefile | $(READY)
 # A type checker that is stricter than mypy about the CDK's interfaces, without its optional dependency.
 $(PYRIGHT)/.ready: Makefile | $(READY)
 	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund --omit=optional pyright@1.1.414
+	@touch $@
+
+# A DynamoDB that shares no code with the others. Its binary parts are in the packages.
+$(DYNALITE)/.ready: Makefile | $(READY)
+	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund dynalite@4.0.0
 	@touch $@
 
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
@@ -137,7 +143,7 @@ deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the loca
 $(RECORDED): $(shell find constructs lambda_src tools tests/local examples/catalogue -name '*.py')
 	@$(MAKE) --no-print-directory deployed
 
-truth: $(READY) $(REFERENCE)/.ready $(LOCALSTACK)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas, recordings
+truth: $(READY) $(REFERENCE)/.ready $(LOCALSTACK)/.ready $(DYNALITE)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas, recordings
 	@pytest tests/truth
 
 examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
@@ -197,6 +203,9 @@ audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a l
 
 worker-run: $(READY) ## 400 objects handled by workers outside of Lambda that are killed and stopped (about two minutes)
 	@python -m tests.local.worker_run
+
+waiting-run: $(READY) ## 20,000 files that wait beside 2,000 that are ready, at a limit of messages in flight, with and without copies (half an hour)
+	@python -m tests.local.waiting_run
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
 	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/integration/test_audit_join.py

@@ -15,6 +15,7 @@ from moto import mock_aws
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.inside.kit import QUEUE_URL, MemoryOutputs, MemoryS3, MemorySQS, local_server
+from tests.local.faults.proxy import Proxy
 from tests.protocol.equivalence import TABLE
 from tests.truth.facts import Fact, MemoryVersions, Messages, Reads, Uploads
 
@@ -101,6 +102,13 @@ def ministack() -> Iterator[Server]:
     """The local AWS."""
     with LocalAws(start_timeout=240) as aws:
         yield with_table(Server(aws.endpoint_url))
+
+
+@contextmanager
+def corrected() -> Iterator[Server]:
+    """The local AWS behind the proxy of the fault runs, without faults."""
+    with LocalAws(start_timeout=240) as aws, Proxy(lambda: aws.endpoint_url).server() as proxy:
+        yield with_table(Server(proxy.url))
 
 
 @contextmanager

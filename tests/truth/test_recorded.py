@@ -1,6 +1,7 @@
 """Facts that were recorded on AWS, against the stores in memory, moto, MiniStack and LocalStack.
 
-Four independent implementations play the same scenarios. Where one differs, the recording decides.
+Four independent implementations play the same scenarios. Where one differs, the recording decides. MiniStack behind
+the corrections of the fault runs differs nowhere.
 """
 
 import json
@@ -20,7 +21,8 @@ from tests.truth.policies import Json
 
 S3, READS, SQS = (facts(name)["fact"] for name in ("s3", "reads", "sqs"))
 EVENTS, DYNAMODB = facts("events"), facts("dynamodb")
-IMPLEMENTATIONS = ("memory", "moto", "ministack", "localstack")
+SERVERS = {"moto": servers.moto, "ministack": servers.ministack, "corrected": servers.corrected}
+IMPLEMENTATIONS = ("memory", *SERVERS, "localstack")
 WRONG = {
     ("moto", "upload-if-match"): "complete 4: ok",
     ("moto", "upload-after-put"): "complete 3: ok, complete 4: ok",
@@ -53,7 +55,7 @@ def implementation(request: pytest.FixtureRequest) -> Iterator[tuple[str, server
     if name == "localstack":
         yield name, request.getfixturevalue("localstack")
         return
-    with servers.moto() if name == "moto" else servers.ministack() as server:
+    with SERVERS[name]() as server:
         yield name, server
 
 

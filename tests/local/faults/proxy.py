@@ -1,5 +1,7 @@
 """A proxy between the deployed functions and the local AWS. It answers chosen requests with errors of AWS.
 
+What the local AWS answers otherwise than AWS is corrected.
+
 The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_S3` and `AWS_ENDPOINT_URL_SFN`, which
 every SDK supports.
 """
@@ -16,6 +18,7 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from tests.local.corrections import Answer, Corrections, Request, s3_error
 from tests.local.faults.clients import kill, process_of
 from tests.local.faults.servers import Server, cut
 
@@ -87,8 +90,12 @@ class Proxy:
 
     target: Callable[[], str]
     asked: list[Asked] = field(default_factory=list)
+    corrections: Corrections = field(init=False)
     _outbreaks: list[Outbreak] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.corrections = Corrections(self._send)
 
     def server(self) -> Server:
         """Return the server as a context manager."""
@@ -120,6 +127,21 @@ class Proxy:
                         break  # this one's turn, and it is about others
         return None
 
+    def _send(self, request: Request) -> Answer:
+        target = urlsplit(self.target())
+        connection = HTTPConnection(str(target.hostname), target.port, timeout=60)
+        try:
+            headers = {**request.headers, "Content-Length": str(len(request.body))}
+            connection.request(request.method, request.path, request.body or None, headers)
+            response = connection.getresponse()
+            content = response.read()
+            kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
+            if request.method == "HEAD":
+                kept["Content-Length"] = response.getheader("Content-Length") or "0"
+            return Answer(response.status, kept, content)
+        finally:
+            connection.close()
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -144,7 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
             case Trouble.SLOW:
                 assert fault is not None
                 time.sleep(fault.seconds)
-        status, headers, content = self._forward(body)
+        sent = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+        status, headers, content = self.proxy.corrections.answer(Request(self.command, self.path, sent, body))
         if fault and fault.trouble is Trouble.ANSWER_LOST:
             cut(self)
             return
@@ -162,23 +185,9 @@ class _Handler(BaseHTTPRequestHandler):
         kill(worker)
         cut(self)
 
-    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        target = urlsplit(self.proxy.target())
-        connection = HTTPConnection(str(target.hostname), target.port, timeout=60)
-        try:
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
-            connection.request(self.command, self.path, body or None, headers | {"Content-Length": str(len(body))})
-            response = connection.getresponse()
-            content = response.read()
-            kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
-            length = response.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
-            return response.status, kept | {"Content-Length": length or "0"}, content
-        finally:
-            connection.close()
-
     def _answer(self, status: int, headers: dict[str, str], content: bytes, *, shown: int | None = None) -> None:
         self.send_response_only(status)
-        for name, value in headers.items():
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -187,20 +196,20 @@ class _Handler(BaseHTTPRequestHandler):
             cut(self)
 
 
-def _error(trouble: Trouble, target: str | None, body: bytes) -> tuple[int, dict[str, str], bytes]:
+def _error(trouble: Trouble, target: str | None, body: bytes) -> Answer:
     if target is None:
         return _s3_error(trouble)
     return _states_error(trouble) if target.startswith("AWSStepFunctions.") else _dynamodb_error(trouble, body)
 
 
-def _states_error(trouble: Trouble) -> tuple[int, dict[str, str], bytes]:
+def _states_error(trouble: Trouble) -> Answer:
     """Return Step Functions' answer, with the common error types of its API reference."""
     if trouble is Trouble.INTERNAL_ERROR:
         return _as_json(500, {"__type": "InternalFailure", "message": "An unknown error has occurred."})
     return _as_json(400, {"__type": "ThrottlingException", "message": "Rate exceeded"})
 
 
-def _dynamodb_error(trouble: Trouble, body: bytes) -> tuple[int, dict[str, str], bytes]:
+def _dynamodb_error(trouble: Trouble, body: bytes) -> Answer:
     """Return DynamoDB's answer, with the error types of its API reference for an on-demand table."""
     status, answer = 400, {
         "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
@@ -219,16 +228,11 @@ def _dynamodb_error(trouble: Trouble, body: bytes) -> tuple[int, dict[str, str],
     return _as_json(status, answer)
 
 
-def _as_json(status: int, answer: object) -> tuple[int, dict[str, str], bytes]:
-    content = json.dumps(answer).encode()
-    return status, {"Content-Type": _JSON, "Content-Length": str(len(content))}, content
+def _as_json(status: int, answer: object) -> Answer:
+    return Answer(status, {"Content-Type": _JSON}, json.dumps(answer).encode())
 
 
-def _s3_error(trouble: Trouble) -> tuple[int, dict[str, str], bytes]:
-    """Return S3's answer, from its list of error responses. The answer to a HEAD has no body."""
-    code, message = "SlowDown", "Please reduce your request rate."
+def _s3_error(trouble: Trouble) -> Answer:
     if trouble is Trouble.INTERNAL_ERROR:
-        code, message = "InternalError", "We encountered an internal error. Please try again."
-    content = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
-    status = 500 if trouble is Trouble.INTERNAL_ERROR else 503
-    return status, {"Content-Type": "application/xml", "Content-Length": str(len(content))}, content.encode()
+        return s3_error(500, "InternalError", "We encountered an internal error. Please try again.")
+    return s3_error(503, "SlowDown", "Please reduce your request rate.")

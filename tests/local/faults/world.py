@@ -23,6 +23,8 @@ from tests.local.faults.proxy import Proxy
 
 GRACE_SECONDS = 20.0
 """Seconds for which an empty queue may disagree with S3: a notification may still arrive."""
+UNREAD_EVERY = 5
+"""One of so many batches of reads and writes of the table leaves a key for later."""
 _read = TypeDeserializer().deserialize
 
 
@@ -42,6 +44,7 @@ class Sources:
 
     def __post_init__(self) -> None:
         self.proxy = Proxy(lambda: self.aws.endpoint_url)
+        self.proxy.corrections.unread_every = UNREAD_EVERY
 
     @contextmanager
     def running(self) -> Iterator[dict[str, str]]:

@@ -114,7 +114,7 @@ class Workers:
 def run(aws: LocalAws, outputs: Mapping[str, str], code: Path, plan: Plan, *, seed: int = 1) -> Outcome:
     """Run the plan on a deployed stack, and return the results."""
     chance, outcome = random.Random(seed), Outcome(plan=plan)
-    environment = _environment(aws, outputs["Function"], code)
+    environment = worker_environment(aws, outputs["Function"], code)
     newest = {f"{number}.bin": _put(aws, outputs["Bucket"], f"{number}.bin") for number in range(plan.objects)}
     workers = Workers(environment, aws.directory / "workers.log")
     signals = [signal.SIGKILL] * plan.kills + [signal.SIGTERM] * plan.stops
@@ -129,7 +129,7 @@ def run(aws: LocalAws, outputs: Mapping[str, str], code: Path, plan: Plan, *, se
             outcome.exits.append(ended)
 
     def settled() -> bool:
-        return all((key, version) in _effects(aws, outputs) for key, version in newest.items())
+        return all((key, version) in effects_of(aws, outputs) for key, version in newest.items())
 
     try:
         aws.wait_until(settled, "every object has its effect", timeout=TIMEOUT)
@@ -137,7 +137,7 @@ def run(aws: LocalAws, outputs: Mapping[str, str], code: Path, plan: Plan, *, se
         outcome.paused_runs, outcome.paused_effects = _paused(aws, outputs, workers, outcome)
     finally:
         outcome.exits += workers.end()
-    effects = _effects(aws, outputs)
+    effects = effects_of(aws, outputs)
     outcome.lost = [key for key, version in newest.items() if (key, version) not in effects]
     outcome.double = [key for (key, _), item in effects.items() if item["effects"] > 1]
     outcome.repeated_runs = sum(int(item["runs"]) - 1 for item in effects.values())
@@ -145,13 +145,13 @@ def run(aws: LocalAws, outputs: Mapping[str, str], code: Path, plan: Plan, *, se
 
 
 def _await_effects(aws: LocalAws, outputs: Mapping[str, str], least: int) -> None:
-    aws.wait_until(lambda: len(_effects(aws, outputs)) >= least, f"{least} effects", timeout=TIMEOUT)
+    aws.wait_until(lambda: len(effects_of(aws, outputs)) >= least, f"{least} effects", timeout=TIMEOUT)
 
 
 def _slow(aws: LocalAws, outputs: Mapping[str, str]) -> int:
     """Upload an object whose work takes longer than a lease. Returns the number of runs."""
     place = "slow.bin", _put(aws, outputs["Bucket"], "slow.bin")
-    item = aws.wait_until(lambda: _effects(aws, outputs).get(place, {}), "slow work is done", timeout=TIMEOUT)
+    item = aws.wait_until(lambda: effects_of(aws, outputs).get(place, {}), "slow work is done", timeout=TIMEOUT)
     return int(item["runs"])
 
 
@@ -172,7 +172,7 @@ def _paused(aws: LocalAws, outputs: Mapping[str, str], workers: Workers, outcome
     return int(item()["runs"]), int(item()["effects"])
 
 
-def _environment(aws: LocalAws, function: str, code: Path) -> dict[str, str]:
+def worker_environment(aws: LocalAws, function: str, code: Path) -> dict[str, str]:
     """The environment of a worker: the function's variables. The function itself gets no more messages."""
     client = aws.client("lambda")
     for mapping in client.list_event_source_mappings(FunctionName=function)["EventSourceMappings"]:
@@ -188,7 +188,7 @@ def _put(aws: LocalAws, bucket: str, key: str) -> str:
     return version
 
 
-def _effects(aws: LocalAws, outputs: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Any]]:
+def effects_of(aws: LocalAws, outputs: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Any]]:
     """The versions that have their transactional effect, with the numbers of effects and runs."""
     return {place: item for place, item in _items(aws, outputs).items() if "effects" in item}
 
