@@ -30,6 +30,10 @@ Process = LocalWorker
 __all__ = ["FORMS", "HOLD_SECONDS", "HOSTS", "KEY", "LEASE_SECONDS", "RUNNERS", "Call", "Cell", "Killed", "Process"]
 
 
+MOST_TURNS = 1_000
+"""Turns at one time, after which a cell never comes to rest."""
+
+
 class Form(NamedTuple):
     """A kind, and its differences within the runtime."""
 
@@ -321,8 +325,11 @@ class Cell:
         """Handle messages until the queue is empty, or for these hours. An execution takes some minutes."""
         until, due = self.clock() + int(hours * HOUR), dict[str, int]()
         while self.clock() < until:
-            while self.turn():
-                pass
+            for _ in range(MOST_TURNS):
+                if not self.turn():
+                    break
+            else:
+                raise AssertionError("messages come back at once, again and again")
             for one in self.running():
                 due.setdefault(one.name, self.clock() + minutes * 60 * SECOND)
             times = [due[one.name] for one in self.running()]

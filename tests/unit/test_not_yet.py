@@ -31,6 +31,7 @@ class Waiting:
 
     def process(self, change: ObjectChange) -> None:
         self.tries.append(self.pipeline.now - self.began)
+        assert len(self.tries) < 5_000, "it waits for ever"
         if self.there_at is None or self.pipeline.now < self.there_at:
             raise NotYet(WHY, retry_in=self.retry_in)
         self.done.append(change.version_id)
