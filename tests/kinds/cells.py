@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, LocalRunner, LocalSets, LocalWorker
@@ -30,8 +31,8 @@ Process = LocalWorker
 __all__ = ["FORMS", "HOLD_SECONDS", "HOSTS", "KEY", "LEASE_SECONDS", "RUNNERS", "Call", "Cell", "Killed", "Process"]
 
 
-MOST_TURNS = 1_000
-"""Turns at one time, after which a cell never comes to rest."""
+MOST_TURNS = 12_000
+"""Turns of a run, after which a cell never comes to rest. A record of a stream that always fails takes half of them."""
 
 
 class Form(NamedTuple):
@@ -323,13 +324,10 @@ class Cell:
 
     def run(self, *, hours: float = 24 * 30, minutes: int = 1) -> None:
         """Handle messages until the queue is empty, or for these hours. An execution takes some minutes."""
-        until, due = self.clock() + int(hours * HOUR), dict[str, int]()
+        until, due, turns = self.clock() + int(hours * HOUR), dict[str, int](), count(1)
         while self.clock() < until:
-            for _ in range(MOST_TURNS):
-                if not self.turn():
-                    break
-            else:
-                raise AssertionError("messages come back at once, again and again")
+            while self.turn():
+                assert next(turns) < MOST_TURNS, "messages come back again and again"
             for one in self.running():
                 due.setdefault(one.name, self.clock() + minutes * 60 * SECOND)
             times = [due[one.name] for one in self.running()]

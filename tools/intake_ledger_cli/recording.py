@@ -6,13 +6,12 @@ The audit sends again what no row shows; see `intake_ledger.requests`.
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import batched
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import LedgerTable, send_write
-from intake_ledger.protocol import made_at, row_from_attributes, to_dynamodb
+from intake_ledger.protocol import made_at, to_dynamodb
 from intake_ledger.requests import (
     BATCH_BYTES,
     Command,
@@ -23,6 +22,7 @@ from intake_ledger.requests import (
     batch_key,
     entries_size,
     queried_batches,
+    rows_of,
     standing_of,
 )
 from intake_ledger_cli.app import now_ms
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MOST_JUDGED = 1_000
 """The largest number of requests whose rows `operations` reads, 100 in a request. Of more, it shows what the last look
 of the audit has left."""
-_READ_AT_ONCE = 100
 
 
 class RequestRecorder:
@@ -166,20 +165,17 @@ def progress_text(operation: "Operation", progress: Progress | None) -> str:
 
 def _judge(aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch) -> None:
     """Leave out of a record what its rows show as served."""
-    table, left = LedgerTable(aws.dynamodb, deployed.table), list[Entry]()
-    for group in batched(batch.entries, _READ_AT_ONCE):
-        places = {one: one.row_key(deployed.name, deployed.ordering, deployed.bucket) for one in group}
-        items = table.get_items(list(dict.fromkeys(places.values())))
-        for entry, place in places.items():
-            standing = standing_of(
-                row_from_attributes(items.get(place, {})),
-                entry,
-                batch,
-                requested_at=made_at(batch.request_id),
-                skew_ms=deployed.clock_skew_seconds * 1000,
-            )
-            if standing is Standing.LOST:
-                batch.lost += 1
-            elif standing not in (Standing.SERVED, Standing.VOID):
-                left.append(entry)
+    left = list[Entry]()
+    rows = rows_of(
+        LedgerTable(aws.dynamodb, deployed.table),
+        batch.entries,
+        lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket),
+    )
+    requested_at, skew_ms = made_at(batch.request_id), deployed.clock_skew_seconds * 1000
+    for entry, row in rows:
+        standing = standing_of(row, entry, batch, requested_at=requested_at, skew_ms=skew_ms)
+        if standing is Standing.LOST:
+            batch.lost += 1
+        elif standing not in (Standing.SERVED, Standing.VOID):
+            left.append(entry)
     batch.entries = left

@@ -192,11 +192,15 @@ def _lag(data: ReportData) -> str:
     known = [one for one in found.lags["Maximum"] if one is not None]
     if not known:
         return _nothing(f"CloudWatch has no commit in the last {data.hours} hours.")
+    longest = formatting.duration(int(max(known)))
+    return f"<p>The longest took {longest}.</p>{_time_chart(found, found.lags, 'no commit', longest)}"
+
+
+def _time_chart(found: OverTime, times: Mapping[str, Sequence[float | None]], nothing: str, longest: str) -> str:
+    """The legend and the chart of a time."""
     names = (("ledger", "median"), ("quiet", "p99"), ("naive", "longest"))
-    longest_text = formatting.duration(int(max(known)))
-    drawn = list(_times(found, found.lags, "no commit"))
-    chart = _chart(found, drawn, tuple(style for style, _ in names), f"up to {longest_text}")
-    return f"<p>The longest took {longest_text}.</p>{page_parts.legend(names)}{chart}"
+    drawn = list(_times(found, times, nothing))
+    return page_parts.legend(names) + _chart(found, drawn, tuple(style for style, _ in names), f"up to {longest}")
 
 
 def _times(found: OverTime, times: Mapping[str, Sequence[float | None]], nothing: str) -> Iterator[Column]:
@@ -231,15 +235,9 @@ def _repeats(data: ReportData) -> str:
     if not known:
         return f"<p>{numbers}.</p>{chart}"
     longest = _short(max(known))
-    names = (("ledger", "median"), ("quiet", "p99"), ("naive", "longest"))
-    gaps = _chart(
-        found,
-        list(_times(found, found.gaps, "no duplicate")),
-        tuple(style for style, _ in names),
-        f"up to {longest}",
-    )
+    gaps = _time_chart(found, found.gaps, "no duplicate", longest)
     about = f"The longest gap from a commit to a duplicate was {longest}. <code>inspect KEY</code> has those of a key."
-    return f"<p>{numbers}.</p>{chart}<p>{about}</p>{page_parts.legend(names)}{gaps}"
+    return f"<p>{numbers}.</p>{chart}<p>{about}</p>{gaps}"
 
 
 def _short(milliseconds: float) -> str:

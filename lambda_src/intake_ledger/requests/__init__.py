@@ -17,6 +17,7 @@ from intake_ledger.requests.record import (
     batch_key,
     entries_size,
     queried_batches,
+    rows_of,
 )
 from intake_ledger.requests.standing import Standing, standing_of
 
@@ -35,5 +36,6 @@ __all__ = [
     "batch_key",
     "entries_size",
     "queried_batches",
+    "rows_of",
     "standing_of",
 ]

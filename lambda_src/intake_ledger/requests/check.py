@@ -4,9 +4,8 @@ A repeated request has no second effect: the ledger accepts an ID of a reprocess
 rejection once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -23,7 +22,6 @@ from intake_ledger.protocol import (
     State,
     Status,
     made_at,
-    row_from_attributes,
     to_dynamodb,
 )
 from intake_ledger.requests.record import (
@@ -33,6 +31,7 @@ from intake_ledger.requests.record import (
     batch_item,
     batch_key,
     queried_batches,
+    rows_of,
 )
 from intake_ledger.requests.standing import Standing, standing_of
 
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 
 MOST_SENT = 10_000
 """The largest number of messages of a check. The next check continues."""
-_READ_AT_ONCE = 100
-"""DynamoDB's limit of a BatchGetItem."""
-_DROPPED = frozenset({Standing.SERVED, Standing.VOID, Standing.LOST})
 
 
 @dataclass(slots=True)
@@ -135,7 +131,7 @@ class RequestCheck:
     def _judge(self, batch: RequestBatch, found: RequestFindings) -> None:
         now, before, lost = self._clock(), len(batch.entries), batch.lost
         left, again = list[Entry](), list[tuple[Entry, Row | None]]()
-        for entry, row in self._rows(batch.entries):
+        for entry, row in rows_of(self._table, batch.entries, self._place):
             match self._standing(row, entry, batch, now):
                 case Standing.OUTSTANDING:
                     again.append((entry, row))
@@ -172,11 +168,6 @@ class RequestCheck:
         if standing is Standing.OUTSTANDING and self._is_lost is not None and self._is_lost(batch.sent_at):
             return Standing.LOST if self._mark_lost(entry, batch) else Standing.SERVED
         return standing
-
-    def _rows(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Row | None]]:
-        for group in batched(entries, _READ_AT_ONCE):
-            items = self._table.get_items(list(dict.fromkeys(map(self._place, group))))
-            yield from ((entry, row_from_attributes(items.get(self._place(entry), {}))) for entry in group)
 
     def _place(self, entry: Entry) -> RowKey:
         return entry.row_key(self._settings.pipeline, self._settings.ordering, self._settings.bucket)

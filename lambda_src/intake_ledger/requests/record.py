@@ -1,4 +1,4 @@
-"""The record of a batch of requests: one item of the ledger's table for several hundred objects. Pure functions.
+"""The record of a batch of requests: one item of the ledger's table for several hundred objects.
 
 A row for each object would cost a write unit each. A record of 500 keys costs about ten.
 """
@@ -6,12 +6,24 @@ A row for each object would cost a write unit each. A record of 500 keys costs a
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import batched
 from typing import Any, NamedTuple, Self
 
-from intake_ledger.protocol import Ordering, RowKey, State, StateKind, from_dynamodb, operations_partition, row_key
+from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol import (
+    Ordering,
+    Row,
+    RowKey,
+    State,
+    StateKind,
+    from_dynamodb,
+    operations_partition,
+    row_from_attributes,
+    row_key,
+)
 
 BATCHES = "request#"
 """The beginning of the sort key of each record. It comes after the records of operations, which begin with a digit."""
@@ -140,3 +152,17 @@ def queried_batches(client: Any, table: str, pipeline: str) -> Iterator[RequestB
         if "LastEvaluatedKey" not in page:
             return
         request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def rows_of(
+    table: LedgerTable, entries: Sequence[Entry], place: Callable[[Entry], RowKey]
+) -> Iterator[tuple[Entry, Row | None]]:
+    """Read the row of each request, 100 in a request. `place` gives the primary key of a row.
+
+    Raises:
+        ClientError: DynamoDB refuses a request. Also BotoCoreError.
+
+    """
+    for group in batched(entries, BATCH_GET_KEYS):
+        items = table.get_items(list(dict.fromkeys(map(place, group))))
+        yield from ((entry, row_from_attributes(items.get(place(entry), {}))) for entry in group)

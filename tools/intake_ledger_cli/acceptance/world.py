@@ -109,16 +109,17 @@ class World:
 
     def depth(self, queue_url: str) -> int:
         """Return the approximate number of messages of a queue: visible, in flight and delayed."""
-        return sum(self._depth(queue_url, name) for name in ("", "NotVisible", "Delayed"))
+        return sum(self._numbers(queue_url).values())
 
     def delayed(self, queue_url: str) -> int:
         """Return the approximate number of delayed messages of a queue."""
-        return self._depth(queue_url, "Delayed")
+        return self._numbers(queue_url)["Delayed"]
 
-    def _depth(self, queue_url: str, which: str) -> int:
+    def _numbers(self, queue_url: str) -> dict[str, int]:
+        """Return the numbers of messages by the end of SQS's name for them."""
         answer = self.aws.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["All"])
         found = {str(name): text for name, text in answer["Attributes"].items()}
-        return int(found.get(f"ApproximateNumberOfMessages{which}", "0"))
+        return {end: int(found.get(f"ApproximateNumberOfMessages{end}", "0")) for end in ("", "NotVisible", "Delayed")}
 
     @cached_property
     def _clients(self) -> dict[str, Any]:
