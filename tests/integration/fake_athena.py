@@ -1,7 +1,7 @@
 """Athena over the files of a run: DuckDB runs its statements, over tables as the construct makes them in Glue.
 
 Of Athena's own behaviour it has the request tokens, partitions of the type `injected`, lists of files in place of
-folders, and results as CSV. It runs a statement when somebody looks at it.
+folders, and results as CSV. It runs a statement when a test reads it.
 """
 
 import io

@@ -250,7 +250,7 @@ def test_a_manifest_with_another_checksum_is_refused(s3: "S3Client", bucket: str
 @pytest.mark.parametrize("name", ["fileSchema", "fileFormat", "sourceBucket", "creationTimestamp"])
 @pytest.mark.parametrize("change", ["missing", "empty"])
 def test_a_manifest_without_a_schema_is_refused(name: str, change: str) -> None:
-    """Which column is which would be a guess."""
+    """The order of the columns would be a guess."""
     content = manifest(**{name: ""})
     if change == "missing":
         del content[name]

@@ -176,7 +176,7 @@ class TestOverrun:
 
     @pytest.mark.failure_mode("F331")
     def test_messages_that_wait_are_copied_before_the_process_ends(self, hung: tuple[Stage, Event]) -> None:
-        """Many messages are in flight. Nobody answers Lambda, so a message is deleted here once SQS has its copy."""
+        """Many messages are in flight. The test does not answer, so a message is deleted here once SQS has its copy."""
         stage, _ = hung
 
         def wait(_: ObjectChange) -> None:

@@ -42,7 +42,7 @@ class Table(LedgerTable):
 
 
 class Workers:
-    """Workers of one intake. Each has a table of its own over the same items."""
+    """Workers of one intake. Each has a separate table object over the same items."""
 
     def __init__(self, *, longest_work_ms: int | None = None) -> None:
         self.clock = Clock()

@@ -80,7 +80,7 @@ def test_each_line_has_its_own_number() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
 def test_place_and_test_of_a_line_exist(row: dict[str, Any]) -> None:
-    """What nothing checks is "read", and is said to be so."""
+    """An assumption without a check is "read"."""
     assert row["places"]
     assert [place for place in row["places"] if not is_defined(place)] == []
     assert row["here"] == "read" or is_test(row["here"])

@@ -42,7 +42,7 @@ class AsleepError(KeyboardInterrupt):
 
 
 class Answer(NamedTuple):
-    """What a worker got from outside: a value, or the error of AWS."""
+    """A value that a worker got from outside, or the error of AWS."""
 
     value: object
     error: ClientError | None = None

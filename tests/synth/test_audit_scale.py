@@ -66,7 +66,7 @@ def test_one_function_is_the_default_and_has_no_state_machine() -> None:
 
 
 def test_shards_and_segments_are_read_side_by_side_then_joined_then_looked_at(sharded: Json) -> None:
-    """Each part is called until it is done, at most so many at the same time, and one that fails stops no other."""
+    """Each part is called until it is done. Concurrency is limited, and a failure stops no other part."""
     states = definition(sharded)["States"]
     assert states["Anything to do?"]["Default"] == "Read"
     assert [states[name]["Next"] for name in ("Read", "Join", "Look")] == ["Join", "Look", "Sum up"]
@@ -159,7 +159,7 @@ def test_the_files_of_a_run_are_encrypted_as_the_table_is() -> None:
 
 
 def test_the_planner_is_told_of_the_execution_and_of_the_lease(sharded: Json) -> None:
-    """The lease outlasts whatever the machine may take, so that nothing overlaps an execution that still runs."""
+    """The lease is longer than the longest run of the machine, so that nothing overlaps a running execution."""
     machine = definition(sharded)
     told = machine["States"]["Plan"]["Parameters"]
     assert told == {

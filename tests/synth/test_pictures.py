@@ -10,7 +10,7 @@ from tests.synth.build import new_app, resources, statements, template_of, varia
 
 
 def test_the_processor_may_write_its_outputs_and_has_pillow(tmp_path: Path) -> None:
-    """The wheel is Lambda's, for Arm, whatever machine this is."""
+    """The wheel is Lambda's, for Arm, on every machine."""
     app = new_app(outdir=str(tmp_path))
     stack = PicturesStack(app, "Pictures")
     template = template_of(stack)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, handler
-from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
+from intake_ledger.events import Ignored, Message, Unparseable, copies, own_message, parse_message, read_batch
 from intake_ledger.protocol import Change, Origin, State, StateKind
 from tests.inside.kit import object_consumer
 from tests.inside.objects import parser as changes
@@ -300,18 +300,30 @@ bodies = (
 )
 
 
+ATTRIBUTES = ("rejected_fence", copies.ATTRIBUTE)
+
+
 @st.composite
 def hostile_records(draw: st.DrawFn) -> dict[str, Any]:
     """A message of SQS with a body of anything, of which all but the id may be missing or of another type."""
     one = message(draw(bodies), draw(st.sampled_from(("h1", "h2", "h3"))), receives=draw(st.integers(1, 200)))
-    attribute = draw(json_values)
-    one["messageAttributes"] = {"rejected_fence": draw(st.just({"stringValue": attribute}) | json_values)}
+    past = st.tuples(*[json_values | st.integers(1, 2**41)] * 3, json_values, json_values | st.lists(st.text()))
+    attribute = st.fixed_dictionaries({"stringValue": past.map(json.dumps) | json_values}) | json_values
+    one["messageAttributes"] = {name: draw(attribute) for name in draw(st.sets(st.sampled_from(ATTRIBUTES)))}
     for name in draw(st.sets(st.sampled_from(sorted({*one} - {"messageId"})), max_size=2)):
         if draw(st.booleans()):
             del one[name]
         else:
             one[name] = draw(json_values)
     return one
+
+
+@pytest.mark.failure_mode("F27")
+@pytest.mark.parametrize("value", [None, 1, "x", [], {}, [["rejected_fence"]]])
+@pytest.mark.parametrize("name", sorted({*message("{}")} - {"messageId"}))
+def test_a_member_of_another_type_harms_nothing(name: str, value: Any) -> None:
+    """Lambda writes the record, and a caller of the function may write anything."""
+    assert Message(message("{}") | {name: value}).id
 
 
 @pytest.mark.failure_mode("F27", "F107")

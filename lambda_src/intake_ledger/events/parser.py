@@ -454,7 +454,7 @@ class Message:
         self.body = body if isinstance(body, str) else json.dumps(body)
         receives, self.queued_at, self.rejected_fence = _numbers(record)
         """`queued_at`: when SQS got this message, in epoch milliseconds. None: the record does not say."""
-        past = carried(record, self.queued_at) if ATTRIBUTE in (record.get("messageAttributes") or ()) else None
+        past = carried(record, self.queued_at)
         self.carried = past
         """The past of a copy. None: it is no copy."""
         self.due = past.due if past else 0

@@ -1,4 +1,4 @@
-"""Lines whose messages wait as delayed copies, also for a second: so many of each queue seem to be in flight."""
+"""Lines whose messages wait as delayed copies, also for a second: a large part of each queue seems to be in flight."""
 
 from aws_cdk import aws_lambda as lambda_
 

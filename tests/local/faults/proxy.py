@@ -1,6 +1,6 @@
 """A proxy between the deployed functions and the local AWS. It answers chosen requests with errors of AWS.
 
-What the local AWS answers otherwise than AWS is corrected.
+It corrects the answers that differ from those of AWS.
 
 The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_S3` and `AWS_ENDPOINT_URL_SFN`, which
 every SDK supports.
