@@ -14,6 +14,7 @@ READERS := build/readers
 REFERENCE := build/reference
 LOCALSTACK := build/localstack
 PYRIGHT := build/pyright
+ARM64 := build/arm64
 DYNALITE := build/dynalite
 RECORDED := build/recorded/complete
 RECORDING := -p tests.truth.recording
@@ -83,6 +84,11 @@ $(DYNALITE)/.ready: Makefile | $(READY)
 	@npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund dynalite@4.0.0
 	@touch $@
 
+# Python for Arm in an emulator, on Debian only.
+$(ARM64)/.ready: scripts/arm64.sh | $(READY)
+	@scripts/arm64.sh $(@D)
+	@touch $@
+
 demo: $(READY) ## the main job on a local AWS; FILES=path for your own files
 	@python -m examples.demo $(if $(FILES),--files "$(FILES)")
 
@@ -143,7 +149,7 @@ deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the loca
 $(RECORDED): $(shell find constructs lambda_src tools tests/local examples/catalogue -name '*.py')
 	@$(MAKE) --no-print-directory deployed
 
-truth: $(READY) $(REFERENCE)/.ready $(LOCALSTACK)/.ready $(DYNALITE)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas, recordings
+truth: $(READY) $(REFERENCE)/.ready $(LOCALSTACK)/.ready $(DYNALITE)/.ready $(ARM64)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas, recordings
 	@pytest tests/truth
 
 examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
