@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from intake_ledger.aws import Queues
 from intake_ledger.consumer import Consumer, ProcessingTime, handler
-from intake_ledger.events import Ignored, Message, Unparseable, copies, own_message, parse_message, read_batch
+from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
 from intake_ledger.protocol import Change, Origin, State, StateKind
 from tests.inside.kit import object_consumer
 from tests.inside.objects import parser as changes
@@ -300,7 +300,7 @@ bodies = (
 )
 
 
-ATTRIBUTES = ("rejected_fence", copies.ATTRIBUTE)
+ATTRIBUTES = ("rejected_fence", "intake_wait")
 
 
 @st.composite
