@@ -2,7 +2,7 @@
 
 from cdk_intake_ledger.arguments.annotations import accepts
 from cdk_intake_ledger.audit.athena import PARTITION, TABLES
-from cdk_intake_ledger.audit.join import ORC
+from cdk_intake_ledger.audit.join import DUCKDB, ORC
 from cdk_intake_ledger.bundling import processor_folder
 from cdk_intake_ledger.bundling.assets import made_code
 from cdk_intake_ledger.bundling.elf import machine_of, wrong_objects

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.audit.join import DUCKDB
-from cdk_intake_ledger.bundling.requirements_file import parse_requirements
-from cdk_intake_ledger.bundling.wheels import install
+from cdk_intake_ledger.bundling import install, parse_requirements
+from tests.inside.constructs import DUCKDB
 
 ROOT = Path(__file__).parents[2]
 MACHINE = ROOT / "build" / "arm64"
