@@ -279,7 +279,7 @@ def test_ls_lists_the_pipelines_of_a_region(
     assert commands.run(["ls", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [(one["name"], one["deployed"]) for one in document["pipelines"]] == [("Invoices", True), ("Orders", False)]
-    monkeypatch.setattr(pipelines, "list_pipelines", lambda _: [])
+    monkeypatch.setattr(pipelines, "list_pipelines", lambda aws: pipelines.FoundPipelines(aws.region, []))
     assert commands.run(["ls"]) == 0
     assert PIPELINE_TAG in capsys.readouterr().out
 

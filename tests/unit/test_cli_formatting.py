@@ -185,8 +185,8 @@ def test_a_late_write_is_told() -> None:
     [found] = compare([ObjectRow("k", row)], [ListedVersion(V1, current=True)], DEPLOYED, START, None)
     assert not found.agree
     assert "a late worker" in found.why
-    told = json.loads(json.dumps(json_output.inspect_json(DEPLOYED, "k", [found], None)))
-    assert told["states"][0]["row"]["late_writes"] == ["v#v0"]
+    told = json.loads(json.dumps(json_output.document(found)))
+    assert told["row"]["late_writes"] == ["v#v0"]
 
 
 def test_in_every_version_each_version_has_its_own_row() -> None:
@@ -203,7 +203,7 @@ def test_in_every_version_each_version_has_its_own_row() -> None:
 
 def test_without_s3_nothing_is_said_of_agreement() -> None:
     [found] = compare([ObjectRow("k", ROW)], None, DEPLOYED, START, None)
-    assert (found.state, found.agree) == (None, None)
+    assert (found.s3, found.agree) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -281,9 +281,12 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
         [ObjectRow("k", found)], [ListedVersion(state, current=True)], DEPLOYED, START, None
     )
     assert compared.agree is None
+    inspected = inspection.InspectedKey(
+        pipeline=PIPELINE, bucket="uploads", key="k", wanted=True, filters=(), denied=None, states=[compared]
+    )
     terminal = console()
     with terminal.capture() as capture:
         terminal.print(tables.list_table(listed, START))
-        terminal.print(tables.inspect_table(DEPLOYED, "k", [compared], None, START))
+        terminal.print(tables.inspect_table(DEPLOYED, inspected, START))
     assert "by a later release" in capture.get()
-    json.dumps([json_output.list_json(listed), json_output.inspect_json(DEPLOYED, "k", [compared], None)])
+    json.dumps(json_output.document([listed, inspected]))

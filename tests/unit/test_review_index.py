@@ -117,8 +117,8 @@ def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int],
     after = None
     while True:
         page = reading.first_page(reading.rows_to_review(index, DEPLOYED, after=after), limit)
-        assert len(page.entries) <= limit
-        found += [(entry.row.updated_at, entry.key) for entry in page.entries]
+        assert len(page.rows) <= limit
+        found += [(entry.row.updated_at, entry.key) for entry in page.rows]
         after = page.after
         if after is None:
             break
@@ -142,7 +142,7 @@ def test_a_search_with_few_requests_shows_each_row_once(times: dict[str, int], m
         rows = reading.rows_to_review(index, DEPLOYED, Status.REJECTED, after=after, budget=budget)
         page = reading.first_page(rows, limit, budget)
         assert budget.used <= most
-        found += [(entry.row.updated_at, entry.key) for entry in page.entries]
+        found += [(entry.row.updated_at, entry.key) for entry in page.rows]
         after = page.after
         if after is None:
             break

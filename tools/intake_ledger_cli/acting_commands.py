@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from rich.table import Table
 from rich.text import Text
 
-from intake_ledger_cli import json_output, operations, pausing, recording, releasing, retrying
+from intake_ledger_cli import operations, pausing, recording, releasing, retrying
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import DIM, GOOD, WARNING, escape
 from intake_ledger_cli.formatting import timestamp
@@ -76,7 +76,7 @@ def retry_now(
             done.in_flight = retrying.in_flight(aws, deployed)
     what = f"retry-now of {done.retried:,} {retrying.noun_of(deployed)}"
     operations.record(aws, deployed, Operation(now, operations.caller(aws), what, ""))
-    call.output(json_output.document(done), retrying.retry_lines(done, deployed))
+    call.output(done, retrying.retry_lines(done, deployed))
     if done.failed:
         raise typer.Exit(1)
 
@@ -104,7 +104,7 @@ def release_command(
         done = releasing.release(aws, deployed, entry, operation)
     result = f"attempt {done.attempt} of {done.lease_owner} taken, fence {done.fence}"
     operations.finish(aws, deployed, operation, result)
-    call.output(json_output.document(done), releasing.release_text(done, now_ms()))
+    call.output(done, releasing.release_text(done, now_ms()))
 
 
 @app.command("operations")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
     from intake_ledger_cli.deployed import DeployedPipeline
-    from intake_ledger_cli.json_output import JsonObject
 
 MOST = 1_000
 """The largest number of executions that are counted: a page of Step Functions."""
@@ -32,11 +31,19 @@ MOST = 1_000
 class RunningExecution:
     """An execution that runs. Without a key, a person started it and not the pipeline."""
 
-    arn: str
-    started_at: int
-    """Epoch milliseconds."""
     key: str | None
     attempt: int | None
+    execution: str
+    """Its ARN."""
+    started_at: int
+    """Epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningExecutions:
+    """The document of `list --running`, newest first."""
+
+    executions: list[RunningExecution]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ def count_running(client: "SFNClient", machine: str) -> ExecutionCount:
     return ExecutionCount(len(starts), len(found) > MOST, min(starts, default=None))
 
 
-def list_running(client: "SFNClient", deployed: "DeployedPipeline", limit: int) -> list[RunningExecution]:
+def list_running(client: "SFNClient", deployed: "DeployedPipeline", limit: int) -> RunningExecutions:
     """Describe the running executions, newest first as Step Functions lists them.
 
     Args:
@@ -82,13 +89,13 @@ def list_running(client: "SFNClient", deployed: "DeployedPipeline", limit: int) 
         own = isinstance(change, dict) and "intake" in change
         found.append(
             RunningExecution(
-                one["executionArn"],
-                _epoch_ms(one),
                 change["key"] if own else None,
                 change["attempt"] if own else None,
+                one["executionArn"],
+                _epoch_ms(one),
             )
         )
-    return found
+    return RunningExecutions(found)
 
 
 def without_running(
@@ -115,44 +122,27 @@ def _runs(client: "SFNClient", arn: str) -> bool:
         return False
 
 
-def running_output(
-    client: "SFNClient", deployed: "DeployedPipeline", limit: int, now: int
-) -> "tuple[JsonObject, RenderableType]":
-    """The document and the table of `list --running`. Raises the errors of `list_running`."""
-    found = list_running(client, deployed, limit)
-    return executions_json(found), executions_table(found, now)
-
-
-def executions_json(found: list[RunningExecution]) -> "JsonObject":
-    """The document of `list --running --json`."""
-    return {
-        "executions": [
-            {"key": one.key, "attempt": one.attempt, "execution": one.arn, "startedAt": one.started_at} for one in found
-        ]
-    }
-
-
-def executions_table(found: list[RunningExecution], now: int) -> RenderableType:
+def executions_table(found: RunningExecutions, now: int) -> RenderableType:
     """The table of `list --running`."""
-    if not found:
+    if not found.executions:
         return Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
     table.add_column("since", no_wrap=True)
     table.add_column("attempt", justify="right", no_wrap=True)
     table.add_column("key", overflow="fold")
-    for one in found:
+    for one in found.executions:
         key = Text("not started by the pipeline", style=WARNING) if one.key is None else escape(one.key)
         table.add_row(formatting.duration(now - one.started_at), str(one.attempt or ""), key)
     # A table would break the ARNs, which people copy.
-    arns = [Text(one.arn, style=DIM, overflow="ignore", no_wrap=True) for one in found]
+    arns = [Text(one.execution, style=DIM, overflow="ignore", no_wrap=True) for one in found.executions]
     return Group(table, *arns)
 
 
-def execution_arn(deployed: "DeployedPipeline", key: str, row: Row) -> str | None:
+def execution_arn(deployed: "DeployedPipeline", key: str, row: Row | None) -> str | None:
     """The ARN of the execution of a row's last claim. None if the processor is not a state machine, or if a request of
     a person settled the row without an execution.
     """
-    if deployed.state_machine is None or not row.attempts:
+    if deployed.state_machine is None or row is None or not row.attempts:
         return None
     identity = identity_of(row.kind, row.version_id, row.etag)
     place = row_key(deployed.name, deployed.ordering, deployed.bucket, key, identity)

@@ -6,7 +6,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from intake_ledger_cli import forgetting, json_output, operations
+from intake_ledger_cli import forgetting, operations
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import GOOD, WARNING, escape
 from intake_ledger_cli.errors import UsageError
@@ -68,7 +68,7 @@ def forget_command(
             task.remove_from_records()
         task.result.remains += remains(aws, deployed, task, now_ms())
     operations.finish(aws, deployed, operation, _counts(task.result))
-    call.output(json_output.document(task.result), _table(task.result))
+    call.output(task.result, _table(task.result))
     if task.result.unfinished:
         raise typer.Exit(1)
 

@@ -32,7 +32,7 @@ class Attempt:
     """An attempt, as its log lines tell. Times are in epoch milliseconds."""
 
     at: int
-    number: int
+    attempt: int
     """The number of the attempt of its state. It starts at 1."""
     fence: int
     version_id: str | None
@@ -77,8 +77,8 @@ class History:
     attempts: tuple[Attempt, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     """The messages that changed nothing, oldest first, until `repeats_until`."""
-    repeats_until: int = 0
-    """Epoch milliseconds. 0: the log was not read."""
+    repeats_until: int | None = None
+    """Epoch milliseconds. None: the log was not read."""
     searched_from: int
     """Epoch milliseconds. Attempts before this time are not in `attempts`."""
     complete: bool = True
@@ -201,17 +201,17 @@ def _attempts(
         return (str(identity) if of_messages else None), fence
 
     for content, at, link in sorted(lines, key=lambda line: line[1]):
-        fence, number = content.get("fence"), content.get("attempt")
-        if not isinstance(fence, int) or not isinstance(number, int):
+        fence, attempt = content.get("fence"), content.get("attempt")
+        if not isinstance(fence, int) or not isinstance(attempt, int):
             continue
-        claim = Attempt(at=at, number=number, fence=fence, version_id=content.get("version_id"), link=link)
+        claim = Attempt(at=at, attempt=attempt, fence=fence, version_id=content.get("version_id"), link=link)
         if isinstance(lapsed := content.get("lapsed"), Mapping):
             found.setdefault(
                 place(lapsed["version_id"], lapsed["fence"]),
                 replace(
                     claim,
                     at=lapsed["updated_at"],
-                    number=lapsed["attempt"],
+                    attempt=lapsed["attempt"],
                     fence=lapsed["fence"],
                     version_id=lapsed["version_id"],
                 ),
@@ -233,11 +233,11 @@ def _attempts(
             found.setdefault(place(claim.version_id, fence), claim)
     for row in rows:
         if row.status is Status.PROCESSING and row.lease_until:
-            held = Attempt(at=row.updated_at, number=row.attempts, fence=row.fence, version_id=row.version_id)
+            held = Attempt(at=row.updated_at, attempt=row.attempts, fence=row.fence, version_id=row.version_id)
             found.setdefault(place(row.version_id, row.fence), held)
     first: dict[str | None, int] = {}
-    for name, attempt in sorted(found.items(), key=lambda one: one[1].fence):
-        first.setdefault(name[0], attempt.fence)
+    for name, claim in sorted(found.items(), key=lambda one: one[1].fence):
+        first.setdefault(name[0], claim.fence)
     yield from (found[name] for name in sorted(found, key=lambda name: (first[name[0]], name[0] or "", name[1])))
 
 

@@ -1,34 +1,17 @@
 """Shows the history of a key's attempts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
-from typing import Any
 
 from rich.text import Text
 
 from intake_ledger.protocol import OutcomeKind
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, escape
-from intake_ledger_cli.history import Attempt, History, Repeat
+from intake_ledger_cli.history import Attempt, History
 
 SHOWN_REPEATS = 10
 _STYLES = {OutcomeKind.COMMITTED.value: GOOD, OutcomeKind.STARTED.value: GOOD, OutcomeKind.REJECTED.value: BAD}
-
-
-def history_json(found: History | None) -> dict[str, Any] | None:
-    """The document of a history. None if there is none."""
-    if found is None:
-        return None
-    return {
-        "complete": found.complete,
-        "why": found.why,
-        "searchedFrom": found.searched_from,
-        "link": found.link,
-        "attempts": [_attempt(one) for one in found.attempts],
-        "repeats": [_repeat(one) for one in found.repeats],
-        "repeatsUntil": found.repeats_until or None,
-    }
 
 
 def history_lines(found: History | None, *, of_messages: bool = False) -> Iterator[Text]:
@@ -48,7 +31,7 @@ def history_lines(found: History | None, *, of_messages: bool = False) -> Iterat
         took = f" after {_duration(one.duration_ms)}" if one.duration_ms is not None else ""
         began = formatting.timestamp(same[0].at)
         if len(same) == 1:
-            line = Text.assemble((f"{began}  attempt {one.number}  ", DIM), (f"{outcome}{took}", style))
+            line = Text.assemble((f"{began}  attempt {one.attempt}  ", DIM), (f"{outcome}{took}", style))
         else:
             line = Text.assemble((f"{began} to {formatting.timestamp(one.at)}  ", DIM), (f"{len(same)} waits", style))
         if one.reason:
@@ -66,7 +49,7 @@ def history_lines(found: History | None, *, of_messages: bool = False) -> Iterat
 
 def _repeat_lines(found: History) -> Iterator[Text]:
     """The messages that changed nothing, each with the time since the commit or the age of its event."""
-    if not found.repeats:
+    if not found.repeats or found.repeats_until is None:
         return
     until = formatting.timestamp(found.repeats_until)
     number, copies = len(found.repeats), sum(one.copy for one in found.repeats)
@@ -96,22 +79,6 @@ def _waits_together(attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     for wait, group in groupby(attempts, key=same_wait):
         same = list(group)
         yield from [same] if wait else ([one] for one in same)
-
-
-def _repeat(repeat: Repeat) -> dict[str, Any]:
-    names = {
-        "version_id": "versionId",
-        "event_name": "eventName",
-        "event_id": "eventId",
-        "since_commit_ms": "sinceCommitMs",
-        "event_age_ms": "eventAgeMs",
-    }
-    return {names.get(name, name): value for name, value in asdict(repeat).items()}
-
-
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    names = {"number": "attempt", "version_id": "versionId", "reason_code": "reasonCode", "duration_ms": "durationMs"}
-    return {names.get(name, name): value for name, value in asdict(attempt).items()}
 
 
 def _duration(milliseconds: int) -> str:

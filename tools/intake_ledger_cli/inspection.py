@@ -1,15 +1,18 @@
 """Compares the ledger with S3 for one key. Messages have rows only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import ABSENT, Ordering, Row, State, StateKind, Status
+from intake_ledger.protocol import ABSENT, KeyFilter, Ordering, Row, State, StateKind, Status
 from intake_ledger_cli import reading, s3_listing
 from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.executions import execution_arn
 from intake_ledger_cli.formatting import agreement
+from intake_ledger_cli.function_errors import FunctionErrors, read_errors
+from intake_ledger_cli.history import History, read_history
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.s3_listing import ListedVersion
 
@@ -31,11 +34,32 @@ class Inspected:
     """A row and a state of the same object or version. One of them may be missing."""
 
     row: Row | None
-    state: State | None
+    s3: State | None
     """None if S3 was not read, or if S3 no longer has the row's version."""
     agree: bool | None
     """None if the comparison is not possible."""
     why: str
+    execution: str | None = None
+    """The ARN of the execution of the row's last claim. None without a state machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedKey:
+    """The document of `inspect` for objects and messages."""
+
+    pipeline: str
+    bucket: str
+    key: str
+    wanted: bool
+    """False if the key matches none of the filters."""
+    filters: tuple[KeyFilter, ...]
+    denied: str | None
+    """The action that the caller lacks to read S3."""
+    states: list[Inspected]
+    history: History | None = None
+    """None without an attempt, or if the log was not searched."""
+    consumer_errors: FunctionErrors | None = None
+    """Since the upload. None if the key has a row."""
 
 
 def key_in(deployed: "DeployedPipeline", text: str) -> str:
@@ -55,13 +79,35 @@ def key_in(deployed: "DeployedPipeline", text: str) -> str:
     return key
 
 
-def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Inspected], str | None]:
-    """Compare the rows of a key with S3. The second value is the action that the caller lacks to read S3, or None.
+def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *, logs: bool) -> InspectedKey:
+    """Compare the rows of a key with S3. With `logs`, read the attempts and errors of the consumer's log.
 
     Raises:
         ClientError: AWS returns an error other than a denial.
 
     """
+    states, denied = _states(aws, deployed, key, now)
+    found = InspectedKey(
+        pipeline=deployed.name,
+        bucket=deployed.bucket,
+        key=key,
+        wanted=deployed.wants(key),
+        filters=deployed.filters,
+        denied=denied,
+        states=[replace(one, execution=execution_arn(deployed, key, one.row)) for one in states],
+    )
+    if not logs:
+        return found
+    since = None if deployed.workers else unclaimed_since(deployed, states, now)
+    return replace(
+        found,
+        history=read_history(aws, deployed, key, [one.row for one in states if one.row is not None], now),
+        consumer_errors=None if since is None else read_errors(aws, deployed, since, now),
+    )
+
+
+def _states(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Inspected], str | None]:
+    """Compare the rows of a key with S3. The second value is the action that the caller lacks to read S3, or None."""
     # Read the row before S3, so that a change in between can only make the ledger look late.
     entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
     if deployed.message_source is not None:
@@ -78,9 +124,9 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
 
 def _without_skipped(deployed: "DeployedPipeline", key: str, found: Inspected) -> Inspected:
     """The comparison, or the reason why a directory marker has no row."""
-    if found.row is not None or found.state is None or not deployed.skips(key, found.state):
+    if found.row is not None or found.s3 is None or not deployed.skips(key, found.s3):
         return found
-    return Inspected(None, found.state, True, _SKIPPED)
+    return Inspected(None, found.s3, True, _SKIPPED)
 
 
 def compare(
@@ -145,5 +191,5 @@ def unclaimed_since(deployed: "DeployedPipeline", found: Sequence[Inspected], no
     """
     if deployed.message_source is not None:
         return None if found else now - _HOUR_MS
-    states = [one.state for one in found if one.row is None and one.agree is False and one.state is not None]
+    states = [one.s3 for one in found if one.row is None and one.agree is False and one.s3 is not None]
     return max((state.created_at or now - _HOUR_MS for state in states), default=None)

@@ -97,20 +97,35 @@ def _partitions(deployed: "DeployedPipeline", selection: ListedRows) -> list[str
     return [waiting_partition(deployed.name)] if selection.waiting else review_partitions(deployed.name)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class ListedReason:
     """A reason of rows. Two bugs have one code and different texts."""
 
     status: str
     reason_code: str
     reason: str
+    rows: int
 
 
-def count_reasons(rows: Iterator[ObjectRow]) -> Counter[ListedReason]:
+@dataclass(frozen=True, slots=True)
+class ReasonCounts:
+    """The document of `list --by-reason`, the most rows first. The others are as of `reading.ReviewPage`."""
+
+    reasons: list[ListedReason]
+    after: str | None
+    stopped_after: int | None
+    why: str
+
+
+def count_reasons(rows: Iterator[ObjectRow], budget: ReadBudget) -> ReasonCounts:
     """Count rows by status, reason code and text."""
-    return Counter(
-        ListedReason(shown_status(entry.row), entry.row.reason_code or _NO_REASON, entry.row.reason or "")
-        for entry in rows
+    counts = Counter(
+        (shown_status(entry.row), entry.row.reason_code or _NO_REASON, entry.row.reason or "") for entry in rows
+    )
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    stopped_after = budget.used if budget.stopped else None
+    return ReasonCounts(
+        [ListedReason(*reason, number) for reason, number in ordered], budget.token, stopped_after, budget.why
     )
 
 

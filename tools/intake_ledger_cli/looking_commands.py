@@ -11,7 +11,6 @@ from rich.live import Live
 
 from intake_ledger_cli import (
     formatting,
-    json_output,
     listing,
     pipelines,
     reading,
@@ -24,11 +23,10 @@ from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, end_with, now_ms
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.executions import running_output, without_running
-from intake_ledger_cli.function_errors import errors_line, read_errors
-from intake_ledger_cli.history import read_history
-from intake_ledger_cli.history_output import history_json, history_lines
-from intake_ledger_cli.inspection import inspect_key, key_in, unclaimed_since
+from intake_ledger_cli.executions import executions_table, list_running, without_running
+from intake_ledger_cli.function_errors import errors_line
+from intake_ledger_cli.history_output import history_lines
+from intake_ledger_cli.inspection import inspect_key, key_in
 from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.options import Call, review_status, with_shared_options
 from intake_ledger_cli.read_budget import LEAST_REQUESTS, ReadBudget, requests_for
@@ -82,10 +80,9 @@ def ls_command(
     aws = Aws(region=region, profile=profile)
     found = pipelines.list_pipelines(aws)
     if as_json:
-        document = versioned(pipelines.pipelines_json(found, aws.region))
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        sys.stdout.write(json.dumps(versioned(found), indent=2) + "\n")
     else:
-        console().print(pipelines.pipelines_table(found, aws.region))
+        console().print(pipelines.pipelines_table(found))
 
 
 @app.command("list")
@@ -142,7 +139,8 @@ def list_command(
     )
     aws, deployed = call.open()
     if running:
-        call.output(*running_output(aws.machines, deployed, limit, now))
+        executions = list_running(aws.machines, deployed, limit)
+        call.output(executions, executions_table(executions, now))
         return
     most = None if by_reason else limit
     budget = ReadBudget(max_requests or requests_for(most))
@@ -150,9 +148,9 @@ def list_command(
     if stuck and deployed.state_machine is not None:
         rows = without_running(aws.machines, deployed, rows)
     if by_reason:
-        counts = listing.count_reasons(rows)
-        call.output(json_output.reasons_json(counts, budget), tables.reasons_table(counts, budget))
-        end_with(bool(counts) or budget.stopped, exit_code)
+        counts = listing.count_reasons(rows, budget)
+        call.output(counts, tables.reasons_table(counts))
+        end_with(bool(counts.reasons) or budget.stopped, exit_code)
     elif as_csv:
         number = -1  # the header is not a row
         for line in listing.csv_lines(rows, limit, identities=deployed.message_source is not None):
@@ -164,8 +162,8 @@ def list_command(
     else:
         found, is_messages = reading.first_page(rows, limit, budget), deployed.message_source is not None
         shown = tables.list_table(found, now, identities=is_messages, max_wait_seconds=deployed.max_wait_seconds)
-        call.output(json_output.list_json(found), shown)
-        end_with(bool(found.entries) or budget.stopped, exit_code)
+        call.output(found, shown)
+        end_with(bool(found.rows) or budget.stopped, exit_code)
 
 
 @app.command("wait")
@@ -198,7 +196,7 @@ def wait_command(
     limit = None if until is None else waiting.parse_until(until, now_ms())
     console(stderr=True).print(escape(f"waiting for {prefix!r} {waiting.limit_text(limit)}"))
     found = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms).run(time.sleep, interval)
-    call.output(json_output.document(found), waiting.wait_lines(found))
+    call.output(found, waiting.wait_lines(found))
     if found.outcome != waiting.COMMITTED:
         raise typer.Exit(1 if found.outcome == waiting.REJECTED else TIME_LIMIT)
 
@@ -220,22 +218,12 @@ def inspect(
     if deployed.set_variables is not None:
         from intake_ledger_cli import sets  # noqa: PLC0415 - it imports the runtime's clients
 
-        files = sets.inspect_set(aws, deployed, key, now)
-        attempts = read_history(aws, deployed, key, [files.row] if files.row else [], now) if logs else None
-        document = versioned(files.document | {"history": history_json(attempts)})
-        call.output(document, Group(files.table, *history_lines(attempts)))
+        files = sets.inspect_set(aws, deployed, key, now, logs=logs)
+        call.output(files, Group(sets.set_table(files, now), *history_lines(files.history)))
         end_with(not files.agree, exit_code)
         return
-    found, denied = inspect_key(aws, deployed, key, now)
-    rows = [one.row for one in found if one.row is not None]
-    attempts = read_history(aws, deployed, key, rows, now) if logs else None
-    since = unclaimed_since(deployed, found, now) if logs and not deployed.workers else None
-    errors = None if since is None else read_errors(aws, deployed, since, now)
-    document = json_output.inspect_json(deployed, key, found, denied)
-    document |= {"history": history_json(attempts), "consumerErrors": json_output.document(errors)}
-    lines = [
-        tables.inspect_table(deployed, key, found, denied, now),
-        *history_lines(attempts, of_messages=deployed.message_source is not None),
-    ]
-    call.output(document, Group(*lines, *filter(None, [errors_line(errors, now)])))
-    end_with(any(one.agree is False for one in found), exit_code)
+    found = inspect_key(aws, deployed, key, now, logs=logs)
+    history = history_lines(found.history, of_messages=deployed.message_source is not None)
+    errors = filter(None, [errors_line(found.consumer_errors, now)])
+    call.output(found, Group(tables.inspect_table(deployed, found, now), *history, *errors))
+    end_with(any(one.agree is False for one in found.states), exit_code)

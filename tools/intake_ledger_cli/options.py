@@ -18,7 +18,7 @@ from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.json_output import JsonObject, versioned
+from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.kinds import check_kind
 
 _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
@@ -61,10 +61,10 @@ class Call:
         check_kind(deployed, command)
         return aws, deployed
 
-    def output(self, document: JsonObject, shown: RenderableType) -> None:
-        """Print the JSON object or the table."""
+    def output(self, result: Any, shown: RenderableType) -> None:
+        """Print the document of a result, or the table."""
         if self.as_json:
-            sys.stdout.write(json.dumps(versioned(document), indent=2) + "\n")
+            sys.stdout.write(json.dumps(versioned(result), indent=2) + "\n")
         else:
             console().print(shown)
 

@@ -20,6 +20,7 @@ from intake_ledger.protocol import (
     review_partitions,
     row_from_attributes,
 )
+from intake_ledger_cli.json_output import document
 from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 
 if TYPE_CHECKING:
@@ -40,12 +41,15 @@ class ObjectRow:
     token: str = ""
     """The place of the row in a list, for `--after`."""
 
+    def as_document(self) -> dict[str, Any]:
+        return {"key": self.key, **document(self.row)}
+
 
 @dataclass(frozen=True, slots=True)
 class ReviewPage:
-    """A page of rows. `after` is the token of the next page, if there is one."""
+    """The document of `list`: a page of rows. `after` is the token of the next page, if there is one."""
 
-    entries: list[ObjectRow]
+    rows: list[ObjectRow]
     after: str | None
     stopped_after: int | None = None
     """The number of requests after which the list stopped, although rows may follow. None if it did not."""

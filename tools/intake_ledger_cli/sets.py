@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,14 +11,15 @@ from intake_ledger.aws import Bucket
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering, Row, row_key
 from intake_ledger.sets import Contents, SetReader, set_settings
-from intake_ledger_cli import formatting, reading
+from intake_ledger_cli import reading
 from intake_ledger_cli.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
+from intake_ledger_cli.history import History, read_history
 from intake_ledger_cli.set_keys import check_set_key
+from intake_ledger_cli.tables import add_row
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
     from intake_ledger_cli.deployed import DeployedPipeline
-    from intake_ledger_cli.json_output import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class InspectedSet:
-    """A set as `inspect` shows it."""
+    """The document of `inspect` for a set."""
 
-    document: "JsonObject"
-    table: RenderableType
-    row: Row | None
+    pipeline: str
+    bucket: str
+    key: str
+    state: str
+    """The identity of its present state."""
+    problem: str | None
+    """Why its parts are not known. None: they are."""
     agree: bool
     """True if the row has the present state of the set."""
+    row: Row | None
+    parts: list[Part]
+    history: History | None
+    """None without an attempt, or if the log was not searched."""
 
 
 def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | None, Contents]:
@@ -61,7 +70,7 @@ def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | 
     return row, reader.contents(key, reader.listing(key), row=row, whole=True)
 
 
-def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> InspectedSet:
+def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *, logs: bool) -> InspectedSet:
     """Compare the row of a set with its present state.
 
     Args:
@@ -69,6 +78,7 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
         deployed: the pipeline of sets.
         key: the key of the manifest or marker, or the folder with a slash at its end.
         now: epoch milliseconds.
+        logs: read the attempts of the consumer's log.
 
     Raises:
         ClientError: The caller may not read the manifest, the folder or the rows.
@@ -85,27 +95,26 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) ->
         own, version = table.get(place), contents.parts.get(name)
         status, reason = (own.status, own.reason) if own else ("no row", None)
         parts.append(Part(name, version.identity if version else None, status, reason))
-    agree = row is not None and row.identity == contents.state.identity
-    document: dict[str, Any] = {
-        "pipeline": deployed.name,
-        "bucket": deployed.bucket,
-        "key": key,
-        "state": contents.state.identity,
-        "problem": contents.listing.problem,
-        "agree": agree,
-        "row": None if row is None else {"status": row.status, "state": row.identity, "reason": row.reason},
-        "parts": [
-            {"key": one.key, "version": one.version, "status": one.status, "reason": one.reason} for one in parts
-        ],
-    }
+    return InspectedSet(
+        deployed.name,
+        deployed.bucket,
+        key,
+        contents.state.identity,
+        contents.listing.problem,
+        row is not None and row.identity == contents.state.identity,
+        row,
+        parts,
+        read_history(aws, deployed, key, [row] if row else [], now) if logs else None,
+    )
+
+
+def set_table(found: InspectedSet, now: int) -> RenderableType:
+    """The document for people, without its history."""
     lines = grid()
-    pairs = formatting.describe_row(row, now) if row else [("status", "no row")]
-    for place_, (label, text) in enumerate(pairs):
-        add_line(lines, "Ledger" if place_ == 0 else f"  {label}", Text(escape(text)))
-    add_line(lines, "Now", Text(contents.listing.problem or str(contents.state.version_id)))
-    add_line(lines, "Agree", Text("yes", style=GOOD) if agree else Text("no", style=BAD))
-    for one in parts:
-        found = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
-        add_line(lines, escape(one.key), found)
-    table_ = Group(heading(escape(key), f"{deployed.name}, bucket {deployed.bucket}"), lines)
-    return InspectedSet(document, table_, row, agree)
+    add_row(lines, found.row, now)
+    add_line(lines, "Now", Text(found.problem or found.state))
+    add_line(lines, "Agree", Text("yes", style=GOOD) if found.agree else Text("no", style=BAD))
+    for one in found.parts:
+        text = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
+        add_line(lines, escape(one.key), text)
+    return Group(heading(escape(found.key), f"{found.pipeline}, bucket {found.bucket}"), lines)

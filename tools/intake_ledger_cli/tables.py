@@ -1,29 +1,26 @@
 """Builds the tables that show list, inspect and report. Keys and reasons are escaped."""
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from intake_ledger.protocol import Status
+from intake_ledger.protocol import Row, Status
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
-from intake_ledger_cli.executions import execution_arn
-from intake_ledger_cli.inspection import Inspected
-from intake_ledger_cli.read_budget import ReadBudget
+from intake_ledger_cli.inspection import InspectedKey
 from intake_ledger_cli.reading import ReviewPage
 
 if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
-    from intake_ledger_cli.listing import ListedReason
+    from intake_ledger_cli.listing import ReasonCounts
 
 
 def list_table(
     found: ReviewPage, now: int, *, identities: bool = False, max_wait_seconds: int | None = None
 ) -> RenderableType:
-    if not found.entries:
+    if not found.rows:
         return (
             Text("none", style=GOOD)
             if found.stopped_after is None
@@ -37,7 +34,7 @@ def list_table(
     if identities:
         table.add_column("identity", overflow="fold")
     table.add_column("reason", overflow="fold")
-    for entry in found.entries:
+    for entry in found.rows:
         row = entry.row
         style = BAD if row.status is Status.REJECTED else WARNING
         is_waiting = (
@@ -84,51 +81,53 @@ def _more(after: str | None, stopped_after: int | None, why: str = "") -> Text:
     return Text(stopped_text(stopped_after, after, why), style=WARNING)
 
 
-def reasons_table(counts: "Mapping[ListedReason, int]", budget: ReadBudget) -> RenderableType:
-    stop = [_more(budget.token, budget.used, budget.why)] if budget.stopped else []
-    if not counts:
+def reasons_table(found: "ReasonCounts") -> RenderableType:
+    stop = [] if found.stopped_after is None else [_more(found.after, found.stopped_after, found.why)]
+    if not found.reasons:
         return Group(*stop) if stop else Text("none", style=GOOD)
     table = Table(box=None, pad_edge=False, header_style=DIM)
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     table.add_column("reason code", no_wrap=True)
     table.add_column("reason", overflow="fold")
-    for one, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+    for one in found.reasons:
         style = BAD if one.status == Status.REJECTED else WARNING
-        table.add_row(f"{number:,}", Text(one.status, style=style), escape(one.reason_code), escape(one.reason))
+        table.add_row(f"{one.rows:,}", Text(one.status, style=style), escape(one.reason_code), escape(one.reason))
     return Group(table, *stop)
 
 
-def inspect_table(
-    deployed: "DeployedPipeline", key: str, found: Sequence[Inspected], denied: str | None, now: int
-) -> RenderableType:
-    parts: list[RenderableType] = [heading(escape(key), f"{deployed.name}, {deployed.place}")]
-    if not deployed.wants(key):
+def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -> RenderableType:
+    parts: list[RenderableType] = [heading(escape(found.key), f"{deployed.name}, {deployed.place}")]
+    if not found.wanted:
         parts.append(Text(escape(_outside_filters(deployed)), style=WARNING))
-    for one in found:
+    for one in found.states:
         lines = grid()
-        execution = execution_arn(deployed, key, one.row) if one.row else None
-        pairs = formatting.describe_row(one.row, now, execution) if one.row else [("status", "no row")]
-        for place, (label, text) in enumerate(pairs):
-            add_line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
+        add_row(lines, one.row, now, one.execution)
         if deployed.message_source is not None:
             parts.append(lines)
             continue
-        if denied is not None:
-            add_line(lines, "S3", Text(f"not allowed: {denied}", style=DIM))
+        if found.denied is not None:
+            add_line(lines, "S3", Text(f"not allowed: {found.denied}", style=DIM))
         else:
-            shown = formatting.describe_state(one.state, now) if one.state else "this version no longer exists"
+            shown = formatting.describe_state(one.s3, now) if one.s3 else "this version no longer exists"
             add_line(lines, "S3", Text(escape(shown)))
         if one.agree is not None:
             verdict = ("yes: ", GOOD) if one.agree else ("no: ", BAD)
             add_line(lines, "Agree", Text.assemble(verdict, one.why))
         parts.append(lines)
-    if not found:
+    if not found.states:
         if deployed.message_source is None:
             parts.append(Text("neither S3 nor the ledger has a version of this key"))
         else:
             parts.append(Text("the ledger has no message of this key"))
     return Group(*parts)
+
+
+def add_row(lines: Table, row: Row | None, now: int, execution: str | None = None) -> None:
+    """Add the lines of a row, or that there is none."""
+    pairs = formatting.describe_row(row, now, execution) if row else [("status", "no row")]
+    for place, (label, text) in enumerate(pairs):
+        add_line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
 
 
 def _outside_filters(deployed: "DeployedPipeline") -> str:

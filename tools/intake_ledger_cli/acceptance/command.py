@@ -24,7 +24,7 @@ from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import CliError, UsageError
-from intake_ledger_cli.json_output import document, versioned
+from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.operations import ask, confirm
 from intake_ledger_cli.report_file import replace_file
 
@@ -153,7 +153,7 @@ def write(report: AcceptanceReport, folder: Path) -> None:
 
     """
     replace_file(folder / "acceptance.html", render(report))
-    replace_file(folder / "acceptance.json", json.dumps(versioned(document(report)), indent=2) + "\n")
+    replace_file(folder / "acceptance.json", json.dumps(versioned(report), indent=2) + "\n")
 
 
 def _release() -> str:
