@@ -336,6 +336,27 @@ MUTANTS = (
         "tests/kinds/test_conformance.py -k lost_redrive",
     ),
     Mutant(
+        "the audit sends the requests of a stopped operation again",
+        "RequestCheck.due",
+        "self._stopped.has(batch.request_id)",
+        "False",
+        "tests/unit/test_requests.py -k stopped_operation",
+    ),
+    Mutant(
+        "a stop is looked up for each message",
+        "StoppedOperations.has",
+        "read_at is not None and 0 <= now - read_at < KNOWN_MS",
+        "False",
+        "tests/unit/test_requests.py -k once_a_minute",
+    ),
+    Mutant(
+        "an operation that was not stopped is never looked up again",
+        "StoppedOperations.has",
+        "read_at is not None and 0 <= now - read_at < KNOWN_MS",
+        "read_at is not None",
+        "tests/unit/test_requests.py -k once_a_minute",
+    ),
+    Mutant(
         "a redrive is sent again without its fence",
         "RequestCheck._message",
         'return {"MessageBody": body, "MessageAttributes": {"rejected_fence": fence}}',

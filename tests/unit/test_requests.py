@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from intake_ledger.protocol import (
     KeyFilter,
     Ordering,
     Row,
+    RowKey,
     State,
     StateKind,
     Status,
@@ -25,9 +26,12 @@ from intake_ledger.requests import (
     RequestBatch,
     RequestCheck,
     Standing,
+    Stop,
+    StoppedOperations,
     batch_item,
     batch_key,
     queried_batches,
+    read_stop,
     standing_of,
 )
 from tests.inside.command import Aws, RequestRecorder, now_ms, reprocess
@@ -172,6 +176,44 @@ def test_what_no_row_shows_is_sent_again_until_it_is_served() -> None:
     site.row("in/a", replace(DONE, served_reprocess_id=ID))
     assert check.run() == {"served": 1}
     assert recorded(site) == []
+
+
+@pytest.mark.failure_mode("F433")
+def test_the_requests_of_a_stopped_operation_are_not_sent_again() -> None:
+    """Not those that were sent a moment ago either. Another operation goes on."""
+    site = make_site()
+    check, name = Check(site), site.deployed.name
+    table = LedgerTable(client("dynamodb"), site.deployed.table)
+    check.record(Command.REPROCESS, Entry("in/a"))
+    for number, request_id in enumerate((ID, LATER)):
+        batch = RequestBatch(request_id, f"2{number}", Command.REPROCESS, START + 2 * HOUR, [Entry("in/b")])
+        table.write(batch_key(name, batch), batch_item(batch, made_at=START))
+    stop = Stop(ID, START, "me", "the wrong prefix")
+    table.write(stop.key(name), stop.item)
+    for key in ("in/a", "in/b"):
+        site.row(key, DONE)
+    assert check.run() == {"resent": 1}
+    [change] = site.changes()
+    assert (change.key, change.reprocess_id) == ("in/b", LATER)
+    assert recorded(site) == [Entry("in/b")]
+    assert read_stop(table, name, ID) == stop
+
+
+def test_a_stop_is_read_once_a_minute_until_it_is_there() -> None:
+    reads, now, stop = list[str](), [START], Stop(ID, START, "me", "the wrong prefix")
+
+    class Table:
+        def read(self, key: RowKey) -> dict[str, Any]:
+            reads.append(key.sk)
+            return stop.item if len(reads) > 2 else {}
+
+    stopped = StoppedOperations(cast("Any", Table()), "p", lambda: now[0])
+    assert [stopped.has(ID) for _ in range(3)] == [False] * 3
+    now[0] += 60_000
+    assert not stopped.has(ID)
+    now[0] += 60_000
+    assert [stopped.has(ID) for _ in range(3)] == [True] * 3
+    assert reads == [f"stop#{ID}"] * 3
 
 
 @pytest.mark.failure_mode("F430")

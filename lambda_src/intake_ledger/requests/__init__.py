@@ -20,22 +20,28 @@ from intake_ledger.requests.record import (
     rows_of,
 )
 from intake_ledger.requests.standing import Standing, standing_of
+from intake_ledger.requests.stop import STOPS, Stop, StoppedOperations, read_stop, stop_key
 
 __all__ = [
     "BATCHES",
     "BATCH_BYTES",
     "BATCH_ENTRIES",
+    "STOPS",
     "Command",
     "Entry",
     "RequestBatch",
     "RequestCheck",
     "RequestFindings",
     "Standing",
+    "Stop",
+    "StoppedOperations",
     "batch_from_item",
     "batch_item",
     "batch_key",
     "entries_size",
     "queried_batches",
+    "read_stop",
     "rows_of",
     "standing_of",
+    "stop_key",
 ]

@@ -34,6 +34,7 @@ from intake_ledger.requests.record import (
     rows_of,
 )
 from intake_ledger.requests.standing import Standing, standing_of
+from intake_ledger.requests.stop import StoppedOperations
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -102,16 +103,25 @@ class RequestCheck:
         self._clock = clock
         self._look = look
         self._is_lost = is_lost
+        self._stopped = StoppedOperations(self._table, settings.pipeline, clock)
 
     def due(self, settled_before: int) -> list[RequestBatch]:
         """The records with outstanding requests whose messages were sent before this time, the oldest first.
+
+        The requests of an operation that a person has stopped leave their records.
 
         Raises:
             ClientError: DynamoDB refuses a request. Also BotoCoreError.
 
         """
         batches = queried_batches(self._client, self._table.name, self._settings.pipeline)
-        due = [one for one in batches if one.entries and one.sent_at <= settled_before]
+        due = list[RequestBatch]()
+        for batch in [one for one in batches if one.entries]:
+            if self._stopped.has(batch.request_id):
+                batch.entries = []
+                self._keep(batch)
+            elif batch.sent_at <= settled_before:
+                due.append(batch)
         return sorted(due, key=lambda one: one.sent_at)
 
     def run(self, due: Sequence[RequestBatch], *, has_time: Callable[[], bool]) -> RequestFindings:

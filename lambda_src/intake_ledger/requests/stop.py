@@ -1,0 +1,92 @@
+"""The stop of an operation: its messages that are not claimed yet are withdrawn, and its requests are not sent again.
+
+A person writes it, with `intake-ledger redrive --stop` or `reprocess --stop`. It is one item among the records of
+operations, and stays for as long as these.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import RowKey, operations_partition
+from intake_ledger.requests.record import KEPT_SECONDS
+
+STOPS = "stop#"
+"""The beginning of the sort key of each stop."""
+KNOWN_MS = 60_000
+"""The time after which an operation that was not stopped is looked up again."""
+_MOST_KNOWN = 1_000
+"""Operations whose answers are kept. Senders choose attributes, so there may be any number of IDs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The stop of an operation."""
+
+    request_id: str
+    """The ID of the operation, a ULID."""
+    at: int
+    """Epoch milliseconds."""
+    by: str
+    because: str
+
+    def key(self, pipeline: str) -> RowKey:
+        """The primary key of its item."""
+        return stop_key(pipeline, self.request_id)
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The other attributes of its item."""
+        expires_at = self.at // 1000 + KEPT_SECONDS
+        return {"at": self.at, "done_by": self.by, "because": self.because, "expires_at": expires_at}
+
+
+def stop_key(pipeline: str, request_id: str) -> RowKey:
+    """The primary key of the stop of an operation."""
+    return RowKey(operations_partition(pipeline), f"{STOPS}{request_id}")
+
+
+def read_stop(table: LedgerTable, pipeline: str, request_id: str) -> Stop | None:
+    """The stop of an operation. None: it was not stopped.
+
+    Raises:
+        ClientError: DynamoDB refuses the request. Also BotoCoreError.
+
+    """
+    item = table.read(stop_key(pipeline, request_id))
+    return Stop(request_id, int(item["at"]), item["done_by"], item["because"]) if item else None
+
+
+class StoppedOperations:
+    """The stops of a pipeline, as far as messages ask for them. Threads may share it."""
+
+    def __init__(self, table: LedgerTable, pipeline: str, clock: Callable[[], int]) -> None:
+        """Make it. `clock` gives epoch milliseconds."""
+        self._table = table
+        self._pipeline = pipeline
+        self._clock = clock
+        self._stopped = set[str]()
+        self._running: dict[str, int] = {}
+        """Operations that were not stopped, and when that was read."""
+
+    def has(self, request_id: str) -> bool:
+        """True if the operation was stopped. A stop is seen within `KNOWN_MS`, and known for ever.
+
+        Raises:
+            ClientError: DynamoDB refuses the request. Also BotoCoreError.
+
+        """
+        if request_id in self._stopped:
+            return True
+        now, read_at = self._clock(), self._running.get(request_id)
+        if read_at is not None and 0 <= now - read_at < KNOWN_MS:
+            return False
+        if len(self._running) + len(self._stopped) >= _MOST_KNOWN:
+            self._running.clear()
+            self._stopped.clear()
+        if read_stop(self._table, self._pipeline, request_id) is None:
+            self._running[request_id] = now
+            return False
+        self._stopped.add(request_id)
+        return True
