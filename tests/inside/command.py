@@ -37,7 +37,7 @@ from intake_ledger_cli.errors import CliError, UsageError, describe_error
 from intake_ledger_cli.inspection import compare
 from intake_ledger_cli.kinds import PipelineKind, kind_of
 from intake_ledger_cli.log_links import LogGroup, key_pattern
-from intake_ledger_cli.metrics import read_last_hour
+from intake_ledger_cli.metrics import Tick, read_metrics
 from intake_ledger_cli.options import Call
 from intake_ledger_cli.page_parts import Bar
 from intake_ledger_cli.rate_limit import RateLimit
@@ -62,7 +62,6 @@ from intake_ledger_cli.row_scan import RowFilter, row_targets
 from intake_ledger_cli.s3_listing import ListedVersion
 from intake_ledger_cli.sending import send
 from intake_ledger_cli.status import Alarm, NotRead, PipelineStatus
-from intake_ledger_cli.status_json import count_json
 from intake_ledger_cli.status_table import alarms_text, count_text
 from intake_ledger_cli.tables import report_table
 from intake_ledger_cli.waiting import parse_until

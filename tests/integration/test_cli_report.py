@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -362,12 +362,10 @@ def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
     """The others are shown."""
     assert full.exists()
     denied = NotRead("dynamodb:Query")
-    data = ReportData(make_site().deployed, now_ms(), 24, _nothing_allowed(denied), denied, denied, denied, denied)
+    parts: Any = dict.fromkeys((one.name for one in fields(PipelineStatus)), denied)
+    nothing = PipelineStatus(**parts | {"at": now_ms(), "pause": None, "function": None})
+    data = ReportData(make_site().deployed, now_ms(), 24, nothing, denied, denied, denied, denied)
     assert render(data).count("dynamodb:Query") > len(SECTIONS)
-
-
-def _nothing_allowed(denied: Any) -> Any:
-    return PipelineStatus(denied, denied, denied, denied, denied, denied, denied, None, denied, denied)
 
 
 def test_a_chart_of_bars_escapes_its_labels() -> None:

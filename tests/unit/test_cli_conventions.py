@@ -17,7 +17,7 @@ import boto3
 import pytest
 
 from intake_ledger.protocol import PIPELINE_TAG, KeyFilter, Row, Status
-from tests.inside.command import Aws, UsageError, commands, formatting, pipelines, read_last_hour
+from tests.inside.command import Aws, Tick, UsageError, commands, formatting, pipelines, read_metrics
 from tests.unit.cli_support import NAME, STACK, client, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture
@@ -299,6 +299,6 @@ def test_the_latest_values_are_shown_in_each_order(monkeypatch: pytest.MonkeyPat
             }
 
     monkeypatch.setattr(Aws, "cloudwatch", Metrics())
-    found = read_last_hour(Aws(), deployed)
-    assert (found.queue_age_seconds, found.dead_letter_age_seconds, found.tick_problems) == (60, None, 2)
-    assert found.tick_at == int(times[1].timestamp() * 1000)
+    found = read_metrics(Aws(), deployed)
+    assert (found.queue_age_seconds, found.dead_letter_age_seconds) == (60, None)
+    assert found.tick == Tick(int(times[1].timestamp() * 1000), 2)

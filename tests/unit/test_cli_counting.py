@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 
 from intake_ledger.protocol import FORMAT, removed_partition, review_partitions, waiting_partition
-from tests.inside.command import PAGES, Count, Counts, count_json, count_rows, count_text
+from tests.inside.command import PAGES, Count, Counts, count_rows, count_text
 from tests.unit.support import MINUTE, START
 from tests.unit.test_cli_formatting import DEPLOYED
 
@@ -93,7 +93,7 @@ def test_all_partitions_are_counted_by_status() -> None:
     number = len(PARTITIONS)
     numbers = [one.number for one in (found.failed, found.rejected, found.waiting, found.later_format)]
     assert numbers == [2 * number, number, 4, 5]
-    assert count_json(found.failed) == 2 * number
+    assert found.failed.as_document() == 2 * number
     assert shown(found.rejected) == "20, oldest 3 minutes  wait"
 
 
@@ -110,7 +110,7 @@ def test_a_pipeline_without_trouble_takes_three_requests() -> None:
     assert count(index) == Counts(*[Count(0)] * 4)
     assert index.pages == 3
     assert shown(Count(0)) == "0  as of a moment ago"
-    assert count_json(Count(0)) == 0
+    assert Count(0).as_document() == 0
 
 
 @pytest.mark.failure_mode("F112")
@@ -123,7 +123,7 @@ def test_a_million_rows_are_not_read() -> None:
     assert found.rejected.unknown
     assert shown(found.failed).startswith("at least 10,000, oldest 3 minutes  wait; only the first 10,000 rows were")
     assert shown(found.failed).endswith("the index has about 1,000,000 rows, by DynamoDB's count of the last six hours")
-    assert count_json(found.waiting) == 1
+    assert found.waiting.as_document() == 1
     assert index.pages == PAGES + 2
 
 
@@ -135,7 +135,7 @@ def test_a_throttled_count_is_unknown_and_never_zero(page: int) -> None:
     found = count(index)
     uncertain = found.waiting if page == 1 else found.failed
     assert uncertain.unknown or shown(uncertain).startswith("at least 2,000")
-    assert "DynamoDB answered ProvisionedThroughputExceededException" in str(count_json(uncertain))
+    assert "DynamoDB answered ProvisionedThroughputExceededException" in str(uncertain.as_document())
 
 
 @pytest.mark.failure_mode("F112")
@@ -157,6 +157,6 @@ def test_removed_objects_do_not_hide_the_failures_of_others() -> None:
     index = Index({REMOVED: [("PROCESSED", 50_000)]}, scanned_too=True)
     index.content |= {name: [("FAILED", 2), ("REJECTED", 1)] for name in PARTITIONS}
     found = count(index)
-    assert (count_json(found.failed), count_json(found.rejected)) == (2 * len(PARTITIONS), len(PARTITIONS))
+    assert (found.failed.as_document(), found.rejected.as_document()) == (2 * len(PARTITIONS), len(PARTITIONS))
     assert shown(found.removed).startswith("at least 2,000, oldest 3 minutes")
     assert index.pages <= PAGES + 3 + len(PARTITIONS)

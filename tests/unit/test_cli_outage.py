@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,17 +178,19 @@ def test_the_filter_leaves_the_lines_of_the_consumer_out() -> None:
     [("cloudwatch", "get_metric_data", "Last hour"), ("sqs", "get_queue_attributes", "Queue")],
 )
 def test_a_part_that_aws_throttles_is_unknown_and_the_others_are_shown(
-    sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch, service: str, method: str, line: str
+    sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: str, method: str, line: str
 ) -> None:
+    """On the page of `report --html` too."""
     person = sit(make_site())
     person.site.reject("in/a", "no amount")
     real: Any = client(service)
 
     class Throttled:
         def __getattr__(self, name: str) -> Any:
-            return self._refuse if name == method else getattr(real, name)
+            throttled = (method, "get_paginator") if service == "cloudwatch" else (method,)
+            return self._refuse if name in throttled else getattr(real, name)
 
-        def _refuse(self, **_: Any) -> Any:
+        def _refuse(self, *_: Any, **__: Any) -> Any:
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "later"}}, "AnOperation")
 
     monkeypatch.setattr(Aws, service, Throttled())
@@ -197,6 +200,9 @@ def test_a_part_that_aws_throttles_is_unknown_and_the_others_are_shown(
     document = person.reads("status")
     part = document["lastHour" if service == "cloudwatch" else "queue"]
     assert part == {"unknown": "AnOperation was answered with ThrottlingException"}
+    page = tmp_path / "report.html"
+    person.types("report", "--html", str(page))
+    assert "unknown: AnOperation was answered with ThrottlingException" in page.read_text()
 
 
 @pytest.mark.failure_mode("F394")

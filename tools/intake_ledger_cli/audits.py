@@ -105,7 +105,7 @@ def last_report(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Repor
         CliError: There is none yet.
 
     """
-    found = reading.read_audit_state(client, deployed).last
+    found = reading.last_report(reading.read_item(client, deployed, reading.audit_key(deployed)))
     if found is None:
         raise CliError(f"no audit of {deployed.name} has written a report yet: run `intake-ledger audit`")
     return found

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from intake_ledger_cli.counting import Counts
-from intake_ledger_cli.metrics import LastHour
+from intake_ledger_cli.metrics import Metrics
 
 _LATE_MS = 120_000
 """CloudWatch shows a metric up to two minutes later. A failure that is not older than that proves no outage."""
@@ -45,22 +45,22 @@ class BreakerState:
 
 
 def judge(
-    record: Mapping[str, Any], shared: Mapping[str, Any], hour: LastHour | None, counts: Counts | None, now: int
+    record: Mapping[str, Any], shared: Mapping[str, Any], metrics: Metrics | None, counts: Counts | None, now: int
 ) -> BreakerState:
     """Judge the breaker.
 
     Args:
         record: the item of the breaker.
         shared: the item with the last success that environments share.
-        hour: the metrics. None if they may not be read.
+        metrics: of the last hour. None if they may not be read.
         counts: of the rows that need review. None if they may not be read.
         now: epoch milliseconds.
 
     """
     opened_at = record.get("opened_at")
-    success = _latest(shared.get("last_success_at"), record.get("closed_at"), hour.committed_at if hour else None)
-    failure = _latest(hour.failed_at if hour else None, counts.failed.newest_at if counts else None)
-    seen = _latest(success, failure, opened_at, hour.held_back_at if hour else None)
+    success = _latest(shared.get("last_success_at"), record.get("closed_at"), metrics.committed_at if metrics else None)
+    failure = _latest(metrics.failed_at if metrics else None, counts.failed.newest_at if counts else None)
+    seen = _latest(success, failure, opened_at, metrics.held_back_at if metrics else None)
     if opened_at is None or (success is not None and success > opened_at and (failure or 0) - success <= _LATE_MS):
         status = BreakerStatus.CLOSED
     elif now - (seen or 0) > SILENT_MS:

@@ -46,6 +46,12 @@ class Count:
         """True if the count gives no information, because rows that were not read may have the status."""
         return bool(self.why) and self.number == 0
 
+    def as_document(self) -> int | dict[str, Any]:
+        """An exact count is a number."""
+        if self.unknown:
+            return {"unknown": self.why}
+        return {"atLeast": self.number, "why": self.why} if self.why else self.number
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -50,9 +50,9 @@ class RunningExecutions:
 class ExecutionCount:
     """The number of running executions, and the start of the oldest one in epoch milliseconds."""
 
-    number: int
+    running: int
     more: bool
-    """There are more than `number`."""
+    """There are more than `running`."""
     oldest_at: int | None
 
 

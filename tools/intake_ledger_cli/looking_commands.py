@@ -15,7 +15,6 @@ from intake_ledger_cli import (
     pipelines,
     reading,
     status,
-    status_json,
     status_table,
     tables,
 )
@@ -37,8 +36,8 @@ from intake_ledger_cli.read_budget import LEAST_REQUESTS, ReadBudget, requests_f
 def status_command(call: Call, *, exit_code: ExitCode = False) -> None:
     """Show breaker, queues, failed and rejected objects, claims, the last audit and alarms, in at most 20 requests."""
     aws, deployed = call.open()
-    found, now = status.read_status(aws, deployed), now_ms()
-    call.output(status_json.status_json(deployed, found, now), status_table.status_table(deployed, found, now))
+    found = status.read_status(aws, deployed)
+    call.output(found, status_table.status_table(deployed, found))
     end_with(status.needs_a_person(found, deployed), exit_code)
 
 
@@ -57,12 +56,11 @@ def watch(
             with Live(console=screen, auto_refresh=False) as live:
                 while True:
                     found = status.read_status(aws, deployed)
-                    live.update(status_table.status_table(deployed, found, now_ms()), refresh=True)
+                    live.update(status_table.status_table(deployed, found), refresh=True)
                     time.sleep(interval)
         while True:
-            found, now = status.read_status(aws, deployed), now_ms()
-            document = versioned(status_json.status_json(deployed, found, now))
-            line = json.dumps(document) if call.as_json else status_table.status_line(found, now)
+            found = status.read_status(aws, deployed)
+            line = json.dumps(versioned(found)) if call.as_json else status_table.status_line(found)
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
             time.sleep(interval)

@@ -25,35 +25,46 @@ class LastHour:
     """Workers that died or timed out."""
     finished: int
     """States that were committed or rejected."""
+    executions_per_upload: float | None
+    """How often a finished state was processed on average. None: none was finished."""
     held_back: int
     """Messages that the circuit breaker returned to the queue."""
     commit_lag_ms: int | None
     """The longest time from an event to its commit. None: nothing was committed for an event."""
+    function_errors: int
+    """Invocations of the consumer's function that failed as a whole."""
+    function_throttles: int
+    """Invocations that Lambda refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The audit's last tick. `at` is in epoch milliseconds."""
+
+    at: int
+    problems: int
+    """Problems of the delivery that it found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """All metrics of the status. Times are in epoch milliseconds."""
+
+    last_hour: LastHour
     queue_age_seconds: int | None
     """The age of the queue's oldest message at CloudWatch's last look. None: CloudWatch has no value."""
     dead_letter_age_seconds: int | None
-    tick_at: int | None
-    """The time of the audit's last tick, in epoch milliseconds. None: there was none in the last hour."""
-    tick_problems: int | None
-    """Problems of the delivery that this tick found."""
-    committed_at: int | None = None
-    """The start of the last minute with a commit, in epoch milliseconds. None: there was none."""
-    failed_at: int | None = None
+    tick: Tick | None
+    """None: there was none in the last hour."""
+    committed_at: int | None
+    """The start of the last minute with a commit. None: there was none."""
+    failed_at: int | None
     """The same of failures."""
-    held_back_at: int | None = None
+    held_back_at: int | None
     """The same of messages that the breaker returned."""
-    errors: int = 0
-    """Invocations of the consumer's function that failed as a whole."""
-    throttles: int = 0
-    """Invocations that Lambda refused."""
-
-    @property
-    def executions_per_upload(self) -> float | None:
-        """How often a finished state was processed on average. None: none was finished."""
-        return (self.finished + self.retries) / self.finished if self.finished else None
 
 
-def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
+def read_metrics(aws: "Aws", deployed: "DeployedPipeline") -> Metrics:
     """Read the metrics.
 
     Raises:
@@ -74,26 +85,28 @@ def read_last_hour(aws: "Aws", deployed: "DeployedPipeline") -> LastHour:
     )
     found: dict[str, Any] = {one["Label"]: one for one in answer["MetricDataResults"]}
     values = {name: one["Values"] for name, one in found.items()}
-    tick_at, tick_problems = _latest(found.get("AuditDeliveryProblems"))
 
     def total(name: str) -> int:
         return int(sum(values.get(name, ())))
 
-    return LastHour(
-        retries=total("Retries"),
-        lapsed_leases=total("LapsedLeases"),
-        finished=total("Committed") + total("Rejected"),
-        held_back=total("BreakerOpen"),
-        commit_lag_ms=int(max(values["CommitLag"])) if values.get("CommitLag") else None,
-        queue_age_seconds=_latest(found.get("queue"))[1],
-        dead_letter_age_seconds=_latest(found.get("dead_letters"))[1],
-        tick_at=tick_at,
-        tick_problems=tick_problems,
+    finished, retries = total("Committed") + total("Rejected"), total("Retries")
+    return Metrics(
+        last_hour=LastHour(
+            retries=retries,
+            lapsed_leases=total("LapsedLeases"),
+            finished=finished,
+            executions_per_upload=(finished + retries) / finished if finished else None,
+            held_back=total("BreakerOpen"),
+            commit_lag_ms=int(max(values["CommitLag"])) if values.get("CommitLag") else None,
+            function_errors=total("Errors"),
+            function_throttles=total("Throttles"),
+        ),
+        queue_age_seconds=_age(found.get("queue")),
+        dead_letter_age_seconds=_age(found.get("dead_letters")),
+        tick=Tick(*last) if (last := _latest(found.get("AuditDeliveryProblems"))) else None,
         committed_at=_last_time(found.get("Committed")),
         failed_at=_last_time(found.get("Failed")),
         held_back_at=_last_time(found.get("BreakerOpen")),
-        errors=total("Errors"),
-        throttles=total("Throttles"),
     )
 
 
@@ -109,13 +122,18 @@ def _query(label: str, namespace: str, metric: str, dimensions: list[dict[str, s
     }
 
 
-def _latest(found: "Mapping[str, Any] | None") -> tuple[int | None, int | None]:
+def _latest(found: "Mapping[str, Any] | None") -> tuple[int, int] | None:
     """The time of the latest value in epoch milliseconds, and the value. The local AWS does not sort them."""
     points = list(zip(found["Timestamps"], found["Values"], strict=True)) if found else []
     if not points:
-        return None, None
+        return None
     at, value = max(points)
     return int(at.timestamp() * 1000), int(value)
+
+
+def _age(found: "Mapping[str, Any] | None") -> int | None:
+    latest = _latest(found)
+    return latest[1] if latest else None
 
 
 def _last_time(found: "Mapping[str, Any] | None") -> int | None:

@@ -63,23 +63,21 @@ class AuditState:
 
     last: dict[str, Any] | None
     """The report of the last successful run."""
-    lease_until: int | None
-    next_run_at: int | None
-    sending: "SendProgress | None" = None
+    running: bool
+    due_at: int | None
+    """The time of the next run."""
+    sending: "SendProgress | None"
 
 
 @dataclass(frozen=True, slots=True)
 class SendProgress:
-    """The progress of an audit in parts. `begun_at` is in epoch milliseconds."""
+    """The progress of an audit in parts."""
 
     sent: int
     of: int
     """The number of candidates. Some of them may need no message."""
-    begun_at: int
-
-    def left_ms(self, now: int) -> int:
-        """Estimate the remaining time in milliseconds from the rate until now."""
-        return (now - self.begun_at) * max(self.of - self.sent, 0) // max(self.sent, 1)
+    left_ms: int
+    """The remaining time, estimated from the rate until now."""
 
 
 def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) -> list[ObjectRow]:
@@ -157,13 +155,8 @@ def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget | None 
     return ReviewPage(found, budget.token, budget.used, budget.why)
 
 
-def read_audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline") -> AuditState:
-    """Read the audit's state, which `intake_ledger.audit.runs` writes."""
-    return audit_state(client, deployed, read_item(client, deployed, audit_key(deployed)))
-
-
 def audit_key(deployed: "DeployedPipeline") -> RowKey:
-    """Return the key of the item with the audit's state."""
+    """Return the key of the item with the audit's state, which `intake_ledger.audit.runs` writes."""
     return RowKey(deployed.bucket, f"{deployed.name}@audit")
 
 
@@ -173,16 +166,22 @@ def read_item(client: "DynamoDBClient", deployed: "DeployedPipeline", key: RowKe
     return from_dynamodb(client.get_item(TableName=deployed.table, Key=place, ConsistentRead=True).get("Item", {}))
 
 
-def audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline", found: dict[str, Any]) -> AuditState:
+def last_report(found: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the report of the last successful run from the item of the audit's state."""
+    return json.loads(found["last_report"]) if "last_report" in found else None
+
+
+def audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline", found: dict[str, Any], now: int) -> AuditState:
     """Interpret the item of the audit's state. An audit in parts takes one more request."""
-    last = json.loads(found["last_report"]) if "last_report" in found else None
     sending = None
     if "lease_owner" in found:
         # An audit in parts counts its messages in another item: see `intake_ledger.audit.budget`.
         key = RowKey(f"{deployed.bucket}#{found['lease_owner']}", f"{deployed.name}@audit")
         count = read_item(client, deployed, key)
-        sending = SendProgress(count["sent"], count["of"], count["begun_at"]) if "of" in count else None
-    return AuditState(last, found.get("lease_until"), found.get("next_run_at"), sending)
+        if "of" in count:
+            sent, of = count["sent"], count["of"]
+            sending = SendProgress(sent, of, (now - count["begun_at"]) * max(of - sent, 0) // max(sent, 1))
+    return AuditState(last_report(found), found.get("lease_until", 0) > now, found.get("next_run_at"), sending)
 
 
 def read_all_rows_since(client: "DynamoDBClient", deployed: "DeployedPipeline") -> int | None:

@@ -1,21 +1,17 @@
 """Collects the data of the page of `report --html`, in a bounded number of requests.
 
-A part that the caller may not read is shown as denied, and the others are shown.
+A part that the caller may not read is shown as denied, one that AWS throttled as unknown, and the others are shown.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
 from intake_ledger.protocol import from_dynamodb
 from intake_ledger_cli import reading, status
 from intake_ledger_cli.audits import Report
-from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.status import NotRead, PipelineStatus
 
@@ -129,20 +125,11 @@ def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -
         now,
         hours,
         found,
-        _allowed(lambda: _reviewed(aws, deployed)),
-        _allowed(lambda: _over_time(aws, deployed, now, hours)),
-        _allowed(lambda: _hot_keys(aws, deployed)),
+        status.allowed(lambda: _reviewed(aws, deployed)),
+        status.allowed(lambda: _over_time(aws, deployed, now, hours)),
+        status.allowed(lambda: _hot_keys(aws, deployed)),
         _audits(aws, deployed, now, last),
     )
-
-
-def _allowed[T](ask: Callable[[], T]) -> T | NotRead:
-    try:
-        return ask()
-    except ClientError as error:
-        if (action := denied_action(error)) is None:
-            raise
-        return NotRead(action)
 
 
 def _reviewed(aws: "Aws", deployed: "DeployedPipeline") -> Reviewed:
@@ -227,9 +214,9 @@ def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | N
     if deployed.reports is None:
         note = "The pipeline keeps no reports in S3, so only the last one is known: see AuditOptions(report_bucket=)."
         return Audits([last] if last else [], note)
-    found = _allowed(lambda: _kept_audits(aws, deployed.reports or "", now))
+    found = status.allowed(lambda: _kept_audits(aws, deployed.reports or "", now))
     if isinstance(found, NotRead) and last:
-        return Audits([last], f"Only the last one is known: not allowed: {found.action}.")
+        return Audits([last], f"Only the last one is known: {found}.")
     return found
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from intake_ledger_cli import formatting, page_parts, status, status_table
 from intake_ledger_cli.audits import Report
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING
-from intake_ledger_cli.counting import Count, Counts
+from intake_ledger_cli.counting import Count
 from intake_ledger_cli.page_parts import Cell, Column, Html, text
 from intake_ledger_cli.page_style import document
 from intake_ledger_cli.reading import ObjectRow
@@ -59,30 +59,24 @@ def _nothing(reason: str) -> str:
     return _card(f'<span class="dim">{text(reason)}</span>')
 
 
-def _denied(part: NotRead) -> str:
-    return _nothing(f"Not allowed: {part.action}.")
-
-
 def _tiles(found: PipelineStatus) -> Iterator[tuple[str, str, str]]:
     for depth, what, bad in ((found.queue, "messages in the queue", ""), (found.dead_letters, "dead letters", "bad")):
         if isinstance(depth, QueueDepth):
             number = depth.waiting + depth.hidden + depth.delayed
             yield f"{number:,}", what, bad if number else ""
         else:
-            yield "?", f"{what}: not allowed", "dim"
-    counts = found.needs_review
-    if not isinstance(counts, Counts):
-        yield "?", "failed, rejected and waiting: not allowed", "dim"
-        return
+            yield "?", f"{what}: {depth}", "dim"
     kinds = (
-        (counts.failed, "failed", "warning"),
-        (counts.rejected, "rejected", "bad"),
-        (counts.waiting, "waiting", ""),
+        (found.failed, "failed", "warning"),
+        (found.rejected, "rejected", "bad"),
+        (found.waiting, "waiting", ""),
+        (found.removed, "removed before they were processed", "dim"),
     )
     for count, what, style in kinds:
-        yield _number(count), what, style if count.number else ""
-    if counts.removed.number:
-        yield _number(counts.removed), "removed before they were processed", "dim"
+        if isinstance(count, NotRead):
+            yield "?", f"{what}: {count}", "dim"
+        elif count.number or count is not found.removed:
+            yield _number(count), what, style if count.number else ""
 
 
 def _number(count: Count) -> str:
@@ -92,7 +86,7 @@ def _number(count: Count) -> str:
 
 
 def _state(data: ReportData) -> str:
-    shown = status_table.status_table(data.deployed, data.status, data.now)
+    shown = status_table.status_table(data.deployed, data.status)
     tables = [one for one in shown.renderables if isinstance(one, Table)] if isinstance(shown, Group) else []
     rows = [
         (str(label), Html(_html(line)))
@@ -121,7 +115,7 @@ def _styled(content: str, style: str) -> str:
 def _reasons(data: ReportData) -> str:
     found = data.reviewed
     if isinstance(found, NotRead):
-        return _denied(found)
+        return _nothing(str(found))
     if not found.rows:
         return _nothing("No object is failed or rejected, as of a moment ago.")
     groups: dict[tuple[str, str], list[ObjectRow]] = {}
@@ -162,7 +156,7 @@ def _age(milliseconds: int) -> str:
 def _attempts(data: ReportData) -> str:
     found = data.over_time
     if isinstance(found, NotRead):
-        return _denied(found)
+        return _nothing(str(found))
     accepted, retries = found.counts["Accepted"], found.counts["Retries"]
     if not any(accepted) and not any(retries):
         return _nothing(f"CloudWatch has no attempts in the last {data.hours} hours.")
@@ -188,7 +182,7 @@ def _attempts(data: ReportData) -> str:
 def _lag(data: ReportData) -> str:
     found = data.over_time
     if isinstance(found, NotRead):
-        return _denied(found)
+        return _nothing(str(found))
     known = [one for one in found.lags["Maximum"] if one is not None]
     if not known:
         return _nothing(f"CloudWatch has no commit in the last {data.hours} hours.")
@@ -219,7 +213,7 @@ def _times(found: OverTime, times: Mapping[str, Sequence[float | None]], nothing
 def _repeats(data: ReportData) -> str:
     found = data.over_time
     if isinstance(found, NotRead):
-        return _denied(found)
+        return _nothing(str(found))
     duplicates, stale = found.counts["Duplicates"], found.counts["Stale"]
     if not any(duplicates) and not any(stale):
         return _nothing(f"CloudWatch has no duplicate and no stale event in the last {data.hours} hours.")
@@ -260,7 +254,7 @@ def _moment(at: int) -> str:
 def _hot_keys(data: ReportData) -> str:
     found = data.hot_keys
     if isinstance(found, NotRead):
-        return _denied(found)
+        return _nothing(str(found))
     if not found.keys:
         return _nothing(f"No key needed more than one attempt. {_rows_read(found)}")
     headings = ("Key", "Attempts", "Rows", "Last change")
@@ -284,7 +278,7 @@ def _rows_read(found: HotKeys) -> str:
 def _audits(data: ReportData) -> str:
     found = data.audits
     if isinstance(found, NotRead):
-        return _denied(found)
+        return _nothing(str(found))
     note = f'<p class="dim">{text(found.note)}</p>' if found.note else ""
     if not found.reports:
         return _nothing(f"No audit has written a report yet. {found.note}".strip())

@@ -4,7 +4,7 @@ A part that the caller may not read is shown as denied, one that AWS throttled a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,12 @@ from intake_ledger.protocol import REVIEW_INDEX, RowKey, breaker_key, from_dynam
 from intake_ledger_cli import breaker, counting, metrics, reading
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.breaker import BreakerState, BreakerStatus
-from intake_ledger_cli.counting import Counts
+from intake_ledger_cli.counting import Count, Counts
 from intake_ledger_cli.errors import denied_action, is_passing
 from intake_ledger_cli.executions import ExecutionCount, count_running
 from intake_ledger_cli.function_errors import FunctionErrors, read_errors
-from intake_ledger_cli.metrics import LastHour
+from intake_ledger_cli.kinds import kind_of
+from intake_ledger_cli.metrics import LastHour, Tick
 from intake_ledger_cli.reading import AuditState
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 _HOUR_MS = 3_600_000
+_WITH_AGES = ("failed", "rejected", "waiting")
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
 _WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
 _HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
@@ -42,8 +44,10 @@ class QueueDepth:
     waiting: int
     hidden: int
     """Messages in flight: they are processed, or wait for a later attempt."""
-    delayed: int = 0
+    delayed: int
     """Delayed copies of messages that wait. They are not in flight."""
+    oldest_seconds: int | None
+    """The age of the oldest message. None: CloudWatch has no value, or may not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class PauseRecord:
 class TableSize:
     """Numbers of rows of all pipelines of the table. DynamoDB counts them about every six hours."""
 
-    rows: int
-    index_rows: int | None
+    approximate_rows: int
+    approximate_review_rows: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +85,49 @@ class NotRead:
     why: str = ""
     """Why AWS did not answer: it throttled the request, or failed. Another call may succeed."""
 
+    def as_document(self) -> dict[str, str]:
+        return {"denied": self.action} if self.action else {"unknown": self.why}
 
-@dataclass(frozen=True, slots=True)
+    def __str__(self) -> str:
+        return f"not allowed: {self.action}" if self.action else f"unknown: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStatus:
-    """The status of a pipeline."""
+    """The document of `status`."""
 
-    queue: QueueDepth | NotRead
-    dead_letters: QueueDepth | NotRead
-    needs_review: Counts | NotRead
-    last_hour: LastHour | NotRead
-    audit: AuditState | NotRead
-    breaker: BreakerState | NotRead
-    table: TableSize | NotRead
+    pipeline: str
+    bucket: str
+    message_source: str | None
+    kind: str
+    at: int
+    """Epoch milliseconds."""
+    consumer: str | NotRead
+    """The state of the event source mapping, as Lambda names it."""
     pause: PauseRecord | None
     """Who has paused the consumer. None: no one, or the record may not be read."""
-    source: str | NotRead
-    """The state of the event source mapping, as Lambda names it."""
-    alarms: list[Alarm] | NotRead
-    executions: ExecutionCount | NotRead | None = None
-    """None if the processor is not a state machine."""
-    function: FunctionErrors | None = None
+    queue: QueueDepth | NotRead
+    dead_letters: QueueDepth | NotRead
+    failed: Count | NotRead
+    rejected: Count | NotRead
+    dismissed: Count | NotRead
+    removed: Count | NotRead
+    waiting: Count | NotRead
+    later_format: Count | NotRead
+    """These are of `counting.Counts`."""
+    oldest: dict[str, int | None]
+    """The time of the oldest failed, rejected and waiting row. Empty if they could not be read."""
+    last_hour: LastHour | NotRead
+    tick: Tick | NotRead | None
+    breaker: BreakerState | NotRead
+    table: TableSize | NotRead
+    audit: AuditState | NotRead
+    function: FunctionErrors | None
     """The lines about failed invocations of the last hour. None if Lambda counted none."""
+    executions: ExecutionCount | NotRead | None
+    """None if the processor is not a state machine."""
+    max_wait_seconds: int | None
+    alarms: list[Alarm] | NotRead
 
 
 def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
@@ -111,57 +137,70 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         ClientError: AWS returns an error other than a denial.
 
     """
-    size = _allowed(lambda: _table_size(aws, deployed))
-    index_rows = None if isinstance(size, NotRead) else size.index_rows
-    items = _allowed(lambda: _items(aws, deployed))
-    hour = _allowed(lambda: metrics.read_last_hour(aws, deployed))
-    counts = _allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
+    size = allowed(lambda: _table_size(aws, deployed))
+    index_rows = None if isinstance(size, NotRead) else size.approximate_review_rows
+    items = allowed(lambda: _items(aws, deployed))
+    hour = allowed(lambda: metrics.read_metrics(aws, deployed))
+    counts = allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
+    known = None if isinstance(hour, NotRead) else hour
     now = now_ms()
+    reviewed = {
+        one.name: counts if isinstance(counts, NotRead) else getattr(counts, one.name) for one in fields(Counts)
+    }
     return PipelineStatus(
-        queue=_allowed(lambda: _depth(aws, deployed.queue_url)),
-        dead_letters=_allowed(lambda: _depth(aws, deployed.dead_letter_url)),
-        needs_review=counts,
-        last_hour=hour,
-        audit=items
-        if isinstance(items, NotRead)
-        else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {})),
+        pipeline=deployed.name,
+        bucket=deployed.bucket,
+        message_source=deployed.message_source,
+        kind=kind_of(deployed).name.lower(),
+        at=now,
+        consumer=allowed(lambda: _source(aws, deployed)),
+        pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(deployed.name), {})),
+        queue=allowed(lambda: _depth(aws, deployed.queue_url, known.queue_age_seconds if known else None)),
+        dead_letters=allowed(
+            lambda: _depth(aws, deployed.dead_letter_url, known.dead_letter_age_seconds if known else None)
+        ),
+        **reviewed,
+        oldest={} if isinstance(counts, NotRead) else {name: getattr(counts, name).oldest_at for name in _WITH_AGES},
+        last_hour=hour if isinstance(hour, NotRead) else hour.last_hour,
+        tick=hour if isinstance(hour, NotRead) else hour.tick,
         breaker=items
         if isinstance(items, NotRead)
         else breaker.judge(
             items.get(breaker_key(deployed.name), {}),
             items.get(success_key(deployed.name), {}),
-            None if isinstance(hour, NotRead) else hour,
+            known,
             None if isinstance(counts, NotRead) else counts,
             now,
         ),
         table=size,
-        pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(deployed.name), {})),
-        source=_allowed(lambda: _source(aws, deployed)),
-        alarms=_allowed(lambda: _alarms(aws, deployed)),
-        executions=_allowed(lambda: _executions(aws, deployed)),
-        function=None
-        if isinstance(hour, NotRead) or not hour.errors
-        else read_errors(aws, deployed, now - _HOUR_MS, now),
+        audit=items
+        if isinstance(items, NotRead)
+        else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {}), now),
+        function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
+        executions=allowed(lambda: _executions(aws, deployed)),
+        max_wait_seconds=deployed.max_wait_seconds,
+        alarms=allowed(lambda: _alarms(aws, deployed)),
     )
 
 
 def needs_a_person(found: PipelineStatus, deployed: "DeployedPipeline") -> bool:
     """Return True if a line of the status is red: a person should look at it. Parts that are denied do not count."""
-    counts, depth, hour = found.needs_review, found.dead_letters, found.last_hour
+    depth, rejected = found.dead_letters, found.rejected
     return any(
         (
-            isinstance(found.source, str) and found.source != "Enabled" and not deployed.workers,
+            isinstance(found.consumer, str) and found.consumer != "Enabled" and not deployed.workers,
             isinstance(found.breaker, BreakerState) and found.breaker.status is BreakerStatus.OPEN,
             found.function is not None and found.function.at_start,
             isinstance(depth, QueueDepth) and depth.waiting + depth.hidden > 0,
-            isinstance(counts, Counts) and (counts.rejected.number > 0 or counts.rejected.unknown),
-            isinstance(hour, LastHour) and bool(hour.tick_problems),
+            isinstance(rejected, Count) and (rejected.number > 0 or rejected.unknown),
+            isinstance(found.tick, Tick) and found.tick.problems > 0,
             isinstance(found.alarms, list) and any(one.state == "ALARM" for one in found.alarms),
         )
     )
 
 
-def _allowed[T](ask: Callable[[], T]) -> T | NotRead:
+def allowed[T](ask: Callable[[], T]) -> T | NotRead:
+    """Read a part of a document, or say why it could not be read."""
     try:
         return ask()
     except ClientError as error:
@@ -174,11 +213,12 @@ def _allowed[T](ask: Callable[[], T]) -> T | NotRead:
         )
 
 
-def _depth(aws: "Aws", url: str) -> QueueDepth:
+def _depth(aws: "Aws", url: str, oldest_seconds: int | None) -> QueueDepth:
     attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN, _DELAYED])[
         "Attributes"
     ]
-    return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]), int(attributes.get(_DELAYED, 0)))
+    delayed = int(attributes.get(_DELAYED, 0))
+    return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]), delayed, oldest_seconds)
 
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Builds the table that shows the status of a pipeline. Reasons are escaped."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -12,11 +13,12 @@ from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
 from intake_ledger_cli.function_errors import FunctionErrors
 from intake_ledger_cli.kinds import PipelineKind, kind_of
-from intake_ledger_cli.metrics import LastHour
+from intake_ledger_cli.metrics import LastHour, Tick
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
     Alarm,
     NotRead,
+    PauseRecord,
     PipelineStatus,
     QueueDepth,
     TableSize,
@@ -26,40 +28,40 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
-def status_table(deployed: "DeployedPipeline", found: PipelineStatus, now: int) -> RenderableType:
-    lines, kind = grid(), kind_of(deployed)
-    hour = None if isinstance(found.last_hour, NotRead) else found.last_hour
-    add_line(lines, "Consumer", _source(found, now, workers=deployed.workers))
-    add_line(lines, "Function", _function(found.last_hour, found.function, now))
-    add_line(lines, "Breaker", _breaker(found.breaker, now))
-    add_line(lines, "Queue", _depth(found.queue, hour.queue_age_seconds if hour else None))
-    add_line(lines, "Dead letters", _dead_letters(found.dead_letters, hour.dead_letter_age_seconds if hour else None))
+def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> RenderableType:
+    lines, now, is_listed = grid(), found.at, kind_of(deployed) not in (PipelineKind.MESSAGES, PipelineKind.SETS)
+
+    def add[T](label: str, part: T | NotRead, show: Callable[[T], Text]) -> None:
+        add_line(lines, label, _not_read(part) if isinstance(part, NotRead) else show(part))
+
+    def add_count(label: str, count: Count | NotRead, style: str, what: str) -> None:
+        add(label, count, lambda one: count_text(one, style, what, now))
+
+    add("Consumer", found.consumer, lambda one: _source(one, found.pause, now, workers=deployed.workers))
+    add("Function", found.last_hour, lambda one: _function(one, found.function, now))
+    add("Breaker", found.breaker, lambda one: _breaker(one, now))
+    add("Queue", found.queue, _depth)
+    add("Dead letters", found.dead_letters, _dead_letters)
     if found.executions is not None:
-        add_line(lines, "Executions", _executions(found.executions, now))
-    counts = found.needs_review
-    if isinstance(counts, NotRead):
-        add_line(lines, "Failed, rejected", _access_denied(counts))
-    else:
-        add_line(lines, "Failed", count_text(counts.failed, WARNING, "will be retried, see: list --status FAILED", now))
-        add_line(lines, "Rejected", count_text(counts.rejected, BAD, "need a person, see: list --status REJECTED", now))
-        if counts.dismissed.number:
-            add_line(lines, "Dismissed", count_text(counts.dismissed, DIM, "see: list --dismissed", now))
-        if counts.removed.number:
-            what = "removed before they were processed, see: list --removed"
-            add_line(lines, "Removed", count_text(counts.removed, DIM, what, now))
-        add_line(lines, "Waiting", count_text(counts.waiting, WARNING, _waiting_for(deployed), now))
-        if counts.later_format.number or counts.later_format.why:
-            what = "rows that this release does not process"
-            add_line(lines, "Later release", count_text(counts.later_format, WARNING, what, now))
-    if kind not in (PipelineKind.MESSAGES, PipelineKind.SETS):
+        add("Executions", found.executions, lambda one: _executions(one, now))
+    add_count("Failed", found.failed, WARNING, "will be retried, see: list --status FAILED")
+    add_count("Rejected", found.rejected, BAD, "need a person, see: list --status REJECTED")
+    if isinstance(found.dismissed, Count) and found.dismissed.number:
+        add_count("Dismissed", found.dismissed, DIM, "see: list --dismissed")
+    if isinstance(found.removed, Count) and found.removed.number:
+        add_count("Removed", found.removed, DIM, "removed before they were processed, see: list --removed")
+    add_count("Waiting", found.waiting, WARNING, _waiting_for(deployed))
+    if isinstance(found.later_format, Count) and (found.later_format.number or found.later_format.why):
+        add_count("Later release", found.later_format, WARNING, "rows that this release does not process")
+    if is_listed:
         add_line(lines, "Rows", _rows(found.audit, found.table))
         add_line(lines, "Claims", _claims(found.audit, now))
-    add_line(lines, "Last hour", _last_hour(found.last_hour))
+    add("Last hour", found.last_hour, _last_hour)
     # That of messages compares rows with the time only, because no listing has messages.
-    add_line(lines, "Last audit", _audit(found.audit, now))
-    if kind not in (PipelineKind.MESSAGES, PipelineKind.SETS):
-        add_line(lines, "Last tick", _tick(found.last_hour, now))
-    add_line(lines, "Alarms", alarms_text(deployed, found.alarms))
+    add("Last audit", found.audit, lambda one: _audit(one, now))
+    if is_listed:
+        add("Last tick", found.tick, lambda one: _tick(one, now))
+    add("Alarms", found.alarms, lambda one: alarms_text(deployed, one))
     return Group(heading(deployed.name, f"{deployed.place}, {formatting.timestamp(now)}"), lines)
 
 
@@ -70,29 +72,27 @@ def _waiting_for(deployed: "DeployedPipeline") -> str:
     return f"{what}{until}, see: list --waiting"
 
 
-def _executions(count: ExecutionCount | NotRead, now: int) -> Text:
-    if isinstance(count, NotRead):
-        return _access_denied(count)
+def _executions(count: ExecutionCount, now: int) -> Text:
     if count.oldest_at is None:
         return Text("none running")
-    number = f"more than {count.number:,}" if count.more else f"{count.number:,}"
+    number = f"more than {count.running:,}" if count.more else f"{count.running:,}"
     since = formatting.duration(now - count.oldest_at)
     return Text.assemble(f"{number} running, the oldest since {since}", ("  see: list --running", DIM))
 
 
-def status_line(found: PipelineStatus, now: int) -> str:
+def status_line(found: PipelineStatus) -> str:
     """Describe the status in one line, for a log or a pipe."""
-    parts = [formatting.timestamp(now)]
-    if not isinstance(found.source, NotRead):
-        parts.append(f"consumer={found.source}")
+    parts = [formatting.timestamp(found.at)]
+    if not isinstance(found.consumer, NotRead):
+        parts.append(f"consumer={found.consumer}")
     if not isinstance(found.breaker, NotRead):
         parts.append(f"breaker={found.breaker.status}")
     for name, depth in (("queue", found.queue), ("dead_letters", found.dead_letters)):
         if not isinstance(depth, NotRead):
             parts.append(f"{name}={depth.waiting}+{depth.hidden}")
-    if not isinstance(counts := found.needs_review, NotRead):
-        each = (("failed", counts.failed), ("rejected", counts.rejected), ("waiting", counts.waiting))
-        parts += [f"{name}={_brief(count)}" for name, count in each]
+    for name, count in (("failed", found.failed), ("rejected", found.rejected), ("waiting", found.waiting)):
+        if not isinstance(count, NotRead):
+            parts.append(f"{name}={_brief(count)}")
     if not isinstance(found.alarms, NotRead):
         parts.append(f"alarms={sum(one.state == 'ALARM' for one in found.alarms)}")
     return " ".join(parts)
@@ -117,16 +117,11 @@ def count_text(count: Count, style: str, what: str, now: int) -> Text:
     return Text.assemble((f"{count.number:,}{oldest}", style), (f"  {what}", DIM))
 
 
-def _access_denied(denied: NotRead) -> Text:
-    if denied.action:
-        return Text(f"not allowed: {denied.action}", style=DIM)
-    return Text(escape(f"unknown: {denied.why}"), style=WARNING)
+def _not_read(part: NotRead) -> Text:
+    return Text(escape(str(part)), style=DIM if part.action else WARNING)
 
 
-def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
-    source, pause = found.source, found.pause
-    if isinstance(source, NotRead):
-        return _access_denied(source)
+def _source(source: str, pause: PauseRecord | None, now: int, *, workers: bool) -> Text:
     if workers:
         # Only their service knows how many run.
         if source == "Enabled":
@@ -141,9 +136,7 @@ def _source(found: PipelineStatus, now: int, *, workers: bool) -> Text:
     return Text.assemble((f"takes no messages: its event source mapping is {source}", BAD), ("  see: resume", DIM))
 
 
-def _breaker(breaker: BreakerState | NotRead, now: int) -> Text:
-    if isinstance(breaker, NotRead):
-        return _access_denied(breaker)
+def _breaker(breaker: BreakerState, now: int) -> Text:
     if breaker.status is BreakerStatus.CLOSED:
         return Text("closed", style=GOOD)
     why = f": {breaker.reason}" if breaker.reason else ""
@@ -159,12 +152,11 @@ def _breaker(breaker: BreakerState | NotRead, now: int) -> Text:
     return Text.assemble((text, BAD), ("  when the downstream is back, see: retry-now", DIM))
 
 
-def _function(hour: LastHour | NotRead, found: FunctionErrors | None, now: int) -> Text:
-    if isinstance(hour, NotRead):
-        return _access_denied(hour)
-    if not hour.errors and not hour.throttles:
+def _function(hour: LastHour, found: FunctionErrors | None, now: int) -> Text:
+    if not hour.function_errors and not hour.function_throttles:
         return Text("no invocation failed in the last hour", style=GOOD)
-    text = f"{hour.errors:,} invocations failed as a whole and {hour.throttles:,} were throttled in the last hour"
+    text = f"{hour.function_errors:,} invocations failed as a whole and "
+    text += f"{hour.function_throttles:,} were throttled in the last hour"
     if found is not None and found.text:
         text += f"; the last {formatting.duration(now - (found.last_at or now))} ago: {found.text}"
     elif found is not None and found.why:
@@ -174,18 +166,14 @@ def _function(hour: LastHour | NotRead, found: FunctionErrors | None, now: int) 
     return Text(escape(text), style=WARNING)
 
 
-def _depth(depth: QueueDepth | NotRead, age_seconds: int | None) -> Text:
-    if isinstance(depth, NotRead):
-        return _access_denied(depth)
+def _depth(depth: QueueDepth) -> Text:
     delayed = f", {depth.delayed:,} delayed copies" if depth.delayed else ""
-    return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight{delayed}{_oldest(age_seconds)}")
+    return Text(f"{depth.waiting:,} waiting, {depth.hidden:,} in flight{delayed}{_oldest(depth.oldest_seconds)}")
 
 
-def _dead_letters(depth: QueueDepth | NotRead, age_seconds: int | None) -> Text:
-    if isinstance(depth, NotRead):
-        return _access_denied(depth)
+def _dead_letters(depth: QueueDepth) -> Text:
     looked_at = f", {depth.hidden:,} in flight" if depth.hidden else ""
-    text = f"{depth.waiting:,}{looked_at}{_oldest(age_seconds)}"
+    text = f"{depth.waiting:,}{looked_at}{_oldest(depth.oldest_seconds)}"
     if depth.waiting + depth.hidden == 0:
         return Text(text, style=GOOD)
     return Text.assemble((text, BAD), ("  see: redrive --dry-run", DIM))
@@ -202,7 +190,7 @@ def _rows(audit: AuditState | NotRead, size: TableSize | NotRead) -> Text:
         by_status = ", ".join(f"{number:,} {status}" for status, number in sorted(numbers["byStatus"].items()))
         text = f"{by_status or '0'} at the last audit"
     if isinstance(size, TableSize):
-        text += f"{'; ' if text else ''}about {size.rows:,} in the table by DynamoDB's count"
+        text += f"{'; ' if text else ''}about {size.approximate_rows:,} in the table by DynamoDB's count"
     return Text(text or "unknown: no audit has counted them")
 
 
@@ -222,9 +210,7 @@ def _numbers(audit: AuditState | NotRead) -> dict[str, Any] | None:
     return audit.last.get("rows")
 
 
-def _last_hour(hour: LastHour | NotRead) -> Text:
-    if isinstance(hour, NotRead):
-        return _access_denied(hour)
+def _last_hour(hour: LastHour) -> Text:
     text = f"{hour.retries:,} attempts repeated, {hour.lapsed_leases:,} after a worker died or timed out"
     if hour.executions_per_upload is not None:
         text += f"; {hour.executions_per_upload:.2f} executions per upload"
@@ -237,25 +223,20 @@ def _last_hour(hour: LastHour | NotRead) -> Text:
     return line.append("  see: list --stuck, report --html", style=DIM) if hour.lapsed_leases else line
 
 
-def _tick(hour: LastHour | NotRead, now: int) -> Text:
-    if isinstance(hour, NotRead):
-        return _access_denied(hour)
-    if hour.tick_at is None:
+def _tick(tick: Tick | None, now: int) -> Text:
+    if tick is None:
         return Text("none in the last hour", style=WARNING)
-    problems = hour.tick_problems or 0
-    ago = f"{formatting.duration(now - hour.tick_at)} ago"
-    if not problems:
+    ago = f"{formatting.duration(now - tick.at)} ago"
+    if not tick.problems:
         return Text(f"{ago}: no delivery problem", style=GOOD)
-    noun = "problem" if problems == 1 else "problems"
-    return Text.assemble((f"{ago}: {problems:,} delivery {noun}", BAD), ("  see: audit --dry-run", DIM))
+    noun = "problem" if tick.problems == 1 else "problems"
+    return Text.assemble((f"{ago}: {tick.problems:,} delivery {noun}", BAD), ("  see: audit --dry-run", DIM))
 
 
-def _audit(item: AuditState | NotRead, now: int) -> Text:
-    if isinstance(item, NotRead):
-        return _access_denied(item)
-    running = "; an audit is running" if item.lease_until and item.lease_until > now else ""
+def _audit(item: AuditState, now: int) -> Text:
+    running = "; an audit is running" if item.running else ""
     if running and item.sending is not None:
-        left = formatting.duration(item.sending.left_ms(now))
+        left = formatting.duration(item.sending.left_ms)
         running += f", {item.sending.sent:,} of at most {item.sending.of:,} messages sent, about {left} left"
     if item.last is None:
         return Text(f"no report yet{running}", style=WARNING)
@@ -265,9 +246,7 @@ def _audit(item: AuditState | NotRead, now: int) -> Text:
     return Text(escape(text), style=GOOD if good else WARNING)
 
 
-def alarms_text(deployed: "DeployedPipeline", alarms: list[Alarm] | NotRead) -> Text:
-    if isinstance(alarms, NotRead):
-        return _access_denied(alarms)
+def alarms_text(deployed: "DeployedPipeline", alarms: list[Alarm]) -> Text:
     going = [one for one in alarms if one.state == "ALARM"]
     unknown = sum(one.state == "INSUFFICIENT_DATA" for one in alarms)
     if not going:

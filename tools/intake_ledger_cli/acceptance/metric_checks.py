@@ -23,7 +23,7 @@ def metrics_and_alarms(world: World) -> str:
     world.object_once("Latest", "metrics.json", world.put("Latest", "metrics.json"))
     world.put("Latest", "rejected/alarm.json", {"reject": True})
     world.until(
-        lambda: metrics.read_last_hour(world.aws, deployed).finished,
+        lambda: metrics.read_metrics(world.aws, deployed).last_hour.finished,
         "CloudWatch has the metric Committed",
         seconds=_LATE_SECONDS,
     )
