@@ -21,7 +21,7 @@ def load(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_table_has_the_rows_of_s3_in_every_case(tmp_path: Path) -> None:
-    """The naive consumer has doubled and lost rows. The page needs no network, and shows the measured gaps."""
+    """The naive consumer has stale and lost rows. The page needs no network, and shows the measured gaps."""
     output = tmp_path / "load.html"
 
     ran = load(output)
@@ -29,7 +29,7 @@ def test_the_table_has_the_rows_of_s3_in_every_case(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     result = json.loads(output.with_suffix(".json").read_text())
     assert result["right"] == {"ledger": True, "naive": False}
-    assert result["measures"]["customers with doubled rows"]["naive"] > 0
+    assert result["measures"]["customers with rows of an older version"]["naive"] > 0
     assert result["measures"]["customers with lost rows"]["naive"] > 0
     assert result["outcomes"]["ledger"]["late"] == {"refused": 2}
     assert sum(report["resubmitted"] for report in result["audits"]) > 0

@@ -177,12 +177,15 @@ class TestNaiveLoader:
         naive.handle(self._event("marker", "ObjectRemoved:DeleteMarkerCreated"))
         assert databases.rows("naive") == {}
 
-    def test_an_event_that_comes_twice_doubles_the_customers_rows(
+    def test_a_copy_of_an_event_doubles_nothing_and_brings_an_older_version_back(
         self, naive: ModuleType, databases: Databases
     ) -> None:
         for _ in range(2):
             naive.handle(self._event("v1"))
-        assert databases.rows("naive") == {ANN: {"v1": Content("ann", 4, 700)}}
+        assert databases.rows("naive") == {ANN: {"v1": Content("ann", 2, 350)}}
+        naive.handle(self._event("v2"))
+        naive.handle(self._event("v1"))
+        assert databases.rows("naive") == {ANN: {"v1": Content("ann", 2, 350)}}
 
 
 def test_faults_that_have_happened_are_counted(databases: Databases) -> None:

@@ -1,7 +1,7 @@
 """A typical hand-written S3 -> SQS -> Lambda loader. It is right if each event comes once, in order.
 
-It is written with care: one transaction for each file, exactly the version of the event, rows of older versions
-deleted, removals handled. But it believes the events.
+It is written with care: one transaction for each file, exactly the version of the event, all rows of the file replaced
+as by the pipeline's processor, removals handled. But it believes the events.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def handle(record: dict[str, Any]) -> None:
     """Apply one event to the database."""
     key, version = unquote_plus(record["s3"]["object"]["key"]), record["s3"]["object"]["versionId"]
     with connect() as connection, connection.cursor() as cursor:
+        # In the transaction of the insert: a copy of the event replaces the rows by the same.
+        cursor.execute("DELETE FROM orders WHERE source_key = %s", (key,))
         if record["eventName"].startswith("ObjectRemoved"):
-            cursor.execute("DELETE FROM orders WHERE source_key = %s", (key,))
             return
         body = s3.get_object(Bucket=record["s3"]["bucket"]["name"], Key=key, VersionId=version)["Body"].read()
-        cursor.execute("DELETE FROM orders WHERE source_key = %s AND source_version <> %s", (key, version))
         with cursor.copy(COPY) as copy:
             for row in csv.DictReader(io.StringIO(body.decode())):
                 copy.write_row((key, version, row["customer"], int(row["order"]), int(row["cents"])))
