@@ -68,6 +68,7 @@ def test_a_line_without_an_end_is_kept_when_its_process_dies() -> None:
 def test_ministack_has_the_names_that_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new release may have others. Then lines could be lost again."""
     worker, provided = lambda_runtime.Worker, lambda_runtime.ProvidedWorker
+    assert [part for part in _ministack.REPLACED if lambda_runtime._PYTHON_WORKER_SCRIPT.count(part) != 1] == []
     for name in ("_read_stderr", "_drain_stderr", "_drain_stderr_bounded"):
         monkeypatch.setattr(worker, name, getattr(worker, name))
         monkeypatch.setattr(provided, name, getattr(worker, name), raising=False)
@@ -76,6 +77,29 @@ def test_ministack_has_the_names_that_are_replaced(monkeypatch: pytest.MonkeyPat
     _ministack.keep_lines()
     assert (worker._drain_stderr_bounded, worker._read_stderr) == (_ministack.drain, _ministack.follow)
     assert provided._drain_stderr_bounded is bounded
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "matches"),
+    [
+        ("", "a", True),
+        ('?"Task timed out" ?OutOfMemory', "a Task timed out after 3 s", True),
+        ('?"Task timed out" ?OutOfMemory', "a task timed out", False),
+        ('"[ERROR]" KeyError', "[ERROR] KeyError: 'a'", True),
+        ('"[ERROR]" KeyError', "[ERROR] ValueError", False),
+        ("ERROR -Throttled", "ERROR Throttled", False),
+        ('"say \\"a\\""', 'they say "a"', True),
+        ('{ $.message = "late write" }', '{"message": "late write"}', True),
+        ('{ $.message = "late write" }', '{"message": "late"}', False),
+        ('{ $.message = "late write" }', "late write", False),
+        ('{ $.key = "in/[1]*" }', '{"key": "in/[1].csv"}', True),
+        ('{ $.reason_code = "*" }', '{"message": "late"}', False),
+        ("{ $.attempt > 1 }", '{"attempt": 1}', True),
+    ],
+)
+def test_filter_patterns_are_those_of_cloudwatch(pattern: str, line: str, *, matches: bool) -> None:
+    """A pattern of a form that is not known finds each line."""
+    assert _ministack.compile_filter(pattern)(line) is matches
 
 
 @pytest.mark.parametrize("closed", [False, True])

@@ -129,7 +129,7 @@ def test_without_a_row_the_errors_since_the_upload_are_shown(sit: Callable[..., 
     person.site.put("in/a")
     write_lines(LOST_MODULE, LOST_MODULE)
     shown = person.types("inspect", "in/a")
-    assert "invocations of the consumer failed as a whole since then" in shown
+    assert "2 starts or invocations of the consumer failed since then" in shown
     assert "No module named 'pandas'" in shown
     assert person.reads("inspect", "in/a")["consumerErrors"]["atStart"]
     assert person.reads("inspect", "in/a", "--no-logs")["consumerErrors"] is None
@@ -143,26 +143,51 @@ def test_a_message_without_a_row_shows_the_errors_of_the_last_hour(sit: Callable
     assert person.reads("inspect", "o-7")["consumerErrors"]["number"] == 1
 
 
-LINES = {
-    LOST_MODULE: True,
-    "[ERROR] Runtime.UserCodeSyntaxError: Syntax error in module 'invoices': invalid syntax": True,
-    "[ERROR] Runtime.HandlerNotFound: Handler 'handler' missing on module 'index'": True,
-    "[ERROR] SettingsError: the environment variable INTAKE_TABLE_NAME is not set: deploy the construct's own": True,
-    "[ERROR] KeyError: 'WAREHOUSE_URL'\nTraceback (most recent call last):": False,
-    "INIT_REPORT Init Duration: 10008.12 ms\tPhase: init\tStatus: timeout": True,
-    "INIT_REPORT Init Duration: 112.40 ms\tPhase: invoke\tStatus: error\tError Type: Runtime.ExitError": False,
-    "2026-11-25T06:00:00.000Z 6f1d Task timed out after 60.00 seconds": False,
-    "RequestId: 6f1d Error: Runtime exited with error: signal: killed": False,
-}
-"""Lines of Lambda, and whether they say that the function could not start."""
+TIMED_OUT = "2026-11-25T06:00:00.000Z 6f1d Task timed out after 60.00 seconds"
+PROCESSOR = """[ERROR] KeyError: 'WAREHOUSE_URL'
+Traceback (most recent call last):
+\xa0\xa0File "/opt/python/a.py", line 87, in make_consumer"""
+LINES: list[tuple[list[str], int, bool, str]] = [
+    ([LOST_MODULE, "INIT_REPORT Init Duration: 229.22 ms\tPhase: init\tStatus: error"], 1, True, "'pandas'"),
+    (["[ERROR] Runtime.UserCodeSyntaxError: Syntax error in module 'invoices': invalid syntax"], 1, True, "invoices"),
+    (["[ERROR] Runtime.HandlerNotFound: Handler 'handler' missing on module 'index'"], 1, True, "index"),
+    (["[ERROR] SettingsError: the environment variable INTAKE_TABLE_NAME is not set"], 1, True, "INTAKE_TABLE_NAME"),
+    ([PROCESSOR], 1, True, "WAREHOUSE_URL"),
+    (["[ERROR] KeyError: 'Records'\nTraceback (most recent call last):"], 1, False, "Records"),
+    (
+        [
+            "INIT_REPORT Init Duration: 10008.12 ms\tPhase: init\tStatus: timeout",
+            "INIT_REPORT Init Duration: 60045.69 ms\tPhase: invoke\tStatus: error\tError Type: Runtime.Unknown",
+            TIMED_OUT,
+        ],
+        1,
+        True,
+        "Phase: init",
+    ),
+    (
+        ["INIT_REPORT Init Duration: 112.40 ms\tPhase: invoke\tStatus: error\tError Type: Runtime.ExitError"],
+        1,
+        True,
+        "",
+    ),
+    ([TIMED_OUT, TIMED_OUT], 2, False, "Task timed out"),
+    (["RequestId: 6f1d Error: Runtime exited with error: signal: killed"], 1, False, "killed"),
+]
+"""Lines of Lambda about failed invocations, their number, whether the function could not start, and a text to show."""
 
 
 @pytest.mark.failure_mode("F393")
-@pytest.mark.parametrize("line", LINES)
-def test_the_filter_finds_each_line_of_lambda(line: str) -> None:
+@pytest.mark.parametrize(("lines", "number", "at_start", "shown"), LINES)
+def test_each_line_of_lambda_is_found_and_judged(
+    sit: Callable[..., Person], lines: list[str], number: int, at_start: bool, shown: str
+) -> None:
     terms = [one.strip('?"') for one in function_errors.PATTERN.split(" ?")]
-    assert any(term in line for term in terms)
-    assert (function_errors.START.search(line) is not None) is LINES[line]
+    assert all(any(term in line for term in terms) for line in lines)
+    person = sit(make_site())
+    person.site.put("in/a")
+    write_lines(*lines)
+    found = person.reads("inspect", "in/a")["consumerErrors"]
+    assert (found["number"], found["atStart"], shown in found["text"]) == (number, at_start, True)
 
 
 @pytest.mark.failure_mode("F393")

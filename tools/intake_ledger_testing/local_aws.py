@@ -96,7 +96,7 @@ class LocalAws:
 
     @property
     def log_path(self) -> Path:
-        """The server's log file. Errors while a function is loaded are only here."""
+        """The server's log file."""
         return self._server.log_path
 
     def log_tail(self, lines: int = 30) -> str:
