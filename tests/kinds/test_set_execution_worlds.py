@@ -3,12 +3,13 @@
 import pytest
 
 from tests.kinds.set_execution_worlds import WORLDS, explore
+from tests.settings import examples
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_one_execution_for_each_fence_and_nothing_is_lost(name: str) -> None:
     """With deaths and pauses at each request, replaced parts, duplicates and lost events."""
-    result = explore(WORLDS[name], states=4_000)
+    result = explore(WORLDS[name], states=examples(4_000))
     assert not result.violation, "\n".join([result.violation, *result.trace])
 
 
