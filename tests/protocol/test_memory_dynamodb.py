@@ -10,6 +10,7 @@ from moto import mock_aws
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from tests.protocol.equivalence import TABLE, Step, empty, plans, same_answers
+from tests.settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ def moto() -> "Iterator[DynamoDBClient]":
         yield client
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(plan=plans("end with"))
 def test_random_requests_are_answered_as_by_moto(moto: "DynamoDBClient", plan: list[Step]) -> None:
     """A proof on this store rests on moto's idea of DynamoDB; moto has none of PartiQL's INSERT with parameters."""

@@ -24,6 +24,7 @@ def test_the_rounds_find_writes_that_are_not_safe(way: Way) -> None:
     assert any(play(seed, way).wrong for seed in SEEDS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("writers", "actions", "losses"), [(2, list(Action), 1), (3, [Action.PUT, Action.REMOVE], 0)], ids=["two", "three"]
 )
@@ -34,6 +35,7 @@ def test_every_order_of_requests_is_right(writers: int, actions: list[Action], l
     assert found.states > 5_000
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F288")
 @pytest.mark.parametrize(("writers", "losses"), [(2, 1), (3, 0)], ids=["two", "three"])
 def test_every_order_of_requests_for_two_objects_is_right(writers: int, losses: int) -> None:

@@ -137,6 +137,7 @@ def test_every_benchmark_prints_what_it_stores(stored_figures: dict[str, Any]) -
             assert any(line.startswith(row) for line in lines), (name, row)
 
 
+@pytest.mark.thorough
 def test_a_pipeline_asks_little_more_of_the_cdk_than_its_resources_by_hand(tmp_path: Path) -> None:
     """Each question and setting is a call of another process. The checks may need as many as the resources."""
     (tmp_path / "code").mkdir()

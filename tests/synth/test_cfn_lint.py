@@ -21,6 +21,7 @@ NOT_OURS = ("Vpc",)
 """Beginnings of logical ids that are not ours: CDK's VPC names availability zones in a fixed environment."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_error_and_no_warning(matrix: Matrix, name: str) -> None:
     """Findings without a reason are errors."""

@@ -63,11 +63,13 @@ def in_parts(stack: Stack, names: dict[str, Any]) -> None:
     names["plan"].add_selection("InParts", resources=[backup.BackupResource.from_dynamo_db_table(made.table)])
 
 
+@pytest.mark.thorough
 def test_the_hardened_pipeline_has_no_finding(hardened: App) -> None:
     """The list names what an option no longer satisfies."""
     assert [one for one in findings(hardened, ALL) if HARDENED.fullmatch(one[1])] == []
 
 
+@pytest.mark.thorough
 def test_the_packs_see_the_hardened_pipeline(hardened: App) -> None:
     """They still find the resources of the team."""
     assert any(path.startswith("Hardened/Vpc/") for _, path in findings(hardened, ALL))
@@ -81,6 +83,7 @@ def found(matrix: Matrix, beginning: str = "") -> dict[str, set[Finding]]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F221")
 def test_without_options_the_findings_are_those_of_the_table(matrix: Matrix) -> None:
     """The plain pipeline has each of them. No other row of the matrix has any other."""

@@ -70,6 +70,7 @@ def test_the_pipeline_learns_of_the_end(fargate: Json) -> None:
     assert rule["EventPattern"]["detail"]["stateMachineArn"] == [{"Ref": machine}]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stack", [WordsStack, FargateStack])
 def test_cfn_lint_finds_nothing(stack: type[WordsStack | FargateStack]) -> None:
     template = json.dumps(template_of(stack(new_app(), "Example")))

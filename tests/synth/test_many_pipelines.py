@@ -64,6 +64,7 @@ def test_a_pipeline_that_is_renamed_or_removed_leaves_the_layer_of_the_others() 
     assert layer("Orders") == layer("Returns", "Orders")
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F224")
 def test_the_recipe_for_a_hundred_pipelines_stays_within_cloudformations_limits(tmp_path: Path) -> None:
     """The nested stacks differ in names only, so a quick run takes two of the ten."""

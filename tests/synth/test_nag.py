@@ -75,6 +75,7 @@ def test_no_finding_of_ours_is_left(matrix: Matrix) -> None:
     assert list(findings(matrix.app)) == []
 
 
+@pytest.mark.thorough
 def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If cdk-nag cannot see the acknowledgements, it finds exactly the acknowledged findings."""
     monkeypatch.setattr(nag_suppressions, "ACKNOWLEDGED_RULES", "unseen")

@@ -4,6 +4,7 @@ import pytest
 from scripts import places
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", places.CHANGES)
 def test_a_change_touches_no_more_places_than_its_goal(name: str) -> None:
     with places.copy() as folder:
@@ -20,6 +21,7 @@ def test_a_change_works_with_these_places(name: str) -> None:
         places.check(name, folder)
 
 
+@pytest.mark.thorough
 def test_an_edit_whose_place_has_moved_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = places.Change(goal=1, edits=(places.Edit("README.md", "text", after="no such text"),))
     monkeypatch.setitem(places.CHANGES, "moved", moved)
