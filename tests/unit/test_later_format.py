@@ -286,7 +286,7 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
     )
     terminal = console()
     with terminal.capture() as capture:
-        terminal.print(tables.list_table(listed, START))
+        terminal.print(tables.list_table(DEPLOYED, listed, START))
         terminal.print(tables.inspect_table(DEPLOYED, inspected, START))
     assert "by a later release" in capture.get()
     json.dumps(json_output.document([listed, inspected]))

@@ -74,7 +74,7 @@ def retry_now(
     if not deployed.reads_stream:
         with suppress(ClientError):  # it is only a hint
             done.in_flight = retrying.in_flight(aws, deployed)
-    what = f"retry-now of {done.retried:,} {retrying.noun_of(deployed)}"
+    what = f"retry-now of {done.retried:,} {deployed.work.noun}"
     operations.record(aws, deployed, Operation(now, operations.caller(aws), what, ""))
     call.output(done, retrying.retry_lines(done, deployed))
     if done.failed:

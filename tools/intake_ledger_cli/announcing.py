@@ -3,8 +3,6 @@
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from intake_ledger_cli.retrying import noun_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -66,7 +64,7 @@ def adopted(done: "AdoptionResult") -> str:
 
 def reprocess(deployed: "DeployedPipeline", selection: str, targets: "Iterator[Target] | None") -> str:
     """Return the requests as a sentence. `targets` are counted, up to a limit. Without them no number is said."""
-    noun = noun_of(deployed)
+    noun = deployed.work.noun
     number = f"the {noun}"
     if targets is not None:
         found = sum(1 for _ in islice(targets, COUNTED + 1))

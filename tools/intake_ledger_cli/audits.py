@@ -31,10 +31,8 @@ def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep:
 
     """
     wanted = {"dryRun": True} if dry_run else {}
-    if deployed.set_variables is not None or deployed.message_source is not None:
-        # The function of sets audits them itself, and that of messages checks their rows.
-        own = "auditSets" if deployed.set_variables is not None else "checkRows"
-        return _invoke(aws.functions, deployed.consumer_function, json.dumps({own: True, **wanted}))
+    if event := deployed.work.audit_event:
+        return _invoke(aws.functions, deployed.consumer_function, json.dumps({event: True, **wanted}))
     if deployed.audit_function is None:
         raise CliError(f"{deployed.name} has no audit function: its audit is disabled")
     payload = json.dumps(wanted)

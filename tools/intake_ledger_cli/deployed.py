@@ -27,6 +27,7 @@ from intake_ledger.protocol import (
 )
 from intake_ledger.set_members import set_targets
 from intake_ledger_cli.errors import CliError, denied_action
+from intake_ledger_cli.kinds import MESSAGES, OBJECTS, SETS, Work
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -89,6 +90,13 @@ class DeployedPipeline:
     max_wait_seconds: int | None = None
     """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
     release made the function."""
+
+    @property
+    def work(self) -> Work:
+        """The kind of its work."""
+        if self.message_source is not None:
+            return MESSAGES
+        return OBJECTS if self.set_variables is None else SETS
 
     @property
     def place(self) -> str:

@@ -136,7 +136,7 @@ class Forgetting:
 
         """
         deployed = self._deployed
-        if deployed.message_source is None and (number := self._number_of_versions()):
+        if deployed.work.in_bucket and (number := self._number_of_versions()):
             raise CliError(
                 f"S3 has {number} of the key in {deployed.bucket}: each would be processed again. Delete all versions "
                 "and delete markers first, see docs/forget.md"

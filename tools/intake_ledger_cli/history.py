@@ -121,7 +121,7 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
     except ClientError as error:
         link = "" if deployed.workers else empty.link
         return replace(empty, complete=False, why=refusal(error, group.name), link=link)
-    attempts = tuple(_attempts(iter(lines), rows, of_messages=deployed.message_source is not None))
+    attempts = tuple(_attempts(iter(lines), rows, of_messages=not deployed.work.in_bucket))
     repeats = tuple(_repeats([*lines, *later], rows))
     if search.stopped:
         until = max((at for _, at, _ in [*lines, *later]), default=start)

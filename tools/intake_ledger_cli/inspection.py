@@ -69,7 +69,7 @@ def key_in(deployed: "DeployedPipeline", text: str) -> str:
         UsageError: The URI names another bucket than the pipeline's, or no key.
 
     """
-    if not text.startswith("s3://") or deployed.message_source is not None:
+    if not text.startswith("s3://") or not deployed.work.in_bucket:
         return text
     bucket, _, key = text.removeprefix("s3://").partition("/")
     if bucket != deployed.bucket:
@@ -110,7 +110,7 @@ def _states(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tup
     """Compare the rows of a key with S3. The second value is the action that the caller lacks to read S3, or None."""
     # Read the row before S3, so that a change in between can only make the ledger look late.
     entries, denied = reading.read_rows(aws.dynamodb, deployed, key), None
-    if deployed.message_source is not None:
+    if not deployed.work.in_bucket:
         return [Inspected(entry.row, None, None, _NO_LISTING) for entry in entries], None
     try:
         versions = s3_listing.list_key_versions(aws.s3, deployed, key)
@@ -189,7 +189,7 @@ def unclaimed_since(deployed: "DeployedPipeline", found: Sequence[Inspected], no
 
     Of messages without a row nothing is known, so that it is the last hour.
     """
-    if deployed.message_source is not None:
+    if not deployed.work.in_bucket:
         return None if found else now - _HOUR_MS
     states = [one.s3 for one in found if one.row is None and one.agree is False and one.s3 is not None]
     return max((state.created_at or now - _HOUR_MS for state in states), default=None)

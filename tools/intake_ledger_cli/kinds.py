@@ -1,5 +1,6 @@
-"""The kinds of pipelines, and the commands that a kind has no use for, each with the way out."""
+"""The kinds of pipelines: texts and columns of each, and the commands that are not for it, each with the way out."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,49 @@ class PipelineKind(StrEnum):
     SETS = "sets of files"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A kind of work as the commands show it. Each runner serves each kind."""
+
+    kind: PipelineKind
+    """The kind without a state machine and without workers."""
+    noun: str
+    """The name of several."""
+    waits: str
+    """Why they wait."""
+    in_bucket: bool
+    """S3 has them under their keys. Otherwise a key may have several, which their identities tell apart."""
+    retried: str
+    """When an attempt that is due begins: at once by a message of the command, or when the source delivers again."""
+    audit_event: str | None
+    """The event with which the consumer's function audits them. None: the audit lists the bucket, counts the rows and
+    checks the delivery."""
+
+
+OBJECTS = Work(
+    kind=PipelineKind.OBJECTS,
+    noun="objects",
+    waits="raised NotYet",
+    in_bucket=True,
+    retried="now",
+    audit_event=None,
+)
+MESSAGES = Work(
+    kind=PipelineKind.MESSAGES,
+    noun="messages",
+    waits="raised NotYet",
+    in_bucket=False,
+    retried="at their next delivery",
+    audit_event="checkRows",
+)
+SETS = Work(
+    kind=PipelineKind.SETS,
+    noun="sets",
+    waits="wait for their parts",
+    in_bucket=True,
+    retried="now",
+    audit_event="auditSets",
+)
 RUNNING = "list --running"
 _NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
 _SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
@@ -50,13 +94,10 @@ REFUSED: dict[str, dict[PipelineKind, str]] = {
 
 def kind_of(deployed: "DeployedPipeline") -> PipelineKind:
     """The kind of a deployed pipeline."""
-    if deployed.message_source is not None:
-        return PipelineKind.MESSAGES
-    if deployed.set_variables is not None:
-        return PipelineKind.SETS
-    if deployed.state_machine is not None:
+    kind = deployed.work.kind
+    if kind is PipelineKind.OBJECTS and deployed.state_machine is not None:
         return PipelineKind.MACHINE
-    return PipelineKind.WORKERS if deployed.workers else PipelineKind.OBJECTS
+    return PipelineKind.WORKERS if kind is PipelineKind.OBJECTS and deployed.workers else kind
 
 
 def check_kind(deployed: "DeployedPipeline", command: str) -> None:

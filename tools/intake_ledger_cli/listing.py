@@ -129,8 +129,9 @@ def count_reasons(rows: Iterator[ObjectRow], budget: ReadBudget) -> ReasonCounts
     )
 
 
-def csv_lines(rows: Iterator[ObjectRow], limit: int, *, identities: bool = False) -> Iterator[str]:
-    """Yield a header and one line for each row. `identities` adds the identity of a message."""
+def csv_lines(deployed: "DeployedPipeline", rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
+    """Yield a header and one line for each row. Those of messages have an identity."""
+    identities = not deployed.work.in_bucket
     yield _csv_line((*_CSV_COLUMNS, *(("identity",) if identities else ())))
     for entry in islice(rows, limit):
         row = entry.row

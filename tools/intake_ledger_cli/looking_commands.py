@@ -151,16 +151,15 @@ def list_command(
         end_with(bool(counts.reasons) or budget.stopped, exit_code)
     elif as_csv:
         number = -1  # the header is not a row
-        for line in listing.csv_lines(rows, limit, identities=deployed.message_source is not None):
+        for line in listing.csv_lines(deployed, rows, limit):
             sys.stdout.write(line)
             number += 1
         if budget.stopped:
             console(stderr=True).print(tables.stopped_text(budget.used, budget.token, budget.why))
         end_with(number > 0 or budget.stopped, exit_code)
     else:
-        found, is_messages = reading.first_page(rows, limit, budget), deployed.message_source is not None
-        shown = tables.list_table(found, now, identities=is_messages, max_wait_seconds=deployed.max_wait_seconds)
-        call.output(found, shown)
+        found = reading.first_page(rows, limit, budget)
+        call.output(found, tables.list_table(deployed, found, now))
         end_with(bool(found.rows) or budget.stopped, exit_code)
 
 
@@ -221,7 +220,7 @@ def inspect(
         end_with(not files.agree, exit_code)
         return
     found = inspect_key(aws, deployed, key, now, logs=logs)
-    history = history_lines(found.history, of_messages=deployed.message_source is not None)
+    history = history_lines(found.history, of_messages=not deployed.work.in_bucket)
     errors = filter(None, [errors_line(found.consumer_errors, now)])
     call.output(found, Group(tables.inspect_table(deployed, found, now), *history, *errors))
     end_with(any(one.agree is False for one in found.states), exit_code)

@@ -26,7 +26,7 @@ class LastHour:
     finished: int
     """States that were committed or rejected."""
     executions_per_upload: float | None
-    """How often a finished state was processed on average. None: none was finished."""
+    """The average number of attempts of a finished state. None: nothing was finished."""
     held_back: int
     """Messages that the circuit breaker returned to the queue."""
     commit_lag_ms: int | None

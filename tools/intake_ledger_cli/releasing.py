@@ -96,7 +96,7 @@ def release(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operat
         after = break_claim(LedgerTable(aws.dynamodb, deployed.table), deployed.name, place, row, reason, now=now)
     except ConditionFailed as refused:
         raise CliError(f"{entry.key} was not released: {_changed(row, refused.row)}") from None
-    is_message = deployed.message_source is not None
+    is_message = not deployed.work.in_bucket
     if not is_message and (why := retrying.wake(aws, deployed, entry)) is not None:
         raise CliError(f"{entry.key} is released, and SQS refused the message that wakes it: {why}. Use retry-now")
     return ReleaseResult(

@@ -1,6 +1,6 @@
 """Collects the data of the page of `report --html`, in a bounded number of requests.
 
-A part that the caller may not read is shown as denied, one that AWS throttled as unknown, and the others are shown.
+A part that the caller may not read is shown as denied, and a part that AWS throttled as unknown.
 """
 
 import json
@@ -209,7 +209,7 @@ def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
 
 
 def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | NotRead:
-    if deployed.set_variables is not None or deployed.message_source is not None:
+    if deployed.work.audit_event is not None:
         return Audits([last] if last else [], "Only the last audit is known.")
     if deployed.reports is None:
         note = "The pipeline keeps no reports in S3, so only the last one is known: see AuditOptions(report_bucket=)."

@@ -87,13 +87,6 @@ def in_flight(aws: "Aws", deployed: "DeployedPipeline") -> InFlight:
     return InFlight(int(found["ApproximateNumberOfMessagesNotVisible"]), int(found["VisibilityTimeout"]))
 
 
-def noun_of(deployed: "DeployedPipeline") -> str:
-    """The noun for the rows of a pipeline."""
-    if deployed.message_source is not None:
-        return "messages"
-    return "objects" if deployed.set_variables is None else "sets"
-
-
 def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
     """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds.
 
@@ -171,7 +164,7 @@ def retry_rows(
     for batch in batched(rows, _BATCH):
         due = [one for one in batch if _has_lapsed(one.row, now) or _make_due(aws, deployed, one, now)]
         result.changed += len(batch) - len(due)
-        if deployed.message_source is not None:
+        if not deployed.work.in_bucket:
             result.retried += len(due)
             continue
         if not due:
@@ -184,9 +177,8 @@ def retry_rows(
 
 def retry_lines(done: RetryResult, deployed: "DeployedPipeline") -> Text:
     """The document for people."""
-    noun = noun_of(deployed)
-    when = "at their next delivery" if deployed.message_source else "now"
-    shown = f"{done.retried:,} {noun} are tried {when}, {done.changed:,} had changed meanwhile"
+    work = deployed.work
+    shown = f"{done.retried:,} {work.noun} are tried {work.retried}, {done.changed:,} had changed meanwhile"
     shown += f", {done.failed:,} messages were refused" if done.failed else ""
     lines = [Text(shown, style=WARNING if done.failed else GOOD)]
     lines += [Text(escape(f"{one.key}: {one.status}: {one.why}"), style=WARNING) for one in done.not_retried]

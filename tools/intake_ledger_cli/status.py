@@ -1,6 +1,6 @@
 """Reads the current status of a pipeline in a bounded number of requests at any number of rows.
 
-A part that the caller may not read is shown as denied, one that AWS throttled as unknown, and the others are shown.
+A part that the caller may not read is shown as denied, and a part that AWS throttled as unknown.
 """
 
 from collections.abc import Callable, Mapping

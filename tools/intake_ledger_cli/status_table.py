@@ -12,7 +12,6 @@ from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape,
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
 from intake_ledger_cli.function_errors import FunctionErrors
-from intake_ledger_cli.kinds import PipelineKind, kind_of
 from intake_ledger_cli.metrics import LastHour, Tick
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> RenderableType:
-    lines, now, is_listed = grid(), found.at, kind_of(deployed) not in (PipelineKind.MESSAGES, PipelineKind.SETS)
+    lines, now, is_listed = grid(), found.at, deployed.work.audit_event is None
 
     def add[T](label: str, part: T | NotRead, show: Callable[[T], Text]) -> None:
         add_line(lines, label, _not_read(part) if isinstance(part, NotRead) else show(part))
@@ -66,10 +65,9 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> Rendera
 
 
 def _waiting_for(deployed: "DeployedPipeline") -> str:
-    what = "raised NotYet" if deployed.set_variables is None else "wait for their parts"
     most = deployed.max_wait_seconds
     until = "" if most is None else f", rejected after {formatting.duration(most * 1000)}"
-    return f"{what}{until}, see: list --waiting"
+    return f"{deployed.work.waits}{until}, see: list --waiting"
 
 
 def _executions(count: ExecutionCount, now: int) -> Text:

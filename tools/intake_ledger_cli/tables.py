@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from intake_ledger_cli.listing import ReasonCounts
 
 
-def list_table(
-    found: ReviewPage, now: int, *, identities: bool = False, max_wait_seconds: int | None = None
-) -> RenderableType:
+def list_table(deployed: "DeployedPipeline", found: ReviewPage, now: int) -> RenderableType:
+    identities, max_wait_seconds = not deployed.work.in_bucket, deployed.max_wait_seconds
     if not found.rows:
         return (
             Text("none", style=GOOD)
@@ -103,7 +102,7 @@ def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -
     for one in found.states:
         lines = grid()
         add_row(lines, one.row, now, one.execution)
-        if deployed.message_source is not None:
+        if not deployed.work.in_bucket:
             parts.append(lines)
             continue
         if found.denied is not None:
@@ -116,7 +115,7 @@ def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -
             add_line(lines, "Agree", Text.assemble(verdict, one.why))
         parts.append(lines)
     if not found.states:
-        if deployed.message_source is None:
+        if deployed.work.in_bucket:
             parts.append(Text("neither S3 nor the ledger has a version of this key"))
         else:
             parts.append(Text("the ledger has no message of this key"))
