@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from examples.load.gaps import LONGEST_SECONDS, SHORTEST_SECONDS
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH, LEFT, RIGHT = 960, 30, 30
+BELOW = 90
+"""The width left of the axis, for the bar of values below one millisecond. A logarithm has no place for zero."""
 PANEL, TITLE, AXIS = 120, 34, 34
 """Heights of the bars of a panel, of its title, and of an axis."""
 PER_DECADE = 4
@@ -22,28 +25,27 @@ PER_DECADE = 4
 
 
 class Scale:
-    """Converts milliseconds of the run to positions. The axis is logarithmic, from the first to the last decade."""
+    """Converts milliseconds of the run to positions. The axis is logarithmic, from 1 ms to the last decade."""
 
     def __init__(self, values: Sequence[float]) -> None:
-        known = [max(value, 1.0) for value in values] or [1.0]
-        self.first = 0
-        self.last = max(1, math.ceil(math.log10(max(known)) + 1e-9))
+        self.last = max(1, math.ceil(math.log10(max((1.0, *values))) + 1e-9))
 
     def __call__(self, milliseconds: float) -> float:
-        share = (math.log10(max(milliseconds, 1.0)) - self.first) / (self.last - self.first)
-        return LEFT + (WIDTH - LEFT - RIGHT) * share
+        share = math.log10(max(milliseconds, 1.0)) / self.last
+        return LEFT + BELOW + (WIDTH - LEFT - BELOW - RIGHT) * share
 
-    def counts(self, values: Sequence[float]) -> list[int]:
-        """The number of values in each bar. Values below one millisecond are in the first bar."""
-        bars = [0] * ((self.last - self.first) * PER_DECADE)
+    def bars(self, values: Sequence[float]) -> list[tuple[float, float, int]]:
+        """The start and the end of each bar, and the number of values in it. The first bar is for those below 1 ms."""
+        counts = [0] * (1 + self.last * PER_DECADE)
         for value in values:
-            bar = int((math.log10(max(value, 1.0)) - self.first) * PER_DECADE)
-            bars[min(bar, len(bars) - 1)] += 1
-        return bars
+            bar = 0 if value < 1 else 1 + int(math.log10(value) * PER_DECADE)
+            counts[min(bar, len(counts) - 1)] += 1
+        edges = [float(LEFT), *(self(10 ** (n / PER_DECADE)) for n in range(len(counts)))]
+        return [(start, end, count) for (start, end), count in zip(pairwise(edges), counts, strict=True)]
 
 
 def gaps_chart(delivered: Sequence[float], measured: Sequence[float], *, scale: float) -> str:
-    """Draw both distributions over one axis.
+    """Draw both distributions over one axis. A bar left of the axis has the gaps below one millisecond.
 
     :param delivered: the gap of each copy on its way to the queue, in milliseconds of the run.
     :param measured: the values of the metric `DuplicateAge`.
@@ -57,7 +59,7 @@ def gaps_chart(delivered: Sequence[float], measured: Sequence[float], *, scale: 
         (f"DuplicateAge of {len(measured)} duplicates, as the pipeline measured it", "ledger", measured),
     ):
         parts.append(_text(LEFT, top + 20, title, "start"))
-        parts += _bars(axis, axis.counts(values), style, top + TITLE)
+        parts += _bars(axis.bars(values), style, top + TITLE)
         top += TITLE + PANEL + 8
     parts += _axes(axis, top, scale)
     height = top + 2 * AXIS + 8
@@ -65,13 +67,12 @@ def gaps_chart(delivered: Sequence[float], measured: Sequence[float], *, scale: 
     return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
-def _bars(axis: Scale, counts: Sequence[int], style: str, top: float) -> list[str]:
-    highest = max(1, *counts)
+def _bars(bars: Sequence[tuple[float, float, int]], style: str, top: float) -> list[str]:
+    highest = max(1, *(count for _, _, count in bars))
     parts = [f'<line class="lane" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{top + PANEL}" y2="{top + PANEL}"/>']
-    for n, count in enumerate(counts):
+    for start, end, count in bars:
         if not count:
             continue
-        start, end = axis(10 ** (n / PER_DECADE)), axis(10 ** ((n + 1) / PER_DECADE))
         height = (PANEL - 16) * count / highest
         parts.append(
             f'<rect class="{style}" x="{start + 1:.1f}" y="{top + PANEL - height:.1f}" width="{end - start - 2:.1f}" '
@@ -83,14 +84,11 @@ def _bars(axis: Scale, counts: Sequence[int], style: str, top: float) -> list[st
 def _axes(axis: Scale, top: float, scale: float) -> list[str]:
     """Draw the run's time, the article's time, and the article's range."""
     parts = [_text(LEFT, top + 24, "in the run:", "start", "tick"), _text(LEFT, top + 58, "in S3:", "start", "tick")]
-    for decade in range(axis.first, axis.last + 1):
+    for decade in range(axis.last + 1):
         milliseconds = 10.0**decade
-        # The first label of each axis is its name.
-        if decade > axis.first:
-            anchor = "end" if decade == axis.last else "middle"
-            parts.append(_text(axis(milliseconds), top + 24, span(milliseconds), anchor, "tick"))
-            parts.append(_text(axis(milliseconds), top + 58, span(milliseconds * scale), anchor, "tick"))
-        x = axis(milliseconds)
+        x, anchor = axis(milliseconds), "end" if decade == axis.last else "middle"
+        parts.append(_text(x, top + 24, span(milliseconds), anchor, "tick"))
+        parts.append(_text(x, top + 58, span(milliseconds * scale), anchor, "tick"))
         parts.append(f'<line class="lane" x1="{x:.1f}" x2="{x:.1f}" y1="{TITLE}" y2="{top + 8:.1f}"/>')
     start, end = (axis(seconds * 1000 / scale) for seconds in (SHORTEST_SECONDS, LONGEST_SECONDS))
     parts.append(

@@ -82,6 +82,14 @@ class TestChart:
         titles = [text.text for text in picture.iter("text") if text.attrib["class"] == "label"]
         assert titles[1] == f"DuplicateAge of {len(values)} duplicates, as the pipeline measured it"
 
+    def test_gaps_below_a_millisecond_have_their_own_bar(self) -> None:
+        """Left of the axis. They hide no gap of a millisecond."""
+        axis = chart.Scale([50.0])
+        below, first, *others = axis.bars([0.0, 0.4, 0.99, 1.0, 1.7, 50.0])
+        assert (below[1], below[2]) == (axis(1), 3)
+        assert (first[0], first[2]) == (axis(1), 2)
+        assert [count for _, _, count in others if count] == [1]
+
 
 def test_gaps_are_from_the_articles_range() -> None:
     dice = random.Random(1)
