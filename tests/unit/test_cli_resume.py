@@ -247,6 +247,7 @@ def _peak(site: Site, rows: int) -> tuple[int, Sink]:
         tracemalloc.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F177")
 def test_memory_does_not_grow_with_the_number_of_rows() -> None:
     """At most one page is read ahead, and six times the rows take the same memory."""
@@ -289,6 +290,7 @@ SCANNED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F177")
 def test_a_million_rows_are_requested_in_constant_memory() -> None:
     """After the first 100,000 rows the process holds no more objects than at the end. A short run has a tenth."""

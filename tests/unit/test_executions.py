@@ -200,6 +200,7 @@ class TestOutcomes:
         assert len(pipeline.running()) == 1
         assert pipeline.telemetry.outcomes == [OutcomeKind.STARTED]
 
+    @pytest.mark.thorough
     @pytest.mark.failure_mode("F254", "F255")
     @pytest.mark.parametrize(("error", "out"), [(DENIED, True), (THROTTLED, False)])
     @pytest.mark.parametrize("keys", [1, 8])

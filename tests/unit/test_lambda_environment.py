@@ -231,6 +231,7 @@ def test_a_call_that_meets_a_dead_connection_is_not_repeated(closing: Callable[[
     assert server.answers == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F417")
 def test_the_largest_batch_writes_lines_that_cloudwatch_reads(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

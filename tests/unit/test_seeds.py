@@ -121,6 +121,7 @@ def test_each_defect_of_the_fault_runs_is_seeded_into_a_copy() -> None:
             assert changed(defect)[0] == path
 
 
+@pytest.mark.thorough
 def test_defects_still_fit_where_modules_move(tmp_path: Path) -> None:
     """All modules are in one folder with other names here, in another layout. No defect depends on either."""
     number = itertools.count()
