@@ -13,6 +13,7 @@ GRANTS = {
     "wait": ("grant_read_ledger",),
     "report": ("grant_read_ledger",),
     "redrive": ("grant_redrive",),
+    "redrive --stop": ("grant_read_ledger", "grant_redrive"),
     "reprocess": ("grant_reprocess",),
     "status": ("grant_read_ledger", "grant_redrive"),
 }
@@ -58,6 +59,7 @@ NEEDED = {
     "report": {"dynamodb:GetItem"},
     "redrive": {
         "dynamodb:DeleteItem",
+        "dynamodb:GetItem",
         "dynamodb:PutItem",
         "logs:PutLogEvents",
         "sqs:ChangeMessageVisibility",
@@ -66,7 +68,15 @@ NEEDED = {
         "sqs:ReceiveMessage",
         "sqs:SendMessage",
     },
+    "redrive --stop": {
+        "dynamodb:BatchGetItem",
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "logs:PutLogEvents",
+    },
     "reprocess": {
+        "dynamodb:GetItem",
         "dynamodb:PutItem",
         "logs:PutLogEvents",
         "s3:ListBucket",

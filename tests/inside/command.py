@@ -22,6 +22,7 @@ from intake_ledger_cli import (
     report_data,
     reprocess,
     s3_listing,
+    stopping,
     tables,
     waiting,
 )
@@ -31,7 +32,7 @@ from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.consumer_log import OPERATIONS_STREAM
 from intake_ledger_cli.counting import PAGES, Count, Counts, count_rows
-from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, DeadLetterMessage, MessageFilter
+from intake_ledger_cli.dead_letters import NO_REASON, NO_ROOM, DeadLetterMessage, MessageFilter, from_sqs
 from intake_ledger_cli.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, UsageError, describe_error
 from intake_ledger_cli.inspection import compare

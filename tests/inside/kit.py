@@ -11,7 +11,14 @@ from intake_ledger_testing.memory_dynamodb import Key
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3, Version, s3_error
 from intake_ledger_testing.memory_shard import MemoryShard
-from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, QUEUE_URL, MemorySQS, QueuedMessage
+from intake_ledger_testing.memory_sqs import (
+    DEAD_LETTER_URL,
+    MAX_MESSAGE_BYTES,
+    QUEUE_URL,
+    DeadLetter,
+    MemorySQS,
+    QueuedMessage,
+)
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction, expression_problems

@@ -30,6 +30,7 @@ from intake_ledger.consumer.returns import (
     Returns,
 )
 from intake_ledger.consumer.threads import ProcessorThreads, exit_now
+from intake_ledger.consumer.withdrawal import has_begun
 from intake_ledger.events import parser
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.garbage import no_garbage_collection

@@ -12,7 +12,18 @@ from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import own_message
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering, Origin, Row, State, StateKind, row_key, success_key, ulid
-from intake_ledger.requests import Command, Entry, RequestBatch, RequestCheck, RequestFindings, batch_item, batch_key
+from intake_ledger.requests import (
+    Command,
+    Entry,
+    Redriven,
+    RequestBatch,
+    RequestCheck,
+    RequestFindings,
+    Stop,
+    batch_item,
+    batch_key,
+    packed,
+)
 from tests.inside.command import DeadLetterMessage
 from tests.inside.kit import HOLD_SECONDS, MemoryExecution, MemoryShard
 from tests.inside.messages import check_requests
@@ -101,6 +112,8 @@ class Cell:
     """Runs before a list is stored."""
     on_start: Callable[[], object] = lambda: None
     """Runs before StartExecution is sent."""
+    operation: str = ""
+    """The ID of the last redrive or reprocess."""
     telemetry: "Telemetry | None" = None
     """Counts verdicts and outcomes when omitted."""
 
@@ -243,8 +256,14 @@ class Cell:
             for one in self.sqs.dead_letters
         ]
         entries = [entry for one in letters if (entry := one.entry(every_version=every_version)) is not None]
-        self._record(Command.REDRIVE, ulid(self.clock(), len(self.calls)), entries)
+        request_id = ulid(self.clock(), len(self.calls))
+        self._record(Command.REDRIVE, request_id, entries)
+        self.sqs.dead_letters = [
+            replace(one, attributes=_plain(packed(request_id, Redriven("", one.attributes).typed) or {}))
+            for one in self.sqs.dead_letters
+        ]
         self.local.redrive()
+        self.operation = request_id
 
     def reprocess(self, event: str = "1") -> None:
         """Ask to process the present state again, as `intake-ledger reprocess` does."""
@@ -257,6 +276,13 @@ class Cell:
         request_id = ulid(self.clock(), len(self.calls))
         self._record(Command.REPROCESS, request_id, [Entry(KEY, state=state)])
         self.sqs.send(own_message(Origin.REPROCESS, self.settings.bucket, KEY, state, reprocess_id=request_id))
+        self.operation = request_id
+
+    def stop(self) -> None:
+        """Stop the last redrive or reprocess, as `intake-ledger` does. Workers see it within a minute."""
+        stop = Stop(self.operation, self.clock(), "me", "the wrong fix")
+        LedgerTable(cast("Any", self.dynamodb), self.settings.table).write(stop.key(self.settings.pipeline), stop.item)
+        self.clock.advance(60_000)
 
     def _record(self, command: Command, request_id: str, entries: list[Entry]) -> None:
         batch = RequestBatch(request_id, "1", command, self.clock(), entries)
@@ -419,3 +445,11 @@ class _Lists(dict[str, bytes]):
     def setdefault(self, key: str, default: bytes = b"") -> bytes:
         self._before()
         return super().setdefault(key, default)
+
+
+def _plain(attributes: dict[str, dict[str, str]]) -> dict[str, str | int]:
+    """Attributes as the queue in memory has them."""
+    return {
+        name: int(one["StringValue"]) if one["DataType"] == "Number" else one["StringValue"]
+        for name, one in attributes.items()
+    }

@@ -45,6 +45,7 @@ _OLDER = "an_older_event_after_a_newer_one_undoes_nothing"
 _REPROCESS = "a_reprocess_runs_finished_work_again"
 _REPROCESS_LOST = "a_lost_request_to_process_again_is_sent_again"
 _REPROCESS_KILLED = "a_worker_may_die_at_each_request_of_a_reprocess"
+_REPROCESS_STOPPED = "a_stopped_reprocess_is_withdrawn"
 _RELEASED = "a_claim_of_a_dead_worker_is_released"
 _WAIT = "a_wait_ends_when_it_is_committed"
 _NO_LISTING = "No listing has the messages of a key."
@@ -73,6 +74,9 @@ ABSENT = (
     Absence(_REPROCESS_KILLED, "messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_KILLED, "FIFO messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_KILLED, "stream records", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_STOPPED, "messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_STOPPED, "FIFO messages", "*", "*", _SEND_AGAIN),
+    Absence(_REPROCESS_STOPPED, "stream records", "*", "*", _SEND_AGAIN),
     Absence(_EVENT, "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(_EVENT, "*", "remote", "*", _NOT_ELSEWHERE),
     Absence(_RELEASED, "*", "machine", "*", "The fence of the claim is the name of its execution: stop the execution."),

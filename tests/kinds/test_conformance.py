@@ -617,6 +617,63 @@ def test_a_lost_redrive_is_sent_again_or_says_so(make: Make) -> None:
     assert len(cell.calls) == 2
 
 
+@pytest.mark.failure_mode("F434")
+@every_cell
+def test_a_stopped_redrive_goes_back_with_its_reasons(make: Make) -> None:
+    """Unclaimed: the row is as before. A later redrive takes it."""
+    cell = make(answers=[NEVER])
+    cell.submit()
+    cell.run()
+    letters, row = cell.sqs.dead_letters, cell.known()
+    cell.redrive()
+    cell.stop()
+    cell.run()
+    assert (cell.sqs.dead_letters, cell.known(), cell.source_messages) == (letters, row, 0)
+    cell.clock.advance(3 * HOUR)
+    assert cell.check_requests().resent == 0
+    cell.redrive()
+    cell.run()
+    assert len(cell.calls) == 2
+    check_done(cell)
+
+
+@pytest.mark.failure_mode("F434")
+@every_cell
+def test_a_stopped_reprocess_is_withdrawn(make: Make) -> None:
+    cell = make()
+    cell.submit()
+    cell.run()
+    row = cell.known()
+    cell.reprocess()
+    cell.stop()
+    cell.run()
+    assert (cell.known(), cell.source_messages) == (row, 0)
+    cell.clock.advance(3 * HOUR)
+    assert cell.check_requests().resent == 0
+    cell.reprocess()
+    cell.run()
+    assert len(cell.calls) == 2
+    check_done(cell)
+
+
+@pytest.mark.failure_mode("F435")
+@every_cell
+def test_a_stop_leaves_work_that_has_begun(make: Make) -> None:
+    """It has failed once, and goes on. Withdrawn, its row would stay FAILED."""
+    cell = make(answers=[NEVER, FAIL])
+    cell.submit()
+    cell.run()
+    cell.redrive()
+    while len(cell.calls) < 2:
+        cell.turn()
+        for one in cell.running():
+            cell.end(one)
+    cell.stop()
+    cell.run()
+    assert len(cell.calls) == 3
+    check_done(cell)
+
+
 @every_cell
 def test_a_pause_delays_and_loses_nothing(make: Make) -> None:
     """No worker takes messages for three days. Executions run on."""

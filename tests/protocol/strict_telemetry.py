@@ -48,6 +48,9 @@ class StrictTelemetry(Telemetry):
         _refuse(f"ignored: {why}")
 
     @override
+    def withdrawn(self, change: Change | None, operation: str, message_id: str) -> None: ...
+
+    @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         raise AssertionError(f"unexpected report: {text}: {error!r}") from error
 

@@ -435,8 +435,12 @@ class TestActing:
             return send(*arguments)
 
         monkeypatch.setattr(redrive, "send", interrupted)
-        assert "10 messages moved back to the queue" in person.types("redrive", ends=130)
+        result = person.reads("redrive", ends=130)
+        assert result["interrupted"]
+        assert (result["matched"], result["moved"], result["unmoved"], result["failed"]) == (11, 10, 1, [])
         assert person.site.visible(person.site.deployed.dead_letter_url) == 1
+        [operation] = person.reads("operations")["operations"]
+        assert operation["result"] == "interrupted; 10 messages moved, 0 failed, 1 not moved"
 
     @pytest.mark.failure_mode("F106")
     def test_reprocess_prints_its_id_and_takes_it_again(self, person: Person) -> None:
@@ -609,6 +613,8 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         person.site.dead_letter(body, reason="no reason", key=quote(key), rejected_fence=7)
     new_consumer_log()
     person.types("dismiss", "in/y", "--because", "a test")
+    if command == "redrive --stop":
+        person.types("redrive", "--key", "in/x")
     person.site.row("in/z", Row(Status.FAILED, 1, version_id="v1", attempts=1, updated_at=START, retry_at=START * 2))
     held = Row(Status.PROCESSING, 1, version_id="v1", lease_owner="w", lease_until=START * 2, updated_at=START)
     person.site.row("in/held", held)
@@ -624,6 +630,7 @@ def test_each_command_needs_what_the_grants_give(person: Person, monkeypatch: py
         "wait": (("--prefix", "in/a", "--expect", "1", "--until", "1m"),),
         "report": ((),),
         "redrive": (("--reason", "invoice"),),
+        "redrive --stop": (("--because", "a test"),),
         "reprocess": (("in/a",), ("--prefix", "in/")),
         "status": ((),),
     }[command]:
@@ -679,10 +686,10 @@ class TestMessages:
         assert "the ledger has no message of this key" in person.types("inspect", "o-8")
 
     def test_rejected_messages_are_redriven(self, person: Person) -> None:
-        person.site.dead_letter('{"order_id": "o-7"}', pipeline=NAME, key="o-7", fence=7, reason="no amount")
+        person.site.dead_letter('{"order_id": "o-7"}', pipeline=NAME, key="o-7", rejected_fence=7, reason="no amount")
         assert person.reads("redrive", "--key", "o-7")["moved"] == 1
         [message] = person.site.messages()
-        assert (message["body"], message["fence"]) == ('{"order_id": "o-7"}', "7")
+        assert (message["body"], message["rejected_fence"]) == ('{"order_id": "o-7"}', "7")
 
     def test_a_redriven_message_of_a_fifo_queue_keeps_its_group(self, sit: Callable[..., Person]) -> None:
         """SQS would drop a body that it got in the last five minutes."""

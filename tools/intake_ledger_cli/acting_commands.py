@@ -121,7 +121,8 @@ def operations_command(
         table.add_column(title, overflow="fold")
     for one in found:
         result = "; ".join(filter(None, (one.result, recording.progress_text(one, progress.get(one.request_id)))))
-        table.add_row(timestamp(one.at), *map(escape, (one.by, one.what, one.because, result)))
+        what = one.what if not one.request_id or one.request_id in one.what else f"{one.what} --id {one.request_id}"
+        table.add_row(timestamp(one.at), *map(escape, (one.by, what, one.because, result)))
     document = {"operations": [_listed(one, progress.get(one.request_id)) for one in found]}
     call.output(document, table if found else Text("none"))
 
@@ -129,7 +130,8 @@ def operations_command(
 def _listed(operation: Operation, progress: Progress | None) -> dict[str, object]:
     """The operation in JSON."""
     content: dict[str, object] = {name: getattr(operation, name) for name in ("at", "by", "what", "because", "result")}
+    if operation.request_id:
+        content["requestId"] = operation.request_id
     if progress is None:
         return content
-    requests = {"requestId": operation.request_id, "sent": operation.sent}
-    return content | requests | {"outstanding": progress.outstanding, "copiesLost": progress.lost}
+    return content | {"sent": operation.sent} | {"outstanding": progress.outstanding, "copiesLost": progress.lost}

@@ -22,6 +22,15 @@ app = typer.Typer(
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.", show_default=False)]
+Stop = Annotated[
+    bool,
+    typer.Option(
+        "--stop", help="Withdraw the messages of an earlier call that no attempt has begun.", show_default=False
+    ),
+]
+BecauseStopped = Annotated[
+    str | None, typer.Option("--because", help="With --stop: the reason, for others.", show_default=False)
+]
 ExitCode = Annotated[
     bool,
     typer.Option("--exit-code", help="End with exit code 3 if a person should look at it.", show_default=False),

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from intake_ledger.events import parse_message
+from intake_ledger.events import REDRIVEN, parse_message
 from intake_ledger.protocol import Change, ReasonCode, StateKind, identity_of, matches_reason
-from intake_ledger.requests import Entry
+from intake_ledger.requests import Entry, redriven
 
 NO_REASON = "given up by SQS: received too often"
 """The reason of a message without attributes, which SQS itself moved. Few bodies leave no room for attributes."""
@@ -87,10 +87,14 @@ class DeadLetterMessage:
 
 def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
     """Convert a message as ReceiveMessage returns it."""
+    attributes = message.get("MessageAttributes", {})
+    # SQS may have moved a message that was redriven before.
+    if REDRIVEN in attributes and (back := redriven(attributes[REDRIVEN].get("StringValue"))) is not None:
+        attributes = {name: value for name, value in attributes.items() if name != REDRIVEN} | back.typed
     return DeadLetterMessage(
         message["MessageId"],
         message["Body"],
-        message.get("MessageAttributes", {}),
+        attributes,
         message["ReceiptHandle"],
         int(message["Attributes"]["SentTimestamp"]),
         message["Attributes"].get("MessageGroupId", ""),

@@ -59,6 +59,8 @@ def redrive_json(found: "RedriveResult", *, dry_run: bool) -> JsonObject:
         "dryRun": dry_run,
         "matched": found.matched,
         "moved": found.moved,
+        "unmoved": found.unmoved,
+        "interrupted": found.interrupted,
         "left": found.left,
         "ofOthers": dict(found.of_others),
         "removed": found.removed,

@@ -8,16 +8,18 @@ import typer
 
 from intake_ledger.protocol import RANDOM_BITS, ulid
 from intake_ledger.requests import Command
-from intake_ledger_cli import announcing, json_output, operations, result_tables
+from intake_ledger_cli import announcing, json_output, operations, result_tables, stopping
 from intake_ledger_cli.adopt import Adoption
-from intake_ledger_cli.app import DryRun, PerSecond, Yes, app, now_ms, rate_limit
+from intake_ledger_cli.app import BecauseStopped, DryRun, PerSecond, Stop, Yes, app, now_ms, rate_limit
 from intake_ledger_cli.console import console
 from intake_ledger_cli.dead_letters import MessageFilter
+from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.former import find_former
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.recording import RequestRecorder
 from intake_ledger_cli.redrive import RECORDED, Redrive
 from intake_ledger_cli.redrive_lock import redrive_lock
+from intake_ledger_cli.stopping import StopWatch
 
 
 @app.command()
@@ -35,9 +37,19 @@ def redrive(
     limit: Annotated[int | None, typer.Option(help="Largest number of messages. Without it, all.", min=1)] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
+    stop: Stop = False,
+    request_id: Annotated[
+        str | None, typer.Option("--id", help="With --stop: ID of the redrive, as `operations` lists it.")
+    ] = None,
+    because: BecauseStopped = None,
     yes: Yes = False,
 ) -> None:
     """Move messages from the dead-letter queue back to the queue, to process rejected objects again."""
+    if stop:
+        stopping.stop(call, Command.REDRIVE, request_id, because, others=(key, reason, limit, rate, dry_run), yes=yes)
+        return
+    if request_id is not None or because is not None:
+        raise UsageError("--id and --because belong to --stop: add --stop, or omit them")
     aws, deployed = call.open()
     wanted = MessageFilter(key, reason)
     what, does = announcing.redrive(aws.sqs, deployed, wanted, limit)
@@ -47,6 +59,13 @@ def redrive(
         request_id = ulid(now_ms(), secrets.randbits(RANDOM_BITS))
         operation = None if dry_run else operations.begin(aws, deployed, by, what, request_id)
         recorder = None if dry_run else RequestRecorder(aws, deployed, request_id, Command.REDRIVE, most=RECORDED)
+        watch = StopWatch(aws, deployed, request_id)
+
+        def renew() -> None:
+            lock.renew()
+            if not dry_run:
+                watch.check()
+
         moving = Redrive(
             aws.sqs,
             deployed,
@@ -54,16 +73,18 @@ def redrive(
             rate=rate_limit(rate),
             limit=limit,
             dry_run=dry_run,
-            renew=lock.renew,
+            renew=renew,
             recorder=recorder,
+            request_id="" if dry_run else request_id,
         )
         done = moving.outcome
 
         def moved() -> str:
-            return f"{done.moved:,} messages moved, {len(done.failed):,} failed"
+            left = f", {done.unmoved:,} not moved" if done.unmoved else ""
+            return f"{done.moved:,} messages moved, {len(done.failed):,} failed{left}"
 
-        def recorded() -> int | None:
-            return None if recorder is None or recorder.denied else done.recorded
+        def recorded() -> tuple[int | None, int]:
+            return None if recorder is None or recorder.denied else done.recorded, done.unmarked
 
         notes = (
             nullcontext()
@@ -74,7 +95,7 @@ def redrive(
             with notes, console(stderr=True).status("reading the dead-letter queue"):
                 moving.run()
             if operation is not None:
-                operations.finish(aws, deployed, operation, moved(), sent=recorded())
+                operations.finish(aws, deployed, operation, moved(), sent=recorded()[0], unmarked=done.unmarked)
         finally:
             call.output(
                 json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run)

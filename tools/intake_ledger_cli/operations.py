@@ -45,6 +45,8 @@ class Operation:
     """The ID of a reprocess or redrive, a ULID."""
     sent: int | None = None
     """The number of its recorded requests, at the end. None: they are not recorded."""
+    unmarked: int = 0
+    """The number of its messages that do not carry its ID. A stop does not reach them."""
 
 
 def caller(aws: "Aws") -> str:
@@ -103,10 +105,16 @@ def begin(aws: "Aws", deployed: "DeployedPipeline", by: str, what: str, request_
 
 
 def finish(
-    aws: "Aws", deployed: "DeployedPipeline", operation: Operation, result: str, *, sent: int | None = None
+    aws: "Aws",
+    deployed: "DeployedPipeline",
+    operation: Operation,
+    result: str,
+    *,
+    sent: int | None = None,
+    unmarked: int = 0,
 ) -> None:
     """Add the result to the record of an operation. A denied write was told when the operation began."""
-    operation = replace(operation, result=result, sent=sent)
+    operation = replace(operation, result=result, sent=sent, unmarked=unmarked)
     write_operation(aws, deployed, operation, at=now_ms())
     try:
         _write(aws, deployed, operation)
@@ -121,15 +129,19 @@ def noting_failures(
     deployed: "DeployedPipeline",
     operation: Operation,
     so_far: Callable[[], str] = str,
-    sent: Callable[[], int | None] = lambda: None,
+    sent: Callable[[], tuple[int | None, int]] = lambda: (None, 0),
 ) -> Iterator[None]:
-    """Add the failure or the interruption to the record of an operation, with the numbers so far."""
+    """Add the failure or the interruption to the record of an operation, with the numbers so far.
+
+    `sent` gives the numbers of recorded and of unmarked messages.
+    """
     try:
         yield
     except BaseException as error:
         stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
         why = "interrupted" if stopped else f"failed: {error}"
-        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])), sent=sent())
+        recorded, unmarked = sent()
+        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])), sent=recorded, unmarked=unmarked)
         raise
 
 
@@ -163,6 +175,7 @@ def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
         "result": operation.result,
         **({"request_id": operation.request_id} if operation.request_id else {}),
         **({"sent": operation.sent} if operation.sent is not None else {}),
+        **({"unmarked": operation.unmarked} if operation.unmarked else {}),
         "expires_at": (operation.at + _KEPT_MS) // 1000,
     }
     aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
@@ -193,6 +206,7 @@ def _operation(content: Mapping[str, Any]) -> Operation:
         result,
         content.get("request_id", ""),
         content.get("sent"),
+        int(content.get("unmarked", 0)),
     )
 
 

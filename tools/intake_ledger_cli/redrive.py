@@ -12,6 +12,7 @@ from itertools import batched
 from typing import TYPE_CHECKING
 
 from intake_ledger.protocol import Ordering, ReasonCode
+from intake_ledger.requests import packed
 from intake_ledger_cli.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.rate_limit import RateLimit
@@ -34,6 +35,12 @@ class RedriveResult:
 
     matched: int = 0
     moved: int = 0
+    unmarked: int = 0
+    """Messages among them that do not carry the ID of the operation. A stop does not reach them."""
+    unmoved: int = 0
+    """Messages that match and were not moved, because the call was interrupted. They stay."""
+    interrupted: bool = False
+    """True if an error, a person or a stop has ended the call."""
     recorded: int = 0
     """Messages among them that are recorded until an attempt begins. The others name no rejection."""
     left: int = 0
@@ -74,7 +81,9 @@ class Redrive:
         dry_run: bool,
         renew: Callable[[], None] = lambda: None,
         recorder: RequestRecorder | None = None,
+        request_id: str = "",
     ) -> None:
+        self._request_id = request_id
         self._client = client
         self._queue_url = deployed.queue_url
         self._dead_letter_url = deployed.dead_letter_url
@@ -105,7 +114,12 @@ class Redrive:
                 self._handle(messages, begun_at)
                 if self._limit is not None and self.outcome.matched >= self._limit:
                     break
+        except BaseException:
+            self.outcome.interrupted = True
+            raise
         finally:
+            if not self._dry_run:
+                self.outcome.unmoved = self.outcome.matched - self.outcome.moved - len(self.outcome.failed)
             self.outcome.overfull = self._drain.overfull
             self._drain.give_back()
         return self.outcome
@@ -169,9 +183,26 @@ class Redrive:
 
     def _send(self, messages: Sequence[DeadLetterMessage]) -> list[DeadLetterMessage]:
         """Send the messages to the queue. Returns those that were sent."""
+        marked = [packed(self._request_id, one.attributes) if self._request_id else None for one in messages]
         answers = send(
-            self._client, self._queue_url, [OutgoingMessage(one.body, one.attributes, one.group) for one in messages]
+            self._client,
+            self._queue_url,
+            [
+                OutgoingMessage(one.body, one.attributes if mark is None else mark, one.group)
+                for one, mark in zip(messages, marked, strict=True)
+            ],
         )
+        # The ID may leave no room for the body.
+        for place, (one, mark) in enumerate(zip(messages, marked, strict=True)):
+            if answers[place] is not None and mark is not None:
+                [answers[place]] = send(
+                    self._client, self._queue_url, [OutgoingMessage(one.body, one.attributes, one.group)]
+                )
+                marked[place] = None
+        if self._request_id:
+            self.outcome.unmarked += sum(
+                why is None and mark is None for why, mark in zip(answers, marked, strict=True)
+            )
         sent = []
         for message, why in zip(messages, answers, strict=True):
             if why is None:

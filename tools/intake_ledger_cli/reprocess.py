@@ -214,10 +214,11 @@ def send_requests(
     *,
     recorder: "RequestRecorder",
     store: Callable[[], None] = lambda: None,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Record each target, and send a message for it. It holds one record at a time.
 
-    `store` is called after each `STORED` messages.
+    `store` is called after each `STORED` messages, and `check` before each batch.
 
     Raises:
         ClientError: SQS refuses.
@@ -230,6 +231,7 @@ def send_requests(
         try:
             for batch in batched(group, rate.batch_size):
                 rate.wait_for(len(batch))
+                check()
                 for target in _send_batch(client, deployed, batch, result):
                     unsent.pop(target, None)
                 if len(result.failed) >= MOST_FAILED:

@@ -9,9 +9,9 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import RANDOM_BITS, ulid
 from intake_ledger.requests import BATCH_ENTRIES, Command
-from intake_ledger_cli import announcing, json_output, operations, reprocess, result_tables
+from intake_ledger_cli import announcing, json_output, operations, reprocess, result_tables, stopping
 from intake_ledger_cli import selection as positions
-from intake_ledger_cli.app import DryRun, PerSecond, Yes, app, now_ms, rate_limit
+from intake_ledger_cli.app import BecauseStopped, DryRun, PerSecond, Stop, Yes, app, now_ms, rate_limit
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.console import console
 from intake_ledger_cli.deployed import DeployedPipeline
@@ -21,6 +21,7 @@ from intake_ledger_cli.rate_limit import RateLimit
 from intake_ledger_cli.recording import RequestRecorder
 from intake_ledger_cli.reprocess import ReprocessResult
 from intake_ledger_cli.selection import Selection
+from intake_ledger_cli.stopping import StopWatch
 
 if TYPE_CHECKING:
     from intake_ledger_cli.operations import Operation
@@ -58,7 +59,9 @@ def reprocess_command(
     version_id: Annotated[str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.")] = None,
     request_id: Annotated[
         str | None,
-        typer.Option("--id", help="ID of an earlier call, to repeat it. No object is processed twice for an ID."),
+        typer.Option(
+            "--id", help="ID of an earlier call, to repeat it or with --stop. No object is processed twice for an ID."
+        ),
     ] = None,
     resume: Annotated[
         str | None,
@@ -66,9 +69,17 @@ def reprocess_command(
     ] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
+    stop: Stop = False,
+    because: BecauseStopped = None,
     yes: Yes = False,
 ) -> None:
     """Request that objects or sets are processed again, or first if the bucket is older than the pipeline."""
+    if stop:
+        others = (keys, prefix, rejected, failed, since, processor_version, reason, version_id, resume, rate, dry_run)
+        stopping.stop(call, Command.REPROCESS, request_id, because, others=others, yes=yes)
+        return
+    if because is not None:
+        raise UsageError("--because belongs to --stop: add --stop, or omit it")
     chosen = tuple(dict.fromkeys(keys or ()))
     selection = Selection(chosen, prefix, rejected, failed, since, reason, version_id, processor_version)
     if resume is None:
@@ -124,6 +135,8 @@ class ReprocessCall:
 
         """
         aws, deployed, selection, result = self._aws, self._deployed, self._selection, self._result
+        watch = StopWatch(aws, deployed, result.id)
+        watch.check()
         targets = selection.targets(aws, deployed, result, after=result.position)
         counted = None
         if operations.may_ask(yes=yes):
@@ -136,7 +149,9 @@ class ReprocessCall:
         complete = False
         try:
             with notes.status("sending requests"):
-                reprocess.send_requests(aws.sqs, deployed, targets, result, rate, recorder=recorder, store=self._store)
+                reprocess.send_requests(
+                    aws.sqs, deployed, targets, result, rate, recorder=recorder, store=self._store, check=watch.check
+                )
             complete = not result.failed
         finally:
             self._end(complete=complete)

@@ -23,6 +23,8 @@ _NAMED = 20
 def redrive_table(found: RedriveResult, *, dry_run: bool) -> RenderableType:
     number, verb = (found.matched, "messages would be moved") if dry_run else (found.moved, "messages moved")
     parts: list[RenderableType] = [Text(f"{number:,} {verb} back to the queue", style=GOOD if number else "")]
+    if found.interrupted:
+        parts.append(Text("interrupted: see the dead-letter queue again", style=WARNING))
     lines = grid()
     for reason, count in found.reasons.most_common(_NAMED):
         lines.add_row(Text(f"{count:,}", style=DIM), escape(reason))
@@ -34,6 +36,7 @@ def redrive_table(found: RedriveResult, *, dry_run: bool) -> RenderableType:
     parts.append(lines)
     others = ", ".join(map(escape, found.of_others))
     parts += _counts(
+        (found.unmoved, "not moved: the call was interrupted"),
         (found.left, "not moved: they do not match, or exceed --limit"),
         (
             found.of_others.total(),

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.consumer.host import IN_LAMBDA
+from intake_ledger.consumer.services import stops
 from intake_ledger.executions import StateMachine
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
@@ -286,6 +287,7 @@ class LocalRuntime:
             clock=self.clock,
             jitter=lambda: 0.5,
             host=host or IN_LAMBDA,
+            is_stopped=stops(table, settings.pipeline, self.clock),
         )
         runner = self._make_runner(services, host, connection)
         # Only groups are committed together.

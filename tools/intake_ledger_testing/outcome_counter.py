@@ -65,6 +65,9 @@ class OutcomeCounter(Telemetry):
     def ignored(self, why: str) -> None: ...
 
     @override
+    def withdrawn(self, change: Change | None, operation: str, message_id: str) -> None: ...
+
+    @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # An overtaken worker can neither release its claim nor change the visibility of its message.
         if not isinstance(error, Fenced | ClientError | NotDone | CopyRefused):

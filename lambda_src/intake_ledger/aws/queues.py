@@ -32,7 +32,7 @@ _READS = 3
 _MAX_BATCH_BYTES = 240 * 1024
 """The size of a request that each queue takes, also one with the earlier limit of 256 KiB."""
 _ENTRY_BYTES = 1024
-"""Room for the attributes of a copy."""
+"""Room for the names and types of the attributes of a copy, and its trace."""
 
 
 class NotDone(Exception):  # noqa: N818 - named as the other errors
@@ -249,7 +249,8 @@ def _groups(entries: Sequence[Mapping[str, Any]]) -> Iterator[list[int]]:
     """The places of the entries, in groups that one request takes."""
     group, size = list[int](), 0
     for place, entry in enumerate(entries):
-        length = len(entry["MessageBody"].encode()) + _ENTRY_BYTES
+        texts = [one["StringValue"] for one in entry.get("MessageAttributes", {}).values()]
+        length = sum(len(text.encode()) for text in (entry["MessageBody"], *texts)) + _ENTRY_BYTES
         if group and (len(group) == _MAX_ENTRIES or size + length > _MAX_BATCH_BYTES):
             yield group
             group, size = [], 0

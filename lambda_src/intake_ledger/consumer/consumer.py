@@ -181,6 +181,15 @@ def misdirected(change: Change, services: Services) -> Reason | None:
     return None
 
 
+def operation_of(message: Message) -> str | None:
+    """The ID of the operation of a person that has sent the message: a redrive or a reprocess. None: there is none."""
+    if message.redriven_by is None:
+        return change.reprocess_id if (change := message.only_change) else None
+    from intake_ledger.requests import redriven  # noqa: PLC0415 - few messages are of an operation
+
+    return back.request_id if (back := redriven(message.redriven_by)) else None
+
+
 def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
     """The change with the fence that a copy without attributes cannot have. None: it is another message."""
     if row is None or row.bare_copy_digest is None or change.rejected_fence is not None:
@@ -216,6 +225,8 @@ class MessageHandler:
             message.is_passed_on = True
             return left_ms / 1000
         try:
+            if self._is_withdrawn(message, batch):
+                return None
             ends = [self._handle_part(part, message, batch) for part in message.parsed]
             delays = [end for end in ends if isinstance(end, int | float)]
             refused = [end for end in ends if isinstance(end, Unparseable)]
@@ -233,6 +244,16 @@ class MessageHandler:
             return None
         # A message that renews itself waits as a copy.
         return min(delays) if renews(message, self.services.settings) else self.without_copy(message, min(delays))
+
+    def _is_withdrawn(self, message: Message, batch: Batch) -> bool:
+        """True if a person has stopped the operation of the message, and it was withdrawn. A claim is never undone."""
+        if message in batch.answers or (operation := operation_of(message)) is None:
+            return False
+        if not self.services.is_stopped(operation):
+            return False
+        from intake_ledger.consumer.withdrawal import withdraw  # noqa: PLC0415 - few operations are stopped
+
+        return withdraw(message, operation, self.services)
 
     def without_copy(self, message: Message, seconds: float) -> float | None:
         """Return the message by its visibility, or copy it to the dead-letter queue. Returns as `handle`."""
@@ -406,7 +427,10 @@ class Groups:
         fresh = {
             message: change
             for message in batch.messages
-            if message.receives == 1 and (change := message.only_change) is not None and self._takes(change)
+            if message.receives == 1
+            and (change := message.only_change) is not None
+            and self._takes(change)
+            and not self._may_be_stopped(message)
         }
         changes = dict(islice(fresh.items(), fitting))
         if not changes:
@@ -424,6 +448,14 @@ class Groups:
 
     def _takes(self, change: Change) -> bool:
         return self.services.settings.wants(change.key) and not misdirected(change, self.services)
+
+    def _may_be_stopped(self, message: Message) -> bool:
+        """True if a person may have stopped the operation of the message. It is judged alone then, before a claim."""
+        operation = operation_of(message)
+        try:
+            return operation is not None and self.services.is_stopped(operation)
+        except Exception:  # noqa: BLE001 - the error comes again when it is judged
+            return True
 
     def may_wait(self, message: Message, batch: Batch) -> bool:
         """True if the processor of this message may start before the held commits are written.

@@ -1,5 +1,7 @@
 """Parse the messages of S3, EventBridge, SNS and this pipeline."""
 
+from intake_ledger.events.copies import ATTRIBUTE as WAITING
+from intake_ledger.events.copies import REDRIVEN
 from intake_ledger.events.parser import (
     OWN_MESSAGE,
     WAY_OUT,
@@ -17,6 +19,8 @@ from intake_ledger.events.parser import (
 
 __all__ = [
     "OWN_MESSAGE",
+    "REDRIVEN",
+    "WAITING",
     "WAY_OUT",
     "Ignored",
     "MalformedError",

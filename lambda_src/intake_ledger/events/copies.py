@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 ATTRIBUTE = "intake_wait"
 """The message attribute of a copy."""
+REDRIVEN = "intake_request"
+"""The message attribute of a redriven message; see `requests.redriven`."""
 MAX_AHEAD_MS = 12 * 3_600_000
 """A copy waits at most for as long as a message can be invisible."""
 _LATE_MS = 60_000

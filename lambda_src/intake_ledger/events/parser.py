@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_plus
 
-from intake_ledger.events.copies import ATTRIBUTE, Carried, carried, names_of, trace_of
+from intake_ledger.events.copies import ATTRIBUTE, REDRIVEN, Carried, carried, names_of, trace_of
 from intake_ledger.protocol import (
     RESTORED,
     Change,
@@ -496,6 +496,14 @@ class Message:
         return str(attributes.get("MessageGroupId", "")) if isinstance(attributes, Mapping) else ""
 
     @property
+    def redriven_by(self) -> str | None:
+        """The attribute of the operation that has redriven it, unread. None: no command has."""
+        attributes = self.record.get("messageAttributes")
+        found = attributes.get(REDRIVEN) if isinstance(attributes, Mapping) else None
+        text = found.get("stringValue") if isinstance(found, Mapping) else None
+        return text if isinstance(text, str) else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The IDs by which a row may name this message."""
         return (self.id, *(self.carried.names if self.carried else ()))
@@ -528,6 +536,8 @@ class Message:
             "MessageAttributes": attributes,
             "MessageSystemAttributes": trace_of(self.record),
         }
+        if (redriven_by := self.redriven_by) is not None:
+            attributes[REDRIVEN] = {"DataType": "String", "StringValue": redriven_by}
         # Queues may share their time fairly among groups.
         return entry | ({"MessageGroupId": self.group} if self.group else {})
 

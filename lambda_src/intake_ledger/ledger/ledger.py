@@ -210,7 +210,7 @@ class Ledger:
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
         is_new = change.state is not None and self._is_new(change)
-        if (self._every_version or is_new) and self._is_forgotten(change):
+        if (self._every_version or is_new) and self.is_forgotten(change):
             if self._every_version:
                 return _FORGOTTEN
             is_new = False  # only a look shows whether the key is used again
@@ -229,7 +229,7 @@ class Ledger:
         """
         if isinstance(answer, Claim):
             try:
-                forgotten = self._is_forgotten(answer.change)
+                forgotten = self.is_forgotten(answer.change)
             except AWS_ERRORS:
                 with suppress(Fenced, *AWS_ERRORS):
                     self.release(answer)
@@ -240,7 +240,7 @@ class Ledger:
                 return _FORGOTTEN
         return self._guarded(answer)
 
-    def _is_forgotten(self, change: Change, *, unknown: bool = False) -> bool:
+    def is_forgotten(self, change: Change, *, unknown: bool = False) -> bool:
         """True if the key was forgotten after the message was sent. `unknown` is as for `is_forgotten`."""
         forgotten_at = self._forgotten.forgotten_at(self.key_of(change).pk, sent_at(change))
         return is_forgotten(change, forgotten_at, unknown=unknown)
@@ -356,6 +356,10 @@ class Ledger:
                 found.append(None)  # it is released, and the others stay claimed
         return found
 
+    def row_of(self, change: Change) -> Row | None:
+        """The change's row. None: there is none."""
+        return self._table.get(self.key_of(change))
+
     def key_of(self, change: Change) -> RowKey:
         """The key of the change's row."""
         identity = change.state.identity if change.state else "absent"
@@ -398,7 +402,7 @@ class Ledger:
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
                 is_gone = row is None and shown.removed and not self._every_version
-                if is_gone and self._is_forgotten(change, unknown=True):
+                if is_gone and self.is_forgotten(change, unknown=True):
                     return _FORGOTTEN
                 since = self._row_history.all_rows_since() if row is None else None
                 ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, all_rows_since=since)

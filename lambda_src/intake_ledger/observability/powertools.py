@@ -145,6 +145,11 @@ class PowertoolsTelemetry(Telemetry):
         self._logger.info("ignored", extra={"why": why})
 
     @override
+    def withdrawn(self, change: Change | None, operation: str, message_id: str) -> None:
+        fields = _change_fields(change) if change else {}
+        self._logger.info("withdrawn", extra={**fields, "operation": operation, "message_id": message_id})
+
+    @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         self._count("ConsumerErrors")
         if isinstance(error, CopyRefused):

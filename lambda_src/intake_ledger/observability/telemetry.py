@@ -46,6 +46,16 @@ class Telemetry(Protocol):
     def ignored(self, why: str) -> None:
         """Report a message without work, such as S3's test event."""
 
+    def withdrawn(self, change: Change | None, operation: str, message_id: str) -> None:
+        """Report a message of an operation that a person has stopped. Nothing was claimed.
+
+        Args:
+            change: the change, if the message reports nothing else.
+            operation: the ID of the operation.
+            message_id: of the message.
+
+        """
+
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         """Report an error of AWS or of this package. The message is delivered again."""
 

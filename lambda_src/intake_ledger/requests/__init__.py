@@ -19,6 +19,7 @@ from intake_ledger.requests.record import (
     queried_batches,
     rows_of,
 )
+from intake_ledger.requests.redriven import Redriven, packed, redriven
 from intake_ledger.requests.standing import Standing, standing_of
 from intake_ledger.requests.stop import STOPS, Stop, StoppedOperations, read_stop, stop_key
 
@@ -29,6 +30,7 @@ __all__ = [
     "STOPS",
     "Command",
     "Entry",
+    "Redriven",
     "RequestBatch",
     "RequestCheck",
     "RequestFindings",
@@ -39,8 +41,10 @@ __all__ = [
     "batch_item",
     "batch_key",
     "entries_size",
+    "packed",
     "queried_batches",
     "read_stop",
+    "redriven",
     "rows_of",
     "standing_of",
     "stop_key",

@@ -7,10 +7,11 @@ rejection once.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.events import own_message
+from intake_ledger.events import REDRIVEN, own_message
 from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable, condition_failed, send_write
 from intake_ledger.protocol import (
     Ordering,
@@ -33,6 +34,7 @@ from intake_ledger.requests.record import (
     queried_batches,
     rows_of,
 )
+from intake_ledger.requests.redriven import Redriven
 from intake_ledger.requests.standing import Standing, standing_of
 from intake_ledger.requests.stop import StoppedOperations
 
@@ -196,9 +198,19 @@ class RequestCheck:
         state = None
         if row is not None and self._settings.ordering is Ordering.EVERY_VERSION:
             state = State(row.kind, row.version_id, row.etag, row.size)
-        fence = {"DataType": "Number", "StringValue": str(entry.fence)}
         body = own_message(Origin.AUDIT, self._settings.bucket, entry.key, state)
-        return {"MessageBody": body, "MessageAttributes": {"rejected_fence": fence}}
+        fence = {"DataType": "Number", "StringValue": str(entry.fence)}
+        operation = {"DataType": "String", "StringValue": self._letter(batch, entry, row).text}
+        return {"MessageBody": body, "MessageAttributes": {"rejected_fence": fence, REDRIVEN: operation}}
+
+    def _letter(self, batch: RequestBatch, entry: Entry, row: Row | None) -> Redriven:
+        """The operation, and the attributes with which the message goes back if the operation is stopped."""
+        known: dict[str, str | int | None] = {"pipeline": self._settings.pipeline, "bucket": self._settings.bucket}
+        known["key"] = quote(entry.key)
+        if row is not None:
+            known |= {"reason": (row.reason or "")[:1024], "reason_code": row.reason_code, "version_id": row.version_id}
+            known |= {"attempts": row.attempts, "first_claimed_at": row.first_claimed_at}
+        return Redriven(batch.request_id, {name: value for name, value in known.items() if value not in (None, "")})
 
     def _mark_lost(self, entry: Entry, batch: RequestBatch) -> bool:
         """Let the row say that its copy is lost. False: an attempt has changed the row meanwhile."""
