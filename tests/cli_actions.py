@@ -89,6 +89,7 @@ NEEDED = {
         "dynamodb:Query",
         "dynamodb:Scan",
         "sqs:GetQueueAttributes",
+        "sqs:ListMessageMoveTasks",
     },
 }
 """IAM's actions by command. `reprocess --rejected` also reads the ledger."""

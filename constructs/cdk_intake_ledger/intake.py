@@ -99,15 +99,16 @@ class Intake(Construct, IntakeMetrics):
         """Allow a principal to move messages from the dead-letter queue back to the queue.
 
         Args:
-            grantee: may receive and delete dead-letter messages, send to the queue, and use the queues' key. It may
-                also write records of operations into the ledger's table, and no rows, and lines into the consumer's log
-                group.
+            grantee: may receive and delete dead-letter messages, see redrives of SQS, send to the queue, and use the
+                queues' key. It may also write records of operations into the ledger's table, and no rows, and lines
+                into the consumer's log group.
 
         Returns:
             the grant.
 
         """
-        receive = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+        reads = ("GetQueueAttributes", "ListMessageMoveTasks", "ReceiveMessage")
+        receive = [f"sqs:{name}" for name in ("ChangeMessageVisibility", "DeleteMessage", *reads)]
         grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
         return grant.combine(self._grant_requests(grantee)).combine(self._grant_record(grantee))
 

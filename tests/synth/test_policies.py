@@ -181,6 +181,7 @@ def test_grant_redrive_moves_messages_back(key: bool) -> None:
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",
         "sqs:GetQueueAttributes",
+        "sqs:ListMessageMoveTasks",
         "sqs:ReceiveMessage",
     ]
     assert (["kms:Decrypt", "kms:GenerateDataKey"] in [actions(one) for one in found]) is key

@@ -30,6 +30,7 @@ UNSENT = {
     "ListBackups": "what remains of a forgotten key: tests/unit/test_cli_forget.py",
     "ListExecutions": "executions that run while a person looks: tests/unit/test_cli_executions.py",
     "ListKeys": "a function of ours has this name",
+    "ListMessageMoveTasks": "the local AWS may not know it: tests/unit/test_cli_stop.py",
     "ListObjects": "a function of ours has this name",
     "StartQueryExecution": "the local AWS knows no tables of Athena: tests/integration/test_audit_athena.py",
 }

@@ -13,7 +13,9 @@ import pytest
 from botocore.config import Config
 from hypothesis import settings
 from moto import mock_aws
+from moto.core.responses import ActionResult
 from moto.core.utils import method_names_from_class
+from moto.sqs.responses import SQSResponse
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import LedgerTable
@@ -59,6 +61,8 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
         patch.setattr(boto3, "Session", session_for)
         # Moto inspects all members of a class in each request.
         patch.setattr(moto.core.responses, "method_names_from_class", cache(method_names_from_class))
+        # Moto does not know this operation. No redrive of SQS is running.
+        patch.setattr(SQSResponse, "list_message_move_tasks", lambda _: ActionResult({"Results": []}), raising=False)
         yield boto3.client("dynamodb")
         patch.undo()
 

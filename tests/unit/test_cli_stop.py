@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from intake_ledger.events import REDRIVEN, Message
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Change, Origin, Row, State, StateKind, Status, ulid
 from intake_ledger.requests import Redriven, Stop, packed, read_stop, redriven
-from tests.inside.command import from_sqs, redrive, reprocess, send, stopping
+from tests.inside.command import from_sqs, now_ms, redrive, reprocess, send, stopping
 from tests.inside.objects import has_begun
 from tests.unit.cli_support import Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, START
@@ -218,3 +219,36 @@ BEGUN = [
 @pytest.mark.parametrize(("change", "row", "expected"), BEGUN)
 def test_a_stop_leaves_what_has_begun(change: Change, row: Row | None, expected: bool) -> None:
     assert has_begun(change, row, ID, redriven=change is not ASKED) is expected
+
+
+@pytest.mark.failure_mode("F437")
+def test_status_names_a_redrive_of_sqs_that_is_running(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--stop` does not reach its messages: they carry no ID."""
+    person.site.dead_letter("{}")
+    assert person.reads("status")["moveTask"] is None
+    sqs, arns = client("sqs"), list[str]()
+
+    def running(**request: str) -> Any:
+        arns.append(request["SourceArn"])
+        ended = {"Status": "COMPLETED", "StartedTimestamp": 1}
+        task = {"Status": "RUNNING", "StartedTimestamp": now_ms() - HOUR, "ApproximateNumberOfMessagesMoved": 1_200}
+        return {"Results": [task | {"ApproximateNumberOfMessagesToMove": 5_000}, ended]}
+
+    monkeypatch.setattr(sqs, "list_message_move_tasks", running)
+    found = person.reads("status")["moveTask"]
+    assert (found["moved"], found["expected"]) == (1_200, 5_000)
+    shown = " ".join(person.types("status").split())
+    assert "Redrive of SQS running for" in shown
+    assert "1,200 of 5,000 messages moved" in shown
+    queue = sqs.get_queue_attributes(QueueUrl=person.site.deployed.dead_letter_url, AttributeNames=["QueueArn"])
+    assert set(arns) == {queue["Attributes"]["QueueArn"]}
+
+
+def test_a_queue_that_is_no_dead_letter_queue_is_no_error(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: str) -> Any:
+        problem: Any = {"Code": "ResourceNotFoundException", "Message": "not a dead-letter queue"}
+        raise ClientError({"Error": problem}, "ListMessageMoveTasks")
+
+    monkeypatch.setattr(client("sqs"), "list_message_move_tasks", refused)
+    assert "not a dead-letter queue" in person.reads("status")["moveTask"]["unknown"]
+    assert "Redrive of SQS" not in person.types("status")

@@ -48,6 +48,11 @@ class Aws:
         """The region's name, or an empty text if it is unknown."""
         return self._session.region_name or ""
 
+    @property
+    def partition(self) -> str:
+        """The partition of the region in ARNs."""
+        return self._session.get_partition_for_region(self.region) if self.region else "aws"
+
     def assuming(self, role_arn: str) -> "Aws":
         """Return the clients of a role, for an hour."""
         answer = self.sts.assume_role(RoleArn=role_arn, RoleSessionName="intake-ledger")["Credentials"]

@@ -92,6 +92,19 @@ class NotRead:
         return f"not allowed: {self.action}" if self.action else f"unknown: {self.why}"
 
 
+@dataclass(frozen=True, slots=True)
+class MoveTask:
+    """A redrive of SQS's console or API that is running. `redrive --stop` does not reach its messages."""
+
+    moved: int
+    expected: int | None
+    """The number of messages to move. None: SQS does not say."""
+    started_at: int
+    """Epoch milliseconds."""
+    destination: str
+    """ARN of the queue that gets them. Empty: the queue from which each came."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStatus:
     """The document of `status`."""
@@ -108,6 +121,8 @@ class PipelineStatus:
     """Who has paused the consumer. None: no one, or the record may not be read."""
     queue: QueueDepth | NotRead
     dead_letters: QueueDepth | NotRead
+    move_task: MoveTask | NotRead | None
+    """None if no redrive of SQS is running."""
     failed: Count | NotRead
     rejected: Count | NotRead
     dismissed: Count | NotRead
@@ -159,6 +174,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         dead_letters=allowed(
             lambda: _depth(aws, deployed.dead_letter_url, known.dead_letter_age_seconds if known else None)
         ),
+        move_task=allowed(lambda: _move_task(aws, deployed.dead_letter_url)),
         **reviewed,
         oldest={} if isinstance(counts, NotRead) else {name: getattr(counts, name).oldest_at for name in _WITH_AGES},
         last_hour=hour if isinstance(hour, NotRead) else hour.last_hour,
@@ -219,6 +235,27 @@ def _depth(aws: "Aws", url: str, oldest_seconds: int | None) -> QueueDepth:
     ]
     delayed = int(attributes.get(_DELAYED, 0))
     return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]), delayed, oldest_seconds)
+
+
+def _move_task(aws: "Aws", url: str) -> MoveTask | NotRead | None:
+    *_, account, name = url.split("/")
+    arn = f"arn:{aws.partition}:sqs:{aws.region}:{account}:{name}"
+    try:
+        found = aws.sqs.list_message_move_tasks(SourceArn=arn).get("Results", ())
+    except ClientError as error:
+        if denied_action(error) is not None or is_passing(error):
+            raise
+        # A queue that is no longer a dead-letter queue has no such redrive.
+        return NotRead(why=f"{error.operation_name}: {error.response['Error'].get('Message', '')}")
+    running = next((one for one in found if one.get("Status") in ("RUNNING", "CANCELLING")), None)
+    if running is None:
+        return None
+    return MoveTask(
+        running.get("ApproximateNumberOfMessagesMoved", 0),
+        running.get("ApproximateNumberOfMessagesToMove"),
+        running.get("StartedTimestamp", 0),
+        running.get("DestinationArn", ""),
+    )
 
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:

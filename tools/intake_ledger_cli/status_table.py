@@ -16,6 +16,7 @@ from intake_ledger_cli.metrics import LastHour, Tick
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
     Alarm,
+    MoveTask,
     NotRead,
     PauseRecord,
     PipelineStatus,
@@ -41,6 +42,8 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> Rendera
     add("Breaker", found.breaker, lambda one: _breaker(one, now))
     add("Queue", found.queue, _depth)
     add("Dead letters", found.dead_letters, _dead_letters)
+    if found.move_task is not None and not (isinstance(found.move_task, NotRead) and found.move_task.why):
+        add("Redrive of SQS", found.move_task, lambda one: _move_task(one, now))
     if found.executions is not None:
         add("Executions", found.executions, lambda one: _executions(one, now))
     add_count("Failed", found.failed, WARNING, "will be retried, see: list --status FAILED")
@@ -175,6 +178,13 @@ def _dead_letters(depth: QueueDepth) -> Text:
     if depth.waiting + depth.hidden == 0:
         return Text(text, style=GOOD)
     return Text.assemble((text, BAD), ("  see: redrive --dry-run", DIM))
+
+
+def _move_task(task: MoveTask, now: int) -> Text:
+    moved = f"{task.moved:,} of {task.expected:,}" if task.expected is not None else f"{task.moved:,}"
+    text = f"running for {formatting.duration(now - task.started_at)}, {moved} messages moved"
+    target = f" to {escape(task.destination)}" if task.destination else ""
+    return Text.assemble((text + target, WARNING), ("  end it with: aws sqs cancel-message-move-task", DIM))
 
 
 def _oldest(age_seconds: int | None) -> str:
