@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.events import REDRIVEN, Message
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Change, Origin, Row, State, StateKind, Status, ulid
-from intake_ledger.requests import Redriven, Stop, packed, read_stop, redriven
+from intake_ledger.requests import Redriven, Stop, batch_item, batch_key, packed, queried_batches, read_stop, redriven
 from tests.inside.command import from_sqs, now_ms, redrive, reprocess, send, stopping
 from tests.inside.objects import has_begun
 from tests.unit.cli_support import Site, client, make_message_site, make_site
@@ -117,6 +117,9 @@ def test_the_only_redrive_needs_no_id(person: Person) -> None:
     assert found is not None
     assert found.because == "the fix is not deployed"
     assert request_id in " ".join(person.types("operations").split())
+    [*_, listed] = person.reads("operations")["operations"]
+    assert (listed["requestId"], listed["stoppedAt"]) == (request_id, found.at)
+    assert "outstanding" not in listed, "the audit deletes the records"
     person.types("redrive", "--stop", "--because", "again", ends=1)
     assert "no redrive of the last 14 days can be stopped" in person.complaint
 
@@ -141,12 +144,20 @@ def test_what_was_committed_is_listed(person: Person) -> None:
     site.put("in/a", "in/b", "in/c")
     person.types("reprocess", "--prefix", "in/")
     [request_id] = ids(person)
+    [batch] = queried_batches(client("dynamodb"), site.deployed.table, site.deployed.name)
     done = Row(Status.PROCESSED, START, committed_fence=START)
     for key, row in (("in/a", done), ("in/b", replace(done, served_reprocess_id=request_id))):
         site.row(key, row)
     site.row("in/c", replace(NO, status=Status.FAILED, reprocess_id=request_id))
     found = person.reads("reprocess", "--stop", "--because", "the wrong prefix")
     assert (found["outstanding"], found["committed"], found["begun"]) == (1, ["in/b"], ["in/c"])
+    assert found["servedBefore"] == 0
+    batch.entries.pop()
+    LedgerTable(client("dynamodb"), site.deployed.table).write(
+        batch_key(site.deployed.name, batch), batch_item(batch, made_at=START)
+    )
+    again = person.reads("reprocess", "--stop", "--id", request_id, "--because", "again")
+    assert again["servedBefore"] == 1
     person.types("reprocess", "--id", request_id, "in/a", ends=1)
     assert "was stopped by" in person.complaint
     assert "because the wrong prefix" in person.complaint

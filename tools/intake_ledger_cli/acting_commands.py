@@ -134,4 +134,7 @@ def _listed(operation: Operation, progress: Progress | None) -> dict[str, object
         content["requestId"] = operation.request_id
     if progress is None:
         return content
-    return content | {"sent": operation.sent} | {"outstanding": progress.outstanding, "copiesLost": progress.lost}
+    content["sent"] = operation.sent
+    if progress.stop is not None:
+        return content | {"stoppedAt": progress.stop.at}
+    return content | {"outstanding": progress.outstanding, "copiesLost": progress.lost}

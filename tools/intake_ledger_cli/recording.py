@@ -18,16 +18,19 @@ from intake_ledger.requests import (
     Entry,
     RequestBatch,
     Standing,
+    Stop,
     batch_item,
     batch_key,
     entries_size,
     queried_batches,
+    read_stops,
     rows_of,
     standing_of,
 )
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.console import console
 from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.formatting import timestamp
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
@@ -126,6 +129,8 @@ class Progress:
     """Messages whose content is gone."""
     is_exact: bool
     """False: there are too many rows to read now, and the audit's last look has left these."""
+    stop: Stop | None = None
+    """Who has stopped it. Then the records are gone, and only the stop itself has numbers."""
 
 
 def read_progress(aws: "Aws", deployed: "DeployedPipeline", listed: Sequence["Operation"]) -> Mapping[str, Progress]:
@@ -143,10 +148,13 @@ def read_progress(aws: "Aws", deployed: "DeployedPipeline", listed: Sequence["Op
     if number <= MOST_JUDGED:
         for batch in batches:
             _judge(aws, deployed, batch)
+    stops = read_stops(aws.dynamodb, deployed.table, deployed.name)
     found, is_exact = dict[str, Progress](), number <= MOST_JUDGED
     for request_id in wanted:
         own = [one for one in batches if one.request_id == request_id]
-        found[request_id] = Progress(sum(len(one.entries) for one in own), sum(one.lost for one in own), is_exact)
+        found[request_id] = Progress(
+            sum(len(one.entries) for one in own), sum(one.lost for one in own), is_exact, stops.get(request_id)
+        )
     return found
 
 
@@ -154,6 +162,8 @@ def progress_text(operation: "Operation", progress: Progress | None) -> str:
     """The progress for people. Empty if the requests are not recorded."""
     if progress is None:
         return ""
+    if progress.stop is not None:
+        return f"stopped at {timestamp(progress.stop.at)}"
     served = (operation.sent or 0) - progress.outstanding - progress.lost
     parts = [f"{served:,} served"]
     if progress.outstanding:

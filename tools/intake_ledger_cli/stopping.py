@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Status, made_at, to_dynamodb
+from intake_ledger.protocol import Status, made_at
 from intake_ledger.requests import Command, Standing, Stop, queried_batches, read_stop, rows_of, standing_of
 from intake_ledger_cli import operations
 from intake_ledger_cli.app import now_ms
@@ -49,6 +49,8 @@ class StopResult:
     """Keys of recorded requests whose attempt has begun or ended. They go on."""
     committed: list[str] = field(default_factory=list)
     """Keys of recorded requests that were committed already."""
+    served_before: int = 0
+    """Recorded requests that the audit had found served. The records no longer have their keys."""
     unreachable: int = 0
     """Moved messages that do not carry the ID."""
     why: str = ""
@@ -139,12 +141,11 @@ def carry_out(
         ClientError: The stop is not written.
 
     """
-    key = stopped.key(deployed.name)
-    item = to_dynamodb({"pk": key.pk, "sk": key.sk} | stopped.item)
-    aws.dynamodb.put_item(TableName=deployed.table, Item=item)
+    # An earlier stop stays.
+    LedgerTable(aws.dynamodb, deployed.table).put_new(stopped.key(deployed.name), stopped.item)
     done = StopResult(operation.request_id, command.value, unreachable=operation.unmarked or 0)
     try:
-        _look(aws, deployed, done)
+        _look(aws, deployed, done, operation.sent)
     except ClientError as error:
         if (action := denied_action(error)) is None:
             raise
@@ -152,12 +153,13 @@ def carry_out(
     return done
 
 
-def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult) -> None:
+def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, sent: int | None) -> None:
     table = LedgerTable(aws.dynamodb, deployed.table)
     requested_at, skew_ms = made_at(done.id), deployed.clock_skew_seconds * 1000
-    for batch in queried_batches(aws.dynamodb, deployed.table, deployed.name):
-        if batch.request_id != done.id:
-            continue
+    batches = queried_batches(aws.dynamodb, deployed.table, deployed.name)
+    own = [one for one in batches if one.request_id == done.id]
+    done.served_before = max(0, (sent or 0) - sum(len(one.entries) + one.lost for one in own))
+    for batch in own:
         rows = rows_of(table, batch.entries, lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket))
         for entry, row in rows:
             standing = standing_of(row, entry, batch, requested_at=requested_at, skew_ms=skew_ms)
@@ -177,6 +179,7 @@ def stop_json(done: StopResult) -> dict[str, object]:
         "outstanding": done.outstanding,
         "begun": done.begun,
         "committed": done.committed,
+        "servedBefore": done.served_before,
         "unreachable": done.unreachable,
         "why": done.why or None,
     }
@@ -191,6 +194,9 @@ def stop_lines(done: StopResult) -> RenderableType:
     ]
     lines += _named("were committed before the stop", done.committed)
     lines += _named("are in work or failed, and go on", done.begun)
+    if done.served_before:
+        text = f"{done.served_before:,} more were served before the last look of the audit, which keeps no keys"
+        lines.append(Text(text, style=WARNING))
     if done.unreachable:
         text = f"{done.unreachable:,} messages do not carry the ID, and cannot be withdrawn"
         lines.append(Text(text, style=WARNING))

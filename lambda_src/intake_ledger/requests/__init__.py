@@ -21,7 +21,7 @@ from intake_ledger.requests.record import (
 )
 from intake_ledger.requests.redriven import Redriven, packed, redriven
 from intake_ledger.requests.standing import Standing, standing_of
-from intake_ledger.requests.stop import STOPS, Stop, StoppedOperations, read_stop, stop_key
+from intake_ledger.requests.stop import STOPS, Stop, StoppedOperations, read_stop, read_stops, stop_key
 
 __all__ = [
     "BATCHES",
@@ -44,6 +44,7 @@ __all__ = [
     "packed",
     "queried_batches",
     "read_stop",
+    "read_stops",
     "redriven",
     "rows_of",
     "standing_of",

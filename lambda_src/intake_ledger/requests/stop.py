@@ -4,12 +4,12 @@ A person writes it, with `intake-ledger redrive --stop` or `reprocess --stop`. I
 operations, and stays for as long as these.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import RowKey, operations_partition
+from intake_ledger.protocol import RowKey, from_dynamodb, operations_partition
 from intake_ledger.requests.record import KEPT_SECONDS
 
 STOPS = "stop#"
@@ -54,8 +54,30 @@ def read_stop(table: LedgerTable, pipeline: str, request_id: str) -> Stop | None
         ClientError: DynamoDB refuses the request. Also BotoCoreError.
 
     """
-    item = table.read(stop_key(pipeline, request_id))
-    return Stop(request_id, int(item["at"]), item["done_by"], item["because"]) if item else None
+    key = stop_key(pipeline, request_id)
+    item = table.read(key)
+    return _stop({"sk": key.sk, **item}) if item else None
+
+
+def read_stops(client: Any, table: str, pipeline: str) -> dict[str, Stop]:
+    """All stops of a pipeline, by the ID of the operation.
+
+    Raises:
+        ClientError: DynamoDB refuses a request. Also BotoCoreError.
+
+    """
+    request: dict[str, Any] = {
+        "TableName": table,
+        "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
+        "ExpressionAttributeValues": {":pk": {"S": operations_partition(pipeline)}, ":prefix": {"S": STOPS}},
+    }
+    pages = client.get_paginator("query").paginate(**request)
+    items = [from_dynamodb(item) for page in pages for item in page["Items"]]
+    return {one.request_id: one for one in map(_stop, items)}
+
+
+def _stop(item: Mapping[str, Any]) -> Stop:
+    return Stop(item["sk"].removeprefix(STOPS), int(item["at"]), item["done_by"], item["because"])
 
 
 class StoppedOperations:
