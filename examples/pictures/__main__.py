@@ -1,4 +1,4 @@
-"""Compare three consumers of the same pictures. Exit with 0 if the fenced outputs are right in each round and the
+"""Compare consumers of the same pictures. Exit with 0 if the fenced outputs are right in each round and the
 others are not, else with 1.
 """
 
@@ -34,16 +34,35 @@ def main() -> int:
         default=Column.FENCED,
         help="the consumer that must be right in each round; another one shows that the comparison can fail",
     )
+    parser.add_argument(
+        "--locks", action="store_true", help="two more columns, with published locks; it takes some minutes more"
+    )
+    parser.add_argument(
+        "--without-ledger",
+        action="store_true",
+        help="the hand-written consumers alone; ends with 1 if a copy is wrong",
+    )
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
     try:
-        wrong = run(Options(arguments.rounds, arguments.output, arguments.seed, kills=not arguments.short))
+        wrong = run(
+            Options(
+                arguments.rounds,
+                arguments.output,
+                arguments.seed,
+                kills=not arguments.short,
+                locks=arguments.locks,
+                ledger=not arguments.without_ledger,
+            )
+        )
     except KeyboardInterrupt:
         print("\ninterrupted; the local AWS is gone", file=sys.stderr)
         return 130
     except (LocalAwsError, TimeoutError, RuntimeError) as error:
         print(f"the comparison stopped before its end: {error}", file=sys.stderr)
         return 1
+    if arguments.without_ledger:
+        return 1 if any(wrong.values()) else 0
     if demonstrated(wrong, arguments.must_be_right):
         return 0
     print(

@@ -1,4 +1,4 @@
-"""The client: it plays all rounds against the three consumers, many rounds at the same time."""
+"""The client: it plays all rounds against the consumers, many rounds at the same time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from examples.pictures.columns import Column
+from examples.pictures.columns import LOCKS, Column
 from examples.pictures.gate import Place
 from examples.pictures.script import Action, Worker, picture
 
@@ -27,7 +27,8 @@ GIVE_UP_SECONDS = 240.0
 """The longest time for which a round waits for a consumer."""
 PATIENCE_SECONDS = 60.0
 """The longest time for which a round waits for the usual consumer, whose message may be in its dead-letter queue."""
-Condition = tuple[str, "Callable[[], bool]"]
+Condition = tuple[str, "Callable[[], list[Place]]"]
+"""Its text, and the outputs that it still waits for."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,25 @@ class Client:
 
     def _round(self, one: Round) -> Iterator[Condition]:
         """Do the operations of a round. Yields the conditions to wait for."""
-        places = [Place(column, one.key) for column in Column]  # the usual consumer first
+        places = [Place(column, one.key) for column in self.world.columns]  # the usual consumer first
+        waits = list(places)
         for step in one.steps:
-            written = {place: self.gate.written[place] for place in places}
-            held = {place: self.gate.held[place] for place in places}
+            written = {place: self.gate.written[place] for place in waits}
+            held = {place: self.gate.held[place] for place in waits}
             self._arm(places, step)
-            for column in Column:
+            for column in self.world.columns:
                 self._operate(column, one, step)
             if step.worker is Worker.LATE:
-                yield "the workers are late", partial(_grown, self.gate.held, held, time.monotonic())
+                yield "the workers are late", partial(_missing, self.gate.held, held, time.monotonic())
                 # The usual consumer's queue hides the message of its late worker for some time.
                 del written[places[0]]
+            if step.worker is not Worker.LIVES:
+                # Their lock stays with this worker.
+                waits = [place for place in waits if place.column not in LOCKS]
+                for place in [place for place in written if place.column in LOCKS]:
+                    del written[place]
             if step.settle:
-                yield "the outputs are written", partial(_grown, self.gate.written, written, time.monotonic())
+                yield "the outputs are written", partial(_missing, self.gate.written, written, time.monotonic())
 
     def _arm(self, places: Sequence[Place], step: Step) -> None:
         for place in places:
@@ -106,11 +113,11 @@ def mixed(rounds: Sequence[Round]) -> list[Round]:
     return [one for _, one in sorted(places, key=lambda place: (place[0], place[1].number))]
 
 
-def _grown(counts: Counter[Place], before: Mapping[Place, int], since: float) -> bool:
-    """Tell if each count has grown. The usual consumer has limited time."""
-    late = [place for place, count in before.items() if counts[place] <= count]
+def _missing(counts: Counter[Place], before: Mapping[Place, int], since: float) -> list[Place]:
+    """Return the outputs whose count has not grown. Consumers without a ledger have limited time."""
+    missing = [place for place, count in before.items() if counts[place] <= count]
     impatient = time.monotonic() > since + PATIENCE_SECONDS
-    return not late or (impatient and all(place.column is Column.USUAL for place in late))
+    return [] if impatient and all(place.column.by_hand for place in missing) else missing
 
 
 class _Playing:
@@ -123,10 +130,13 @@ class _Playing:
 
     def goes_on(self) -> bool:
         """Do the next operations if their condition holds. Return false at the end of the round."""
-        while self._condition and self._condition[1]():
+        while self._condition and not (missing := self._condition[1]()):
             self._next()
         if self._condition and time.monotonic() > self._deadline:
-            raise TimeoutError(f"{self._key}: after {GIVE_UP_SECONDS:.0f} s still waiting until {self._condition[0]}")
+            columns = ", ".join(place.column for place in missing)
+            raise TimeoutError(
+                f"{self._key}: after {GIVE_UP_SECONDS:.0f} s still waiting until {self._condition[0]}: {columns}"
+            )
         return self._condition is not None
 
     def _next(self) -> None:

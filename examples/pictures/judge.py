@@ -60,9 +60,14 @@ def _pixels(content: bytes) -> object:
         return content
 
 
+def columns_of(rounds: Sequence[Judged]) -> list[Column]:
+    """Return the columns of a run."""
+    return [column for column in Column if any(column in one.outputs for one in rounds)]
+
+
 def wrong_rounds(rounds: Sequence[Judged]) -> dict[Column, int]:
     """Count the wrong rounds of each column."""
-    return {column: sum(not one.finding(column).right for one in rounds) for column in Column}
+    return {column: sum(not one.finding(column).right for one in rounds) for column in columns_of(rounds)}
 
 
 def wrong_by_story(rounds: Sequence[Judged]) -> dict[str, dict[Column, int]]:
@@ -70,8 +75,8 @@ def wrong_by_story(rounds: Sequence[Judged]) -> dict[str, dict[Column, int]]:
     stories: dict[str, Counter[Column]] = {}
     for one in rounds:
         wrong = stories.setdefault(one.story, Counter())
-        wrong.update(column for column in Column if not one.finding(column).right)
-    return {story: {column: wrong[column] for column in Column} for story, wrong in stories.items()}
+        wrong.update(column for column in one.outputs if not one.finding(column).right)
+    return {story: {column: wrong[column] for column in columns_of(rounds)} for story, wrong in stories.items()}
 
 
 def demonstrated(wrong: Mapping[Column, int], must_be_right: Column = Column.FENCED) -> bool:

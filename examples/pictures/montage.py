@@ -1,4 +1,4 @@
-"""The montage: for each round the expected picture and the outputs of three consumers, one below the other.
+"""The montage: for each round the expected picture and the outputs of the consumers, one below the other.
 
 Rounds of the same story are side by side. Wrong outputs have a red frame and a cross.
 """
@@ -10,13 +10,13 @@ from io import BytesIO
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from examples.pictures.columns import Column
-from examples.pictures.judge import wrong_by_story, wrong_rounds
+from examples.pictures.judge import columns_of, wrong_by_story, wrong_rounds
 from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from examples.pictures.columns import Column
     from examples.pictures.judge import Judged
 
 CELL, GAP, MARGIN = 40, 4, 24
@@ -52,16 +52,16 @@ def draw(rounds: Sequence[Judged], *, faults: str = "") -> Image.Image:
         the image, with a palette of greys and the colours of the marks.
 
     """
-    blocks = _blocks(rounds)
+    blocks, rows = _blocks(rounds), 1 + len(columns_of(rounds))
     width = 2 * MARGIN + LABELS + max(10, *(len(block.rounds) for block in blocks)) * ROW
-    height = TITLE_HEIGHT + len(blocks) * (STORY_HEIGHT + 4 * ROW + BLOCK_GAP) + MARGIN
+    height = TITLE_HEIGHT + len(blocks) * (STORY_HEIGHT + rows * ROW + BLOCK_GAP) + MARGIN
     image = Image.new("RGB", (max(width, 1100), height), BACKGROUND)
     pen = ImageDraw.Draw(image)
     _draw_title(pen, rounds, faults)
     top = TITLE_HEIGHT
     for block in blocks:
         _draw_block(image, pen, block, top)
-        top += STORY_HEIGHT + 4 * ROW + BLOCK_GAP
+        top += STORY_HEIGHT + rows * ROW + BLOCK_GAP
     return image.quantize(palette=_palette(), dither=Image.Dither.NONE)
 
 
@@ -95,7 +95,7 @@ def _draw_title(pen: ImageDraw.ImageDraw, rounds: Sequence[Judged], faults: str)
     total, wrong = len(rounds), wrong_rounds(rounds)
     _text(pen, (MARGIN, 20), f"Grey copies of {total} pictures after duplicates, losses, killed and late workers", 24)
     x = MARGIN
-    for column in Column:
+    for column in columns_of(rounds):
         colour = WRONG if wrong[column] else RIGHT
         result = f"{wrong[column]} of {total} wrong" if wrong[column] else f"{total} of {total} right"
         x += _text(pen, (x, 58), f"{column.label}: ", 17)
@@ -103,7 +103,7 @@ def _draw_title(pen: ImageDraw.ImageDraw, rounds: Sequence[Judged], faults: str)
     _text(
         pen,
         (MARGIN, 90),
-        "Each stack of four is one key. 1, 2 and 3 are its uploads, one after another. "
+        "Each stack is one key. 1, 2 and 3 are its uploads, one after another. "
         "The top picture is the grey copy of what S3 holds in the end.",
         14,
         SOFT,
@@ -119,7 +119,7 @@ def _draw_title(pen: ImageDraw.ImageDraw, rounds: Sequence[Judged], faults: str)
 def _draw_block(image: Image.Image, pen: ImageDraw.ImageDraw, block: _Block, top: int) -> None:
     pen.line((MARGIN, top - BLOCK_GAP // 2, image.width - MARGIN, top - BLOCK_GAP // 2), fill=LINE)
     _text(pen, (MARGIN, top), block.title, 16)
-    rows: list[Column | None] = [None, *Column]
+    rows: list[Column | None] = [None, *columns_of(block.rounds)]
     for number, column in enumerate(rows):
         y = top + STORY_HEIGHT + number * ROW
         if column is None:

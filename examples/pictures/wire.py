@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
-from examples.pictures.columns import Column
 from examples.pictures.script import Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from examples.pictures.columns import Column
     from examples.pictures.world import World
 
 DELAY_SECONDS = 2.0
@@ -45,11 +45,11 @@ class Wire:
         client = self.world.aws.client
         answer = client("sqs").get_queue_attributes(QueueUrl=self.world.tap, AttributeNames=["QueueArn"])
         target = {"QueueArn": answer["Attributes"]["QueueArn"], "Events": list(_EVENTS)}
-        for column in Column:
+        for column in self.world.columns:
             client("s3").put_bucket_notification_configuration(
                 Bucket=self.world.pictures(column), NotificationConfiguration={"QueueConfigurations": [target]}
             )
-        self._columns = {self.world.pictures(column): column for column in Column}
+        self._columns = {self.world.pictures(column): column for column in self.world.columns}
 
     def expect(self, column: Column, key: str, version_id: str, fate: Event) -> None:
         """Set the fate of the message about one operation."""
@@ -91,7 +91,7 @@ class Wire:
                 self._schedule(self._columns[identity[0]], fate, body)
 
     def _schedule(self, column: Column, fate: Event, body: str) -> None:
-        if column is Column.FENCED:
+        if column is self.world.columns[-1]:
             self.counts[fate] += 1
         if fate is Event.LOST:
             return

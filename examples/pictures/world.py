@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from examples.pictures.stack import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from examples.pictures.columns import Column
 
@@ -25,6 +25,7 @@ class World:
 
     aws: LocalAws
     outputs: Mapping[str, str]
+    columns: Sequence[Column]
 
     def pictures(self, column: Column) -> str:
         """Name of the bucket with the uploads."""

@@ -3,7 +3,7 @@
 from io import BytesIO
 
 import pytest
-from examples.pictures.columns import Column
+from examples.pictures.columns import Column, chosen
 from examples.pictures.judge import Finding, Judged, compare, demonstrated
 from examples.pictures.montage import WRONG, draw
 from examples.pictures.processor.pictures import greyscale, process
@@ -123,7 +123,7 @@ def test_the_colours_of_a_picture_make_it_wrong() -> None:
     ("wrong", "shown"), [((9, 5, 0), True), ((9, 5, 1), False), ((0, 5, 0), False), ((9, 0, 0), False)]
 )
 def test_the_comparison_needs_one_right_column_and_two_wrong_ones(wrong: tuple[int, ...], shown: bool) -> None:
-    assert demonstrated(dict(zip(Column, wrong, strict=True))) is shown
+    assert demonstrated(dict(zip(chosen(locks=False), wrong, strict=True))) is shown
 
 
 # -- the montage -----------------------------------------------------------------------------------------------------
