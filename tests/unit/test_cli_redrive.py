@@ -184,7 +184,7 @@ def test_a_dry_run_moves_nothing_and_hides_nothing(site: Site) -> None:
     rejected(site, "in/a")
     rejected(site, "in/b", "KeyError")
     done = redrive(site, dry_run=True, wanted=MessageFilter(reason="invoice"))
-    assert [message.keys for message in done.matched_messages] == [("in/a",)]
+    assert [message.keys for message in done.dead_letters] == [("in/a",)]
     assert (done.matched, done.moved, done.left) == (1, 0, 1)
     assert site.messages() == []
     assert site.visible(site.deployed.dead_letter_url) == 2
@@ -217,7 +217,7 @@ def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
         return {**answer, "Failed": [{"Id": one["Id"], "Code": "X", "Message": "not today"} for one in bad]}
 
     done = redrive(site, Through(send_message_batch=send))
-    assert [(message.keys, why) for message, why in done.failed] == [(("in/b",), "not today")]
+    assert [(one.keys, one.why) for one in done.failed] == [(("in/b",), "not today")]
     assert {change.key for change in site.changes()} == {"in/a", "in/c"}
     assert site.visible(site.deployed.dead_letter_url) == 1
 
@@ -325,7 +325,7 @@ def test_a_copy_whose_object_was_removed_stays_with_its_reason(site: Site) -> No
     assert (found.moved, found.removed, found.arrived_meanwhile) == (1, 1, 0)
     terminal = Console(width=300)
     with terminal.capture() as capture:
-        terminal.print(redrive_table(found, dry_run=False))
+        terminal.print(redrive_table(found))
     assert "1 not moved: their objects were removed before they were processed, see: list --removed" in capture.get()
     chosen = redrive(site, wanted=MessageFilter(reason="removed_unprocessed"))
     assert (chosen.moved, chosen.removed) == (1, 0)

@@ -193,6 +193,6 @@ def test_a_message_that_sqs_does_not_take_is_tried_again_and_told(times: int, lo
     """The other messages are sent once."""
     site = make_site()
     result = send(site, [Target("in/a"), Target("in/b"), Target("in/c")], Moody("in/b", times))
-    assert [(target.key, why) for target, why in result.failed] == [("in/b", "Busy")][:lost]
+    assert [(one.key, one.why) for one in result.failed] == [("in/b", "Busy")][:lost]
     assert result.sent == 3 - lost
     assert len(site.messages()) == 3 - lost

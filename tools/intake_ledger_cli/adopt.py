@@ -32,7 +32,7 @@ KEYS_NAMED = 20
 class OldBucket:
     """A bucket of the former pipeline. Its objects stay there."""
 
-    name: str
+    bucket: str
     objects: int = 0
     more: bool = False
     """True if the bucket has more objects than were counted."""
@@ -44,22 +44,19 @@ class OldBucket:
 
 @dataclass(slots=True)
 class AdoptionResult:
-    """The result of an adoption."""
+    """The document of `adopt`."""
 
+    former: str
+    """The former name of the pipeline."""
+    pipeline: str
+    dry_run: bool
     rows: RowAdoptionResult = field(default_factory=RowAdoptionResult)
     queue: TransferResult | None = None
     """None if the old queue is unknown, or if the successor uses the same queue."""
     dead_letters: TransferResult = field(default_factory=TransferResult)
     old_buckets: list[OldBucket] = field(default_factory=list)
-    finished: bool = False
-    """True after the last step."""
-
-    @property
-    def complete(self) -> bool:
-        """True if nothing is left for another call."""
-        queues = (self.queue, self.dead_letters)
-        rest = self.rows.held or self.rows.later_format
-        return self.finished and not rest and all(one is None or one.complete for one in queues)
+    complete: bool = False
+    """True after the last step, if nothing is left for another call."""
 
 
 class Adoption:
@@ -82,7 +79,7 @@ class Adoption:
         self._rate = rate
         self._clock = clock
         self._dry_run = dry_run
-        self.outcome = AdoptionResult()
+        self.outcome = AdoptionResult(former.name, deployed.name, dry_run)
         """Valid at any time, also after an interruption."""
 
     def run(self) -> AdoptionResult:
@@ -114,7 +111,8 @@ class Adoption:
         for queue in (out.queue, out.dead_letters):
             named |= set(queue.of_other_buckets if queue else ())
         out.old_buckets = [_listed(self._aws.s3, name) for name in sorted(named)]
-        out.finished = True
+        left = out.rows.held or out.rows.later_format
+        out.complete = not left and all(one is None or one.complete for one in (out.queue, out.dead_letters))
         return out
 
     def _transfer(self, source: str, target: str) -> Transfer:

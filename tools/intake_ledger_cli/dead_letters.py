@@ -28,6 +28,10 @@ class DeadLetterMessage:
     group: str = ""
     """The message group of a FIFO queue."""
 
+    def as_document(self) -> dict[str, Any]:
+        """Without its body."""
+        return {"id": self.id, "keys": self.keys, "reason": self.reason, "reasonCode": self.reason_code or None}
+
     @property
     def reason(self) -> str:
         """The reason of the rejection."""
@@ -83,6 +87,15 @@ class DeadLetterMessage:
 
     def _text(self, name: str) -> str:
         return str(self.attributes.get(name, {}).get("StringValue", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class NotMoved:
+    """A message that could not be sent. It stays."""
+
+    id: str
+    keys: tuple[str, ...]
+    why: str
 
 
 def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:

@@ -60,5 +60,4 @@ def dismiss_command(
     shown = f"{'taken back' if undo else 'dismissed'}: {result}"
     if done.other_messages:
         shown += f"; {done.other_messages:,} other dead-letter messages about the key stay, see: redrive --dry-run"
-    document = {"rows": done.rows, "messages": done.messages, "otherMessages": done.other_messages, "undo": undo}
-    call.output(document, Text(escape(shown), style=GOOD))
+    call.output(done, Text(escape(shown), style=GOOD))

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DismissResult:
-    """The result of a dismissal, or of its undo."""
+    """The document of `dismiss`."""
 
+    undo: bool = False
     rows: int = 0
     messages: int = 0
     """Dead-letter messages that were deleted, or written again."""
@@ -109,7 +110,7 @@ def undo(aws: "Aws", deployed: "DeployedPipeline", entries: list["ObjectRow"]) -
         ClientError: AWS refuses a request.
 
     """
-    result = DismissResult()
+    result = DismissResult(undo=True)
     for entry in entries:
         [why] = send(aws.sqs, deployed.dead_letter_url, [_dead_letter(deployed, entry)])
         if why is not None:

@@ -8,7 +8,7 @@ import typer
 
 from intake_ledger.protocol import RANDOM_BITS, ulid
 from intake_ledger.requests import Command
-from intake_ledger_cli import announcing, json_output, operations, result_tables, stopping
+from intake_ledger_cli import announcing, operations, result_tables, stopping
 from intake_ledger_cli.adopt import Adoption
 from intake_ledger_cli.app import BecauseStopped, DryRun, PerSecond, Stop, Yes, app, now_ms, rate_limit
 from intake_ledger_cli.console import console
@@ -97,9 +97,7 @@ def redrive(
             if operation is not None:
                 operations.finish(aws, deployed, operation, moved(), sent=recorded()[0], unmarked=done.unmarked)
         finally:
-            call.output(
-                json_output.redrive_json(done, dry_run=dry_run), result_tables.redrive_table(done, dry_run=dry_run)
-            )
+            call.output(done, result_tables.redrive_table(done))
     if done.failed:
         raise typer.Exit(1)
     if not done.matched:
@@ -151,9 +149,6 @@ def adopt_command(
         if operation is not None:
             operations.finish(aws, deployed, operation, moved())
     finally:
-        call.output(
-            json_output.adopt_json(left, deployed, done, dry_run=dry_run),
-            result_tables.adopt_table(left, deployed, done, dry_run=dry_run),
-        )
+        call.output(done, result_tables.adopt_table(done))
     if not done.complete:
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from intake_ledger.protocol import Ordering, ReasonCode
 from intake_ledger.requests import packed
-from intake_ledger_cli.dead_letters import DeadLetterMessage, MessageFilter
+from intake_ledger_cli.dead_letters import DeadLetterMessage, MessageFilter, NotMoved
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.rate_limit import RateLimit
 from intake_ledger_cli.recording import RequestRecorder
@@ -31,8 +31,9 @@ RECORDED = 100
 
 @dataclass(slots=True)
 class RedriveResult:
-    """The result of a redrive."""
+    """The document of `redrive`."""
 
+    dry_run: bool = False
     matched: int = 0
     moved: int = 0
     unmarked: int = 0
@@ -61,9 +62,8 @@ class RedriveResult:
     """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
     reasons: Counter[str] = field(default_factory=Counter)
     """The reasons of the matching messages."""
-    failed: list[tuple[DeadLetterMessage, str]] = field(default_factory=list)
-    """Messages that could not be sent, with the error. They stay."""
-    matched_messages: list[DeadLetterMessage] = field(default_factory=list)
+    failed: list[NotMoved] = field(default_factory=list)
+    dead_letters: list[DeadLetterMessage] = field(default_factory=list)
     """The matching messages of a dry run."""
 
 
@@ -97,7 +97,7 @@ class Redrive:
         self._every_version = deployed.ordering is Ordering.EVERY_VERSION
         self._drain = Drain(client, deployed.dead_letter_url)
         self._moved: set[int] = set()
-        self.outcome = RedriveResult()
+        self.outcome = RedriveResult(dry_run)
         """Valid at any time, also after an interruption."""
 
     def run(self) -> RedriveResult:
@@ -149,7 +149,7 @@ class Redrive:
                 out.reasons[message.reason] += 1
                 matching.append(message)
         if self._dry_run:
-            out.matched_messages += matching
+            out.dead_letters += matching
             return
         for batch in batched(matching, self._rate.batch_size):
             self._rate.wait_for(len(batch))
@@ -208,5 +208,5 @@ class Redrive:
             if why is None:
                 sent.append(message)
             else:
-                self.outcome.failed.append((message, why))
+                self.outcome.failed.append(NotMoved(message.id, message.keys, why))
         return sent

@@ -54,11 +54,20 @@ class Target:
     """The place of the object in its selection. A resumed call continues after it."""
 
 
+@dataclass(frozen=True, slots=True)
+class NotRequested:
+    """An object whose request SQS refused."""
+
+    key: str
+    why: str
+
+
 @dataclass(slots=True)
 class ReprocessResult:
-    """The result of the requests."""
+    """The document of `reprocess`."""
 
-    id: str
+    reprocess_id: str
+    dry_run: bool = False
     sent: int = 0
     skipped: int = 0
     """The number of keys that the pipeline's filters exclude."""
@@ -68,7 +77,7 @@ class ReprocessResult:
     """The number of rows that do not name the version of the processor, if the call selects a version."""
     absent: list[str] = field(default_factory=list)
     """Keys without an object in S3. They are requested as removals."""
-    failed: list[tuple[Target, str]] = field(default_factory=list)
+    failed: list[NotRequested] = field(default_factory=list)
     position: str = ""
     """The place up to which each object was requested."""
 
@@ -250,14 +259,14 @@ def _send_batch(
     """Send a message for each target. Returns those that were sent."""
     remaining, why = list(batch), dict[Target, str]()
     for _ in range(TRIES):
-        messages = [OutgoingMessage(_body(deployed, one, result.id)) for one in remaining]
+        messages = [OutgoingMessage(_body(deployed, one, result.reprocess_id)) for one in remaining]
         answers = send(client, deployed.queue_url, messages)
         why = {one: error for one, error in zip(remaining, answers, strict=True) if error is not None}
         remaining = list(why)
         if not remaining:
             break
     result.sent += len(batch) - len(remaining)
-    result.failed += why.items()
+    result.failed += [NotRequested(target.key, reason) for target, reason in why.items()]
     if not result.failed:
         # A resumed call begins before the first message that failed.
         result.position = batch[-1].position

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import RANDOM_BITS, ulid
 from intake_ledger.requests import BATCH_ENTRIES, Command
-from intake_ledger_cli import announcing, json_output, operations, reprocess, result_tables, stopping
+from intake_ledger_cli import announcing, operations, reprocess, result_tables, stopping
 from intake_ledger_cli import selection as positions
 from intake_ledger_cli.app import BecauseStopped, DryRun, PerSecond, Stop, Yes, app, now_ms, rate_limit
 from intake_ledger_cli.aws import Aws
@@ -89,7 +89,7 @@ def reprocess_command(
     aws, deployed = call.open("reprocess")
     if given := resume or request_id:
         reprocess.check_id(given, deployed, now_ms())
-    result = ReprocessResult(given or ulid(now_ms(), secrets.randbits(RANDOM_BITS)))
+    result = ReprocessResult(given or ulid(now_ms(), secrets.randbits(RANDOM_BITS)), dry_run)
     if resume is not None:
         selection, result.position = positions.resume(aws, deployed, resume)
     run = ReprocessCall(aws, deployed, selection, result)
@@ -97,10 +97,7 @@ def reprocess_command(
         run.count() if dry_run else run.send(rate_limit(rate), yes=yes)
     finally:
         if dry_run or run.operation is not None:
-            call.output(
-                json_output.reprocess_json(result, dry_run=dry_run),
-                result_tables.reprocess_table(result, dry_run=dry_run),
-            )
+            call.output(result, result_tables.reprocess_table(result))
     if result.failed:
         raise typer.Exit(1)
     if not result.sent:
@@ -135,17 +132,22 @@ class ReprocessCall:
 
         """
         aws, deployed, selection, result = self._aws, self._deployed, self._selection, self._result
-        watch = StopWatch(aws, deployed, result.id)
+        own_id = result.reprocess_id
+        watch = StopWatch(aws, deployed, own_id)
         watch.check()
         targets = selection.targets(aws, deployed, result, after=result.position)
         counted = None
         if operations.may_ask(yes=yes):
-            counted = selection.targets(aws, deployed, ReprocessResult(result.id), after=result.position)
+            counted = selection.targets(aws, deployed, ReprocessResult(own_id), after=result.position)
         by = operations.ask(aws, announcing.reprocess(deployed, str(selection), counted), yes=yes)
-        self.operation = operations.begin(aws, deployed, by, f"{selection} --id {result.id}", result.id)
-        recorder = self._recorder = RequestRecorder(aws, deployed, result.id, Command.REPROCESS, most=BATCH_ENTRIES)
+        self.operation = operations.begin(
+            aws, deployed, by, f"{selection} --id {result.reprocess_id}", result.reprocess_id
+        )
+        recorder = self._recorder = RequestRecorder(
+            aws, deployed, result.reprocess_id, Command.REPROCESS, most=BATCH_ENTRIES
+        )
         notes = console(stderr=True)
-        notes.print(f"reprocess id {result.id}")
+        notes.print(f"reprocess id {own_id}")
         complete = False
         try:
             with notes.status("sending requests"):
@@ -160,11 +162,11 @@ class ReprocessCall:
         result = self._result
         if complete:
             if self._stored:
-                self._change(positions.forget, result.id)
+                self._change(positions.forget, result.reprocess_id)
         elif result.position:
             self._store()
             if self._stores:
-                console(stderr=True).print(f"to continue, run: intake-ledger reprocess --resume {result.id}")
+                console(stderr=True).print(f"to continue, run: intake-ledger reprocess --resume {result.reprocess_id}")
         if self.operation is not None:
             text = f"{result.sent:,} requests sent, {len(result.failed):,} failed"
             text = text if complete else f"{text}; interrupted"

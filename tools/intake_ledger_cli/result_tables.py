@@ -1,34 +1,29 @@
 """Builds the tables that show the result of redrive, adopt and reprocess."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger_cli.adopt import AdoptionResult, OldBucket
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, escape, grid, heading
+from intake_ledger_cli.dead_letters import NotMoved
 from intake_ledger_cli.redrive import RedriveResult
 from intake_ledger_cli.reprocess import ReprocessResult
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.dead_letters import DeadLetterMessage
-    from intake_ledger_cli.deployed import DeployedPipeline
-    from intake_ledger_cli.former import FormerPipeline
 
 _NAMED = 20
 """The largest number of keys or reasons that are listed."""
 
 
-def redrive_table(found: RedriveResult, *, dry_run: bool) -> RenderableType:
-    number, verb = (found.matched, "messages would be moved") if dry_run else (found.moved, "messages moved")
+def redrive_table(found: RedriveResult) -> RenderableType:
+    number, verb = (found.matched, "messages would be moved") if found.dry_run else (found.moved, "messages moved")
     parts: list[RenderableType] = [Text(f"{number:,} {verb} back to the queue", style=GOOD if number else "")]
     if found.interrupted:
         parts.append(Text("interrupted: see the dead-letter queue again", style=WARNING))
     lines = grid()
     for reason, count in found.reasons.most_common(_NAMED):
         lines.add_row(Text(f"{count:,}", style=DIM), escape(reason))
-        about = [", ".join(one.keys) or one.id for one in found.matched_messages if one.reason == reason]
+        about = [", ".join(one.keys) or one.id for one in found.dead_letters if one.reason == reason]
         for key in about[:_NAMED]:
             lines.add_row("", Text(escape(key), style=DIM))
         if len(about) > _NAMED:
@@ -62,20 +57,18 @@ def _counts(*counts: tuple[int, str]) -> list[Text]:
     return [Text(f"{number:,} {text}", style=DIM) for number, text in counts if number]
 
 
-def _not_moved(failed: Iterable[tuple["DeadLetterMessage", str]], *, overfull: bool) -> Iterator[Text]:
+def _not_moved(failed: Iterable[NotMoved], *, overfull: bool) -> Iterator[Text]:
     """Yield a line for each message that stays in its queue."""
     if overfull:
         yield Text("SQS allows no more messages in flight: run the command again for the rest", style=WARNING)
-    for message, why in failed:
-        yield Text(escape(f"not moved: {', '.join(message.keys) or message.id}: {why}"), style=BAD)
+    for one in failed:
+        yield Text(escape(f"not moved: {', '.join(one.keys) or one.id}: {one.why}"), style=BAD)
 
 
-def adopt_table(
-    former: "FormerPipeline", deployed: "DeployedPipeline", done: AdoptionResult, *, dry_run: bool
-) -> RenderableType:
-    verb = "would be moved" if dry_run else "moved"
+def adopt_table(done: AdoptionResult) -> RenderableType:
+    verb = "would be moved" if done.dry_run else "moved"
     rows = done.rows
-    parts: list[RenderableType] = [heading(deployed.name, f"adopts the resources of {former.name}")]
+    parts: list[RenderableType] = [heading(done.pipeline, f"adopts the resources of {done.former}")]
     parts.append(Text(f"{rows.moved:,} rows {verb}", style=GOOD if rows.moved else ""))
     parts += _counts(
         (rows.superseded, "rows deleted: this pipeline has newer ones"),
@@ -86,7 +79,7 @@ def adopt_table(
         if found is None:
             parts.append(
                 Text(
-                    f"no {name} moved: no other queue of {former.name} is known; if it has one, use --from-queue",
+                    f"no {name} moved: no other queue of {done.former} is known; if it has one, use --from-queue",
                     style=DIM,
                 )
             )
@@ -107,8 +100,8 @@ def adopt_table(
 def _old_bucket(found: OldBucket, done: AdoptionResult) -> RenderableType:
     counts = [done.rows.of_other_buckets]
     counts += [one.of_other_buckets for one in (done.queue, done.dead_letters) if one]
-    about = sum(one[found.name] for one in counts)
-    text = f"not moved, about the bucket {found.name}: {about:,} rows and messages"
+    about = sum(one[found.bucket] for one in counts)
+    text = f"not moved, about the bucket {found.bucket}: {about:,} rows and messages"
     if found.why is not None:
         return Text(escape(f"{text}; it cannot be listed: {found.why}"), style=WARNING)
     objects = f"{'more than ' if found.more else ''}{found.objects:,} objects"
@@ -118,8 +111,8 @@ def _old_bucket(found: OldBucket, done: AdoptionResult) -> RenderableType:
     return Group(Text(f"{text}, {objects}; each object that you copy from there is a new upload", style=WARNING), lines)
 
 
-def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:
-    verb = "requests would be sent" if dry_run else "requests sent"
+def reprocess_table(found: ReprocessResult) -> RenderableType:
+    verb = "requests would be sent" if found.dry_run else "requests sent"
     parts: list[RenderableType] = [Text(f"{found.sent:,} {verb}", style=GOOD if found.sent else "")]
     if found.skipped:
         parts.append(Text(f"{found.skipped:,} keys skipped: they match none of the pipeline's filters", style=DIM))
@@ -133,7 +126,9 @@ def reprocess_table(found: ReprocessResult, *, dry_run: bool) -> RenderableType:
         Text(escape(f"{key}: S3 has no such object, so its removal is requested"), style=WARNING)
         for key in found.absent
     ]
-    parts += [Text(escape(f"not requested: {target.key}: {why}"), style=BAD) for target, why in found.failed]
+    parts += [Text(escape(f"not requested: {one.key}: {one.why}"), style=BAD) for one in found.failed]
     if found.failed:
-        parts.append(Text(f"to send these, run the same command with --id {found.id}: no object is processed twice"))
+        parts.append(
+            Text(f"to send these, run the same command with --id {found.reprocess_id}: no object is processed twice")
+        )
     return Group(*parts)

@@ -96,7 +96,7 @@ class Selection:
             CliError: A key cannot be requested.
 
         """
-        before = made_at(result.id)
+        before = made_at(result.reprocess_id)
         if deployed.set_variables is not None and not (self.rejected or self.failed):
             return self._sets(aws, deployed)
         if self.keys:
@@ -147,14 +147,14 @@ def store(aws: "Aws", deployed: "DeployedPipeline", selection: Selection, result
         ClientError: DynamoDB refuses the request.
 
     """
-    place = _place(deployed, result.id)
+    place = _place(deployed, result.reprocess_id)
     content = {
         "pk": place.pk,
         "sk": place.sk,
         "selection": json.dumps(asdict(selection)),
         "position": result.position,
         "sent": result.sent,
-        "expires_at": made_at(result.id) // 1000 + _KEPT_SECONDS,
+        "expires_at": made_at(result.reprocess_id) // 1000 + _KEPT_SECONDS,
     }
     aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
 

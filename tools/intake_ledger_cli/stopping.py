@@ -39,9 +39,10 @@ _NAMED = 10
 
 @dataclass(slots=True)
 class StopResult:
-    """A stop, and what it cannot undo."""
+    """The document of `--stop`: the end of an operation, and what it cannot undo."""
 
-    id: str
+    stopped: str
+    """The ID of the operation."""
     command: str
     outstanding: int = 0
     """Recorded requests that no attempt has begun. They are withdrawn."""
@@ -98,7 +99,7 @@ def stop(
         done = carry_out(aws, deployed, operation, command, Stop(operation.request_id, record.at, by, because))
     numbers = f"{done.outstanding:,} outstanding, {len(done.committed):,} committed before"
     operations.finish(aws, deployed, record, numbers)
-    call.output(stop_json(done), stop_lines(done))
+    call.output(done, stop_lines(done))
 
 
 def find(aws: "Aws", deployed: "DeployedPipeline", command: Command, request_id: str | None) -> Operation:
@@ -155,9 +156,9 @@ def carry_out(
 
 def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, sent: int | None) -> None:
     table = LedgerTable(aws.dynamodb, deployed.table)
-    requested_at, skew_ms = made_at(done.id), deployed.clock_skew_seconds * 1000
+    requested_at, skew_ms = made_at(done.stopped), deployed.clock_skew_seconds * 1000
     batches = queried_batches(aws.dynamodb, deployed.table, deployed.name)
-    own = [one for one in batches if one.request_id == done.id]
+    own = [one for one in batches if one.request_id == done.stopped]
     done.served_before = max(0, (sent or 0) - sum(len(one.entries) + one.lost for one in own))
     for batch in own:
         rows = rows_of(table, batch.entries, lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket))
@@ -171,25 +172,11 @@ def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, sent: int 
                 done.begun.append(entry.key)
 
 
-def stop_json(done: StopResult) -> dict[str, object]:
-    """The document of a stop."""
-    return {
-        "stopped": done.id,
-        "command": done.command,
-        "outstanding": done.outstanding,
-        "begun": done.begun,
-        "committed": done.committed,
-        "servedBefore": done.served_before,
-        "unreachable": done.unreachable,
-        "why": done.why or None,
-    }
-
-
 def stop_lines(done: StopResult) -> RenderableType:
     """The stop for people."""
     goes = "back into the dead-letter queue" if done.command == Command.REDRIVE else "acknowledged"
     lines = [
-        Text(f"stopped {done.id}: within a minute, consumers withdraw its messages ({goes})"),
+        Text(f"stopped {done.stopped}: within a minute, consumers withdraw its messages ({goes})"),
         Text(f"{done.outstanding:,} recorded requests are outstanding", style=DIM),
     ]
     lines += _named("were committed before the stop", done.committed)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger_cli.dead_letters import DeadLetterMessage
+from intake_ledger_cli.dead_letters import DeadLetterMessage, NotMoved
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.rate_limit import RateLimit
 from intake_ledger_cli.renaming import Renaming, rename_attributes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TransferResult:
-    """Counted messages."""
+    """Counted messages of a queue."""
 
     moved: int = 0
     hidden: int = 0
@@ -37,8 +37,7 @@ class TransferResult:
     """Messages that were moved but not deleted. The ledger ignores the second copy."""
     overfull: bool = False
     """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
-    failed: list[tuple[DeadLetterMessage, str]] = field(default_factory=list)
-    """Messages that could not be sent, with the error. They stay."""
+    failed: list[NotMoved] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -111,7 +110,9 @@ class Transfer:
         copies = [OutgoingMessage(one.body, rename_attributes(one.attributes, former, name)) for one in messages]
         answers = send(self._client, self._target, copies)
         sent = [message for message, why in zip(messages, answers, strict=True) if why is None]
-        self.outcome.failed += [(one, why) for one, why in zip(messages, answers, strict=True) if why is not None]
+        self.outcome.failed += [
+            NotMoved(one.id, one.keys, why) for one, why in zip(messages, answers, strict=True) if why is not None
+        ]
         if sent:
             self.outcome.moved += len(sent)
             self.outcome.undeleted += self._drain.delete(sent)
