@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from intake_ledger.events import parse_message
+from intake_ledger.events import REDRIVEN, parse_message
 from intake_ledger.protocol import (
     Change,
     Ordering,
@@ -22,6 +22,7 @@ from intake_ledger.protocol import (
     row_from_attributes,
     row_key,
 )
+from intake_ledger.requests import redriven as attributes_of
 from tests.inside.command import dismissing, drain
 from tests.unit.cli_support import WHO, Site, client, denied, make_site
 from tests.unit.support import DAY, RETENTION, START, created, marked, notification, record, redriven, reprocess
@@ -116,7 +117,9 @@ def test_an_undo_restores_row_and_message(person: Person) -> None:
     assert (found["rejected"], found["dismissed"]) == (1, 0)
     assert person.reads("redrive", "--reason", "unprocessable")["moved"] == 1
     [message] = person.site.messages()
-    assert (message["reason"], message["key"]) == ("no invoice", quote(KEY))
+    told = attributes_of(message[REDRIVEN])
+    assert told is not None
+    assert (told.attributes["reason"], told.attributes["key"]) == ("no invoice", quote(KEY))
     [change] = parse_message(message["body"], rejected_fence=int(message["rejected_fence"]))
     assert isinstance(change, Change)
     assert change.key == KEY
