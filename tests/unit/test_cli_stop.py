@@ -87,6 +87,14 @@ def test_senders_choose_attributes(text: str) -> None:
     assert redriven(text) is None
 
 
+def test_sqs_takes_the_attribute_with_each_reason() -> None:
+    """The audit makes it from the row, whose reason is that of an exception."""
+    text = Redriven(ID, {"reason": "\uffff\x01\ud800"}).text
+    assert text.isascii()
+    assert text.isprintable()
+    assert redriven(text) == (ID, {"reason": "\uffff\x01\ud800"})
+
+
 @pytest.mark.parametrize("kind", ["Binary", "Number.float", "String.own"])
 def test_a_message_of_the_team_keeps_its_attributes_and_cannot_be_stopped(kind: str) -> None:
     assert packed(ID, {"a": {"DataType": kind, "StringValue": "1"}}) is None

@@ -35,8 +35,8 @@ class Redriven(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value of the attribute."""
-        return json.dumps([*self], separators=(",", ":"), ensure_ascii=False)
+        """The value of the attribute, in ASCII: SQS refuses characters that a reason may have."""
+        return json.dumps([*self], separators=(",", ":"))
 
 
 def redriven(text: object) -> Redriven | None:
