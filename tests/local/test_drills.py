@@ -158,6 +158,30 @@ def test_a_removed_notification_is_reported_and_its_losses_are_found(drilled: Dr
 
 
 @pytest.mark.thorough
+@pytest.mark.failure_mode("F434")
+def test_a_wrong_reprocess_is_stopped(drilled: Drilled) -> None:
+    """Its messages wait in the queue, and are withdrawn without an attempt."""
+    calls, sqs, queue = drilled.effects("calls"), drilled.client("sqs"), drilled["Queue"]
+    names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+
+    def waiting() -> int:
+        return sum(map(int, sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"].values()))
+
+    drilled.command("pause", "--because", "drill", "--yes")
+    drilled.command("reprocess", FIRST[2], FIRST[5], "--yes")
+    drilled.aws.wait_until(lambda: waiting() >= 2, "the messages wait", timeout=TIMEOUT)
+    wrong = drilled.requests()[0]["requestId"]
+    stopped = drilled.command("reprocess", "--stop", "--id", wrong, "--because", "the wrong files", "--yes")
+    assert stopped["outstanding"] == 2
+    drilled.command("resume")
+    drilled.aws.wait_until(lambda: waiting() == 0, "the messages are withdrawn", timeout=TIMEOUT)
+    drilled.repaired()
+    assert more_calls(calls, drilled.effects("calls")) == {}
+    [last, *_] = drilled.requests()
+    assert (last["requestId"], "stoppedAt" in last) == (wrong, True)
+
+
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F441")
 def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps of docs/forget.md. A message of before comes after it, and the bucket, the rows and the queues are

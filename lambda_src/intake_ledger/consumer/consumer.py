@@ -427,12 +427,10 @@ class Groups:
         fresh = {
             message: change
             for message in batch.messages
-            if message.receives == 1
-            and (change := message.only_change) is not None
-            and self._takes(change)
-            and not self._may_be_stopped(message)
+            if message.receives == 1 and (change := message.only_change) is not None and self._takes(change)
         }
-        changes = dict(islice(fresh.items(), fitting))
+        allowed = ((message, change) for message, change in fresh.items() if not self._may_be_stopped(message))
+        changes = dict(islice(allowed, fitting))
         if not changes:
             return
         try:
