@@ -197,7 +197,7 @@ docs: $(MKDOCS)/.ready $(MERMAID)/.ready ## the documentation site, in build/sit
 faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under faults, in full (some minutes); SHORT=1 for half of the faults, TIMES=10 in a row, DEFECTS=1 to see each one found
 	@python -m tests.local.faults $(if $(SHORT),--ten-minutes) $(if $(TIMES),--times $(TIMES)) $(if $(DEFECTS),--defects)
 
-drills: $(READY) ## lose rows, table, queue, notification, stack and bucket of a deployed pipeline, rename it and roll it back, each with its repair (some minutes)
+drills: $(READY) ## lose rows, table, queue, notification, stack, bucket, code and workers of a deployed pipeline, rename it and roll it back, each with its repair (some minutes)
 	@mkdir -p build
 	@pytest -v --junitxml=build/drills.xml tests/local/test_drills.py tests/local/test_rename.py \
 		tests/local/test_stack_takeover.py tests/local/test_upgrade.py

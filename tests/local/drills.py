@@ -26,6 +26,7 @@ from cdk_intake_ledger import (
 )
 from cdk_intake_ledger.testing import LocalAws
 from tests.inside.command import commands
+from tests.inside.kit import json_objects
 from tests.local import cloudformation
 from tests.local.support import TIMEOUT
 
@@ -35,6 +36,7 @@ REPLICA = "drills-replica"
 OBJECTS = 6
 """Objects at the beginning of each drill."""
 CODE = f"""
+import json, os
 import boto3
 from intake_ledger import Unprocessable
 
@@ -44,12 +46,16 @@ def process(change):
     content = "" if change.kind == "removed" else change.read(max_bytes=1_000).decode()
     if content == "bad" and not table.get_item(Key={{"file": "fixed"}}).get("Item"):
         raise Unprocessable("a bad file")
+    if content == "stuck" and change.attempt == 1:
+        os._exit(1)
     table.update_item(Key={{"file": change.key}},
         UpdateExpression="SET content = :content, fence = :fence ADD calls :one",
         ConditionExpression="attribute_not_exists(fence) OR fence < :fence",
         ExpressionAttributeValues={{":content": content, ":fence": change.fence, ":one": 1}})
     return change.key
 """
+EFFECT = "    table.update_item"
+"""The begin of the effect in the code."""
 Json = dict[str, Any]
 Form = Literal["first", "over", "replica"]
 
@@ -61,6 +67,10 @@ class Drilled:
     aws: LocalAws
     folder: Path
     outputs: dict[str, str] = field(default_factory=dict)
+    visibility: int = 0
+    """The queue's visibility timeout in seconds."""
+    published: int = 0
+    """Lines of the consumer whose metrics CloudWatch has."""
 
     def __getitem__(self, output: str) -> str:
         return self.outputs[output]
@@ -74,6 +84,31 @@ class Drilled:
             self.aws, "update" if form == "replica" else "create", STACK, *self._synthesise(form)
         )
         self.finish_table()
+        queue = self.client("sqs").get_queue_attributes(QueueUrl=self["Queue"], AttributeNames=["VisibilityTimeout"])
+        self.visibility = int(queue["Attributes"]["VisibilityTimeout"])
+
+    def put_code(self, code: str, *, visibility: int | None = None) -> None:
+        """Deploy code of the processor.
+
+        Args:
+            code: of the module.
+            visibility: seconds until a message of a failed invocation comes back. None: as the stack deploys it.
+
+        """
+        archive = self.folder / f"code-{len(list(self.folder.iterdir()))}"
+        archive.mkdir()
+        (archive / "noting.py").write_text(code)
+        functions, sqs = self.client("lambda"), self.client("sqs")
+        functions.update_function_code(FunctionName=self["Function"], ZipFile=cloudformation.zipped(archive))
+        seconds = str(visibility or self.visibility)
+        sqs.set_queue_attributes(QueueUrl=self["Queue"], Attributes={"VisibilityTimeout": seconds})
+
+    def log_group(self) -> str:
+        """The name of the consumer's log group."""
+        group: str = self.client("lambda").get_function_configuration(FunctionName=self["Function"])["LoggingConfig"][
+            "LogGroup"
+        ]
+        return group
 
     def finish_table(self) -> None:
         """Enable TTL and point-in-time recovery, which MiniStack's CloudFormation does not enable."""
@@ -112,9 +147,57 @@ class Drilled:
 
     def dead_letters(self) -> int:
         """The number of dead-letter messages."""
-        name = "ApproximateNumberOfMessages"
-        answer = self.client("sqs").get_queue_attributes(QueueUrl=self["Dead"], AttributeNames=[name])
-        return int(answer["Attributes"][name])
+        return self.messages("Dead")
+
+    def messages(self, queue: str) -> int:
+        """The number of messages of a queue that are not in flight."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed"]
+        answer = self.client("sqs").get_queue_attributes(QueueUrl=self[queue], AttributeNames=names)
+        return sum(int(number) for number in answer["Attributes"].values())
+
+    def rows(self) -> list[Json]:
+        """All items of the ledger's table."""
+        scan = self.client("dynamodb").get_paginator("scan").paginate(TableName=self["Ledger"], ConsistentRead=True)
+        return [item for page in scan for item in page["Items"]]
+
+    def disagreements(self) -> list[str]:
+        """Compare the bucket with rows, queues and effects, without the audit."""
+        found = self.client("s3").list_object_versions(Bucket=self["Bucket"])
+        states = {one["Key"]: one["VersionId"] for one in found.get("Versions", ()) if one["IsLatest"]}
+        rows = {item["pk"]["S"]: item for item in self.rows() if item["pk"]["S"].startswith(f"{self['Bucket']}/")}
+        wrong = [
+            f"{key}: no committed row of {version}"
+            for key, version in states.items()
+            if (row := rows.get(f"{self['Bucket']}/{key}")) is None
+            or row["status"]["S"] != "PROCESSED"
+            or row["version_id"]["S"] != version
+        ]
+        wrong += [f"{place}: {row['status']['S']}" for place, row in rows.items() if row["status"]["S"] != "PROCESSED"]
+        wrong += [f"the queue {name} has messages" for name in ("Queue", "Dead") if self.messages(name)]
+        return wrong + ["effects differ"] * (self.effects() != self.wanted())
+
+    def publish(self) -> None:
+        """Give the metrics of the consumer's log to CloudWatch, which the local AWS does not do."""
+        lines = self.aws.logs(self["Function"])
+        for record in json_objects(lines[self.published :]):
+            for directive in record.get("_aws", {}).get("CloudWatchMetrics", ()):
+                data = [
+                    {
+                        "MetricName": metric["Name"],
+                        "Dimensions": [{"Name": name, "Value": record[name]} for name in names],
+                        "Timestamp": record["_aws"]["Timestamp"] / 1000,
+                        "Values": value if isinstance(value := record[metric["Name"]], list) else [value],
+                    }
+                    for metric in directive["Metrics"]
+                    for names in directive["Dimensions"]
+                ]
+                self.client("cloudwatch").put_metric_data(Namespace=directive["Namespace"], MetricData=data)
+        self.published = len(lines)
+
+    def status(self) -> Json:
+        """The status of the pipeline, with the latest metrics."""
+        self.publish()
+        return self.command("status")
 
     def requests(self) -> list[Json]:
         """The operations that have recorded requests, newest first."""
@@ -164,14 +247,14 @@ class Drilled:
         self.aws.wait_until(clean, "an audit is clean and the effects are right", timeout=TIMEOUT, interval=1)
         return {kind: len(keys) for kind, keys in findings.items()}
 
-    def command(self, *arguments: str) -> Json:
-        """Run `intake-ledger` as a person does; its JSON output."""
+    def command(self, *arguments: str, ends: int = 0) -> Json:
+        """Run `intake-ledger` as a person does, which ends with this exit code; its JSON output."""
         ours = {name: value for name, value in self.aws.environment.items() if name.startswith("AWS_")}
         theirs = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE")
         rest = {name: value for name, value in os.environ.items() if name not in theirs}
         with mock.patch.dict(os.environ, rest | ours, clear=True), redirect_stdout(StringIO()) as output:
             code = commands.run([*arguments, "--stack", STACK, "--json"])
-        assert code == 0, output.getvalue()
+        assert code == ends, output.getvalue()
         document: Json = json.loads(output.getvalue())
         return document
 
@@ -211,6 +294,7 @@ class Drilled:
             "Dead": pipeline.dead_letter_queue.queue_url,
             "DeadArn": pipeline.dead_letter_queue.queue_arn,
             "Audit": pipeline.audit_function.function_name,
+            "Function": pipeline.function.function_name,
         }.items():
             cdk.CfnOutput(stack, f"{name}Output", value=value)
         return cloudformation.synthesise(stack)
@@ -225,13 +309,12 @@ class Drilled:
         ledger = {"ledger": IntakeLedger(stack, "KeptLedger", table=table)}
         if form == "replica":
             return ledger | {"bucket": s3.Bucket.from_bucket_name(stack, "Replica", REPLICA)}
-        held = self.client("sqs").get_queue_attributes(QueueUrl=self["Queue"], AttributeNames=["VisibilityTimeout"])
         queue = IntakeQueue(
             stack,
             "KeptQueue",
             queue=sqs.Queue.from_queue_arn(stack, "KeptMessages", self["QueueArn"]),
             dead_letter_queue=sqs.Queue.from_queue_arn(stack, "KeptDead", self["DeadArn"]),
-            visibility_timeout=cdk.Duration.seconds(int(held["Attributes"]["VisibilityTimeout"])),
+            visibility_timeout=cdk.Duration.seconds(self.visibility),
             retention=cdk.Duration.days(4),
             dead_letter_retention=cdk.Duration.days(14),
         )

@@ -4,6 +4,8 @@
 one deployment. Each begins with a clean audit and right effects, and ends with them.
 """
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.protocol import State, StateKind
 from tests.inside.command import forgetting
 from tests.local import cloudformation
-from tests.local.drills import EFFECTS, OBJECTS, REPLICA, STACK, Drilled
+from tests.local.drills import CODE, EFFECT, EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.support import TIMEOUT
+from tests.local.test_runbook_filters import filter_of
 from tests.unit.support import notification, record
 
 FIRST = [f"first/{number}.csv" for number in range(OBJECTS)]
@@ -37,16 +40,12 @@ def deployed(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Drilled
 
 
 @pytest.fixture
-def drilled(deployed: Drilled) -> Drilled:
-    """The pipeline after an audit that is clean."""
+def drilled(deployed: Drilled) -> Iterator[Drilled]:
+    """The pipeline after an audit that is clean. At the end of the drill bucket, rows, queues and effects agree."""
     assert deployed.repaired() == {}
-    return deployed
-
-
-def rows_of(drilled: Drilled) -> list[dict[str, Any]]:
-    """All items of the ledger's table."""
-    pages = drilled.client("dynamodb").get_paginator("scan").paginate(TableName=drilled["Ledger"], ConsistentRead=True)
-    return [item for page in pages for item in page["Items"]]
+    yield deployed
+    deployed.repaired()
+    deployed.aws.wait_until(lambda: deployed.disagreements() == [], "all stores agree", timeout=90)
 
 
 def more_calls(before: dict[str, str], after: dict[str, str]) -> dict[str, int]:
@@ -58,7 +57,7 @@ def more_calls(before: dict[str, str], after: dict[str, str]) -> dict[str, int]:
 @pytest.mark.failure_mode("F182")
 def test_rows_are_put_back_from_an_export(drilled: Drilled) -> None:
     """Changes since the export are found and processed again. The others are not."""
-    exported = rows_of(drilled)
+    exported = drilled.rows()
     drilled.upload("since/new.csv")
     drilled.upload(FIRST[0], content="2 EUR")
     drilled.delete(FIRST[1])
@@ -66,7 +65,7 @@ def test_rows_are_put_back_from_an_export(drilled: Drilled) -> None:
     calls = drilled.effects("calls")
 
     client, table = drilled.client("dynamodb"), drilled["Ledger"]
-    for item in rows_of(drilled):
+    for item in drilled.rows():
         client.delete_item(TableName=table, Key={name: item[name] for name in ("pk", "sk")})
     for item in exported:
         client.put_item(TableName=table, Item=item)
@@ -118,18 +117,10 @@ def test_a_purged_queue_loses_no_change_and_no_request(drilled: Drilled) -> None
     drilled.command("pause", "--because", "drill", "--yes")
     drilled.upload("purged/new.csv")
     drilled.upload(FIRST[2], content="purged")
-    sqs, queue = drilled.client("sqs"), drilled["Queue"]
-
-    def waiting() -> int:
-        [count] = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["ApproximateNumberOfMessages"])[
-            "Attributes"
-        ].values()
-        return int(count)
-
     drilled.command("reprocess", FIRST[5], "--yes")
     drilled.command("redrive", "--yes")
-    drilled.aws.wait_until(lambda: waiting() >= 4, "the messages wait", timeout=TIMEOUT)
-    sqs.purge_queue(QueueUrl=queue)
+    drilled.aws.wait_until(lambda: drilled.messages("Queue") >= 4, "the messages wait", timeout=TIMEOUT)
+    drilled.client("sqs").purge_queue(QueueUrl=drilled["Queue"])
     assert any("paused by" in problem for problem in drilled.audit()["delivery"])
     drilled.command("resume")
     assert [one["outstanding"] for one in drilled.requests()] == [1, 1]
@@ -202,7 +193,7 @@ def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.Monk
         return not drilled.client("sqs").receive_message(QueueUrl=drilled["Queue"], VisibilityTimeout=0).get("Messages")
 
     drilled.aws.wait_until(finished, "the removals are handled", timeout=TIMEOUT)
-    [row] = [one for one in rows_of(drilled) if key in one["pk"]["S"]]
+    [row] = [one for one in drilled.rows() if key in one["pk"]["S"]]
     # Ten minutes pass.
     drilled.client("dynamodb").update_item(
         TableName=drilled["Ledger"],
@@ -213,13 +204,13 @@ def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.Monk
     monkeypatch.setattr(forgetting, "wait", lambda _: None)
     done = drilled.command("forget", key, "--because", "ticket 4711", "--yes")
     assert (done["rows"], done["unfinished"]) == (1, False)
+    drilled.put_code(CODE)  # the minute for which environments remember that no key was forgotten
     calls = drilled.effects("calls")[key]
     body = notification(record(key, State(StateKind.OBJECT, "v1", "e", 1), bucket=drilled["Bucket"]))
     drilled.client("sqs").send_message(QueueUrl=drilled["Queue"], MessageBody=body)
     drilled.aws.wait_until(lambda: "FORGOTTEN" in log_of(drilled), "the message is refused", timeout=TIMEOUT)
-    assert not [row for row in rows_of(drilled) if key in str(row)]
-    dead_letters = drilled.client("sqs").get_queue_url(QueueName=drilled["DeadArn"].rpartition(":")[2])["QueueUrl"]
-    for queue in (drilled["Queue"], dead_letters):
+    assert not [row for row in drilled.rows() if key in str(row)]
+    for queue in (drilled["Queue"], drilled["Dead"]):
         assert not drilled.client("sqs").receive_message(QueueUrl=queue, VisibilityTimeout=0).get("Messages")
     assert not client.list_object_versions(Bucket=drilled["Bucket"], Prefix=key).get("Versions")
     assert (drilled.effects()[key], drilled.effects("calls")[key]) == ("", calls)
@@ -233,6 +224,149 @@ def log_of(drilled: Drilled) -> str:
     return " ".join(
         event["message"] for group in groups for event in logs.filter_log_events(logGroupName=group)["events"]
     )
+
+
+BUGS = {
+    "KeyError at noting": '    if content == "{}": json.loads(content)["amount"]\n',
+    "JSONDecodeError at noting": '    if content == "{": json.loads(content)\n',
+}
+"""Lines of a processor that fail, by the reason of the failure."""
+
+
+def broken(*bugs: str) -> str:
+    """The processor's code with lines before its effect."""
+    return CODE.replace(EFFECT, "".join(bugs) + EFFECT)
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F392")
+def test_the_breaker_is_closed_after_a_repair(drilled: Drilled) -> None:
+    """A deployment with two bugs fails all files, and the next one takes them."""
+    drilled.put_code(broken(*BUGS.values()))
+    for number in range(6):
+        drilled.upload(f"outage/{number}.csv", content="{}" if number % 2 else "{")
+    breaker = drilled.aws.wait_until(
+        lambda: (found := drilled.status()["breaker"])["status"] == "open" and found, "it opens", timeout=TIMEOUT
+    )
+    assert breaker["reason"].startswith(tuple(BUGS))
+    drilled.put_code(CODE)
+    numbers = count()
+
+    def closed() -> bool:
+        """A metric has the time of its minute, so that only a commit of a later minute is after the opening."""
+        drilled.upload(f"outage/new-{next(numbers)}.csv")
+        found = drilled.status()["breaker"]
+        return bool(found["status"] == "closed" and found["lastSuccessAt"] > found["openedAt"])
+
+    drilled.aws.wait_until(closed, "a success closes it", timeout=120, interval=5)
+    drilled.command("retry-now")
+    drilled.processed()
+    assert drilled.status()["breaker"]["status"] == "closed"
+
+
+BROKEN = {
+    "syntax": ("def process(change:\n", "'(' was never closed"),
+    "module": ("import no_such_module\n", "No module named 'no_such_module'"),
+    "variable": ("import os\nos.environ['WAREHOUSE_URL']\n", "WAREHOUSE_URL"),
+}
+"""Code of processors that cannot be loaded, and the text that says why."""
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F393")
+def test_code_that_cannot_be_loaded_is_seen_and_replaced(drilled: Drilled) -> None:
+    """The steps of docs/runbooks/consumer-function-errors.md."""
+    for name, (code, text) in BROKEN.items():
+        key = f"broken/{name}.csv"
+        drilled.put_code(code, visibility=2)
+        drilled.upload(key)
+
+        def seen(text: str = text) -> bool:
+            function = drilled.status()["function"]
+            return function is not None and function["atStart"] and text in function["text"]
+
+        drilled.aws.wait_until(seen, f"the status says why: {name}", timeout=TIMEOUT)
+        assert drilled.command("inspect", key)["consumerErrors"]["atStart"]
+        assert drilled.command("list")["rows"] == []
+        retry = drilled.command("retry-now", key)
+        assert [one["status"] for one in retry["notRetried"]] == ["no row"]
+        assert retry["inFlight"]["visibilitySeconds"] == 2
+        lines = drilled.client("logs").filter_log_events(
+            logGroupName=drilled.log_group(), filterPattern=filter_of("consumer-function-errors")
+        )["events"]
+        assert any(text in line["message"] for line in lines)
+    drilled.put_code(CODE)
+    drilled.processed()
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F394")
+def test_one_of_two_bugs_is_repaired_and_redriven(drilled: Drilled) -> None:
+    """The steps of docs/runbooks/dead-letters.md. Both bugs have one reason code."""
+    amount, currency = (
+        f'    if content == "{text}": raise Unprocessable("no {text}")\n' for text in ("amount", "currency")
+    )
+    drilled.put_code(broken(amount, currency))
+    files = {f"bugs/{number}.csv": "amount" if number < 3 else "currency" for number in range(5)}
+    for key, content in files.items():
+        drilled.upload(key, content=content)
+    drilled.aws.wait_until(lambda: drilled.dead_letters() == 5, "all are rejected", timeout=TIMEOUT)
+    reasons = drilled.command("list", "--by-reason")["reasons"]
+    found = {(one["status"], one["reasonCode"], one["reason"]): one["rows"] for one in reasons}
+    assert found == {
+        ("REJECTED", "unprocessable", "no amount"): 3,
+        ("REJECTED", "unprocessable", "no currency"): 2,
+    }
+    drilled.put_code(broken(currency))
+    drilled.command("redrive", "--reason", "no amount", "--yes")
+    drilled.aws.wait_until(
+        lambda: sum(key in files for key in drilled.effects()) == 3, "the first bug's files are processed"
+    )
+    assert [one["reason"] for one in drilled.command("list", "--by-reason")["reasons"]] == ["no currency"]
+    drilled.put_code(CODE)
+    drilled.command("redrive", "--reason", "no currency", "--yes")
+    drilled.processed()
+
+
+@pytest.mark.thorough
+def test_a_scheduler_waits_for_a_prefix(drilled: Drilled) -> None:
+    """Missing files, then a rejected one, then all."""
+    wait = ("wait", "--prefix", "loads/7/", "--expect", "3", "--interval", "1", "--until")
+    drilled.put_code(broken('    if content == "amount": raise Unprocessable("no amount")\n'))
+    drilled.upload("loads/7/1.csv", "loads/7/2.csv")
+    found = drilled.command(*wait, "5s", ends=4)
+    assert (found["outcome"], found["expected"]) == ("missing", 3)
+    drilled.upload("loads/7/3.csv", content="amount")
+    found = drilled.command(*wait, "4m", ends=1)
+    assert [(one["key"], one["why"]) for one in found["rejected"]] == [("loads/7/3.csv", "no amount")]
+    drilled.put_code(CODE)
+    drilled.command("redrive", "--reason", "no amount", "--yes")
+    # The redriven row is rejected until its message is claimed.
+    drilled.processed()
+    assert drilled.command(*wait, "4m")["committed"] == 3
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F391")
+def test_a_dead_worker_is_released(drilled: Drilled) -> None:
+    """Its worker dies after the claim, and the rest of its lease is not waited for."""
+    key = "stuck/1.csv"
+    drilled.upload(key, content="stuck")
+    row = drilled.aws.wait_until(
+        lambda: next((row for row in drilled.rows() if key in row["pk"]["S"]), None), "it is claimed", timeout=TIMEOUT
+    )
+    assert row is not None
+    fence = int(row["fence"]["N"])
+    drilled.aws.wait_until(lambda: "Runtime exited" in log_of(drilled), "its worker dies", timeout=TIMEOUT)
+    [kept] = drilled.command("retry-now", key)["notRetried"]
+    assert (kept["status"], "see release" in kept["why"]) == ("PROCESSING", True)
+    done = drilled.command("release", key, "--because", "the log says: Runtime exited", "--yes")
+    assert (done["attempt"], done["woken"], done["fence"] > fence) == (1, True, True)
+    drilled.processed()
+    assert (drilled.effects("calls")[key], int(drilled.effects("fence")[key]) > done["fence"]) == ("1", True)
+    [operation, *_] = drilled.command("operations")["operations"]
+    assert operation["what"].startswith("release")
+    drilled.upload(key)  # its content kills no worker of the next drills
 
 
 @pytest.mark.failure_mode("F182")
