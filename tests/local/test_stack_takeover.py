@@ -92,7 +92,6 @@ def app(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.thorough
 def test_what_waits_in_the_queue_is_what_is_processed(aws: LocalAws, app: Path) -> None:
     """The old function's results stay. Each message that it left, and each later one, is processed once."""
     old = Old(aws)

@@ -138,7 +138,6 @@ def with_recipe(*steps: str, old: bool = True) -> Callable[[cdk.Stack], None]:
     return make
 
 
-@pytest.mark.thorough
 @pytest.mark.failure_mode("F225")
 def test_each_upload_takes_effect_once_through_all_steps(aws: LocalAws, tmp_path: Path) -> None:
     """The old function, the queue and the pipeline each take their files, and no deployment loses the notification."""
@@ -170,7 +169,6 @@ def test_each_upload_takes_effect_once_through_all_steps(aws: LocalAws, tmp_path
     assert [problem for problem in report["delivery"] if "DropLedgerTable" not in problem] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.failure_mode("F225")
 def test_in_one_deployment_the_bucket_loses_all_its_notifications(aws: LocalAws, tmp_path: Path) -> None:
     """The reason for the steps: CDK's custom resource is deleted after the bucket was updated. The audit reports it."""
