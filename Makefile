@@ -107,7 +107,7 @@ SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going
 check: $(READY) ## before each commit, in under two minutes: ruff, import-linter, mypy, measures, unit tests
 	@$(SIDE_BY_SIDE) --jobs=2 types unit lint house
 
-test: $(READY) ## every test that does not take long, in less than ten minutes
+test: $(READY) ## every test that does not take long
 	@$(SIDE_BY_SIDE) --jobs=3 environments
 	@$(SIDE_BY_SIDE) --jobs=3 parts
 
@@ -118,7 +118,7 @@ parts: deployed examples types synth integration unit kinds packaging protocol l
 # Other jobs use the second core.
 parts: UNIT_WORKERS :=
 
-thorough: $(READY) ## what takes long: runs under faults, strangers, checkov, the oldest CDK, all random examples (about ten minutes)
+thorough: $(READY) ## what takes long: runs under faults, strangers, checkov, the oldest CDK, all random examples
 	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready $(PYRIGHT)/.ready
 	@$(SIDE_BY_SIDE) --jobs=2 thorough-deployed thorough-others
 
