@@ -9,7 +9,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, MonitoringOptions, Processor, RetryOptions
 from tests.local.faults.copies import wait_as_copies
 
 NAME = "Executions"
@@ -46,6 +46,7 @@ def add_executions(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
             max_attempts=ATTEMPTS, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(2)
         ),
         removal_policy=cdk.RemovalPolicy.DESTROY,
+        monitoring=MonitoringOptions(alarms=[]),
     )
     pipeline.bucket.grant_read(task)
     wait_as_copies(NAME, pipeline.function)

@@ -9,7 +9,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_kinesis as kinesis
 from constructs import Construct
 
-from cdk_intake_ledger import MessageIntake, MessageSource, Processor, RetryOptions
+from cdk_intake_ledger import MessageIntake, MessageSource, MonitoringOptions, Processor, RetryOptions
 from tests.local.faults.copies import wait_as_copies
 
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
@@ -41,6 +41,7 @@ def add_messages(scope: Construct, *, downstream: str, proxy: str, lines: Collec
                 max_attempts=4, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(2)
             ),
             removal_policy=cdk.RemovalPolicy.DESTROY,
+            monitoring=MonitoringOptions(alarms=[]),
         )
         wait_as_copies(name, intake.function)
         for what, value in {

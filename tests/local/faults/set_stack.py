@@ -7,7 +7,15 @@ from typing import Any
 import aws_cdk as cdk
 from constructs import Construct
 
-from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
+from cdk_intake_ledger import (
+    ConcurrencyOptions,
+    FileSets,
+    IntakePipeline,
+    MonitoringOptions,
+    Processor,
+    RetryOptions,
+    SetForm,
+)
 from tests.local.faults.copies import wait_as_copies
 
 QUIET_SECONDS = 4
@@ -27,6 +35,7 @@ def add_sets(scope: Construct, *, downstream: str, proxy: str, lines: Collection
         "concurrency": ConcurrencyOptions(max_concurrency=2, clock_skew=cdk.Duration.seconds(1)),
         "retry": RetryOptions(min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(4)),
         "removal_policy": cdk.RemovalPolicy.DESTROY,
+        "monitoring": MonitoringOptions(alarms=[]),
     }
 
     def processor(name: str) -> Processor:

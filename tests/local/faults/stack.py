@@ -17,6 +17,7 @@ from constructs import Construct
 from cdk_intake_ledger import (
     ConcurrencyOptions,
     IntakePipeline,
+    MonitoringOptions,
     Processor,
     RetryOptions,
 )
@@ -71,6 +72,7 @@ class FaultsStack(cdk.Stack):
                 name,
                 processor=_wired(downstream, proxy) if name == "Wired" else _processor(PROCESSORS, downstream),
                 removal_policy=cdk.RemovalPolicy.DESTROY,
+                monitoring=MonitoringOptions(alarms=[]),
                 **({"concurrency": concurrency()} | options),
             )
             wait_as_copies(name, pipeline.function)
