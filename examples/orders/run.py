@@ -21,7 +21,7 @@ TOO_LARGE: dict[str, Any] = {"order_id": "o-large", "article": "bolts", "pieces"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the run left."""
+    """The stock, the bookings and the dead letters after the run."""
 
     stock: dict[str, int]
     expected: dict[str, int]

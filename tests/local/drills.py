@@ -55,7 +55,7 @@ def process(change):
     return change.key
 """
 EFFECT = "    table.update_item"
-"""The begin of the effect in the code."""
+"""The line of the code in which the effect begins."""
 Json = dict[str, Any]
 Form = Literal["first", "over", "replica"]
 

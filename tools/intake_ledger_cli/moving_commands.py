@@ -83,19 +83,17 @@ def redrive(
             left = f", {done.unmoved:,} not moved" if done.unmoved else ""
             return f"{done.moved:,} messages moved, {len(done.failed):,} failed{left}"
 
-        def recorded() -> tuple[int | None, int]:
-            return None if recorder is None or recorder.denied else done.recorded, done.unmarked
+        def sent() -> operations.Sent:
+            return operations.Sent(None if recorder is None or recorder.denied else done.recorded, done.unmarked)
 
         notes = (
-            nullcontext()
-            if operation is None
-            else operations.noting_failures(aws, deployed, operation, moved, recorded)
+            nullcontext() if operation is None else operations.noting_failures(aws, deployed, operation, moved, sent)
         )
         try:
             with notes, console(stderr=True).status("reading the dead-letter queue"):
                 moving.run()
             if operation is not None:
-                operations.finish(aws, deployed, operation, moved(), sent=recorded()[0], unmarked=done.unmarked)
+                operations.finish(aws, deployed, operation, moved(), sent=sent())
         finally:
             call.output(done, result_tables.redrive_table(done))
     if done.failed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from botocore.exceptions import ClientError
@@ -47,6 +47,16 @@ class Operation:
     """The number of its recorded requests, at the end. None: they are not recorded."""
     unmarked: int = 0
     """The number of its messages that do not carry its ID. A stop does not reach them."""
+
+
+class Sent(NamedTuple):
+    """The numbers of messages that an operation has sent; see `Operation.sent` and `Operation.unmarked`."""
+
+    recorded: int | None = None
+    unmarked: int = 0
+
+
+NOT_RECORDED = Sent()
 
 
 def caller(aws: "Aws") -> str:
@@ -110,11 +120,10 @@ def finish(
     operation: Operation,
     result: str,
     *,
-    sent: int | None = None,
-    unmarked: int = 0,
+    sent: Sent = NOT_RECORDED,
 ) -> None:
     """Add the result to the record of an operation. A denied write was told when the operation began."""
-    operation = replace(operation, result=result, sent=sent, unmarked=unmarked)
+    operation = replace(operation, result=result, sent=sent.recorded, unmarked=sent.unmarked)
     write_operation(aws, deployed, operation, at=now_ms())
     try:
         _write(aws, deployed, operation)
@@ -129,19 +138,15 @@ def noting_failures(
     deployed: "DeployedPipeline",
     operation: Operation,
     so_far: Callable[[], str] = str,
-    sent: Callable[[], tuple[int | None, int]] = lambda: (None, 0),
+    sent: Callable[[], Sent] = Sent,
 ) -> Iterator[None]:
-    """Add the failure or the interruption to the record of an operation, with the numbers so far.
-
-    `sent` gives the numbers of recorded and of unmarked messages.
-    """
+    """Add the failure or the interruption to the record of an operation, with the numbers so far."""
     try:
         yield
     except BaseException as error:
         stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
         why = "interrupted" if stopped else f"failed: {error}"
-        recorded, unmarked = sent()
-        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])), sent=recorded, unmarked=unmarked)
+        finish(aws, deployed, operation, "; ".join(filter(None, [why, so_far()])), sent=sent())
         raise
 
 

@@ -4,14 +4,14 @@ The audit sends again what no row shows; see `intake_ledger.requests`.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import LedgerTable, send_write
-from intake_ledger.protocol import made_at, to_dynamodb
+from intake_ledger.protocol import Row, made_at, to_dynamodb
 from intake_ledger.requests import (
     BATCH_BYTES,
     Command,
@@ -158,6 +158,25 @@ def read_progress(aws: "Aws", deployed: "DeployedPipeline", listed: Sequence["Op
     return found
 
 
+def standings(
+    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch
+) -> Iterator[tuple[Entry, Row | None, Standing]]:
+    """The row of each request of a record, and what it shows of the request.
+
+    Raises:
+        ClientError: DynamoDB refuses a request.
+
+    """
+    rows = rows_of(
+        LedgerTable(aws.dynamodb, deployed.table),
+        batch.entries,
+        lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket),
+    )
+    requested_at, skew_ms = made_at(batch.request_id), deployed.clock_skew_seconds * 1000
+    for entry, row in rows:
+        yield entry, row, standing_of(row, entry, batch, requested_at=requested_at, skew_ms=skew_ms)
+
+
 def progress_text(operation: "Operation", progress: Progress | None) -> str:
     """The progress for people. Empty if the requests are not recorded."""
     if progress is None:
@@ -176,14 +195,7 @@ def progress_text(operation: "Operation", progress: Progress | None) -> str:
 def _judge(aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch) -> None:
     """Leave out of a record what its rows show as served."""
     left = list[Entry]()
-    rows = rows_of(
-        LedgerTable(aws.dynamodb, deployed.table),
-        batch.entries,
-        lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket),
-    )
-    requested_at, skew_ms = made_at(batch.request_id), deployed.clock_skew_seconds * 1000
-    for entry, row in rows:
-        standing = standing_of(row, entry, batch, requested_at=requested_at, skew_ms=skew_ms)
+    for entry, _, standing in standings(aws, deployed, batch):
         if standing is Standing.LOST:
             batch.lost += 1
         elif standing not in (Standing.SERVED, Standing.VOID):

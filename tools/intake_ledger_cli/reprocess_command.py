@@ -140,12 +140,8 @@ class ReprocessCall:
         if operations.may_ask(yes=yes):
             counted = selection.targets(aws, deployed, ReprocessResult(own_id), after=result.position)
         by = operations.ask(aws, announcing.reprocess(deployed, str(selection), counted), yes=yes)
-        self.operation = operations.begin(
-            aws, deployed, by, f"{selection} --id {result.reprocess_id}", result.reprocess_id
-        )
-        recorder = self._recorder = RequestRecorder(
-            aws, deployed, result.reprocess_id, Command.REPROCESS, most=BATCH_ENTRIES
-        )
+        self.operation = operations.begin(aws, deployed, by, f"{selection} --id {own_id}", own_id)
+        recorder = self._recorder = RequestRecorder(aws, deployed, own_id, Command.REPROCESS, most=BATCH_ENTRIES)
         notes = console(stderr=True)
         notes.print(f"reprocess id {own_id}")
         complete = False
@@ -170,8 +166,8 @@ class ReprocessCall:
         if self.operation is not None:
             text = f"{result.sent:,} requests sent, {len(result.failed):,} failed"
             text = text if complete else f"{text}; interrupted"
-            sent = result.sent if self._recorder and not self._recorder.denied else None
-            operations.finish(self._aws, self._deployed, self.operation, text, sent=sent)
+            recorded = result.sent if self._recorder and not self._recorder.denied else None
+            operations.finish(self._aws, self._deployed, self.operation, text, sent=operations.Sent(recorded))
 
     def _store(self) -> None:
         self._stored = True

@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Status, made_at
-from intake_ledger.requests import Command, Standing, Stop, queried_batches, read_stop, rows_of, standing_of
-from intake_ledger_cli import operations
+from intake_ledger.protocol import Status
+from intake_ledger.requests import Command, Standing, Stop, queried_batches, read_stop
+from intake_ledger_cli import operations, recording
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.console import DIM, WARNING, escape
 from intake_ledger_cli.errors import CliError, UsageError, denied_action
@@ -155,15 +155,11 @@ def carry_out(
 
 
 def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, sent: int | None) -> None:
-    table = LedgerTable(aws.dynamodb, deployed.table)
-    requested_at, skew_ms = made_at(done.stopped), deployed.clock_skew_seconds * 1000
     batches = queried_batches(aws.dynamodb, deployed.table, deployed.name)
     own = [one for one in batches if one.request_id == done.stopped]
     done.served_before = max(0, (sent or 0) - sum(len(one.entries) + one.lost for one in own))
     for batch in own:
-        rows = rows_of(table, batch.entries, lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket))
-        for entry, row in rows:
-            standing = standing_of(row, entry, batch, requested_at=requested_at, skew_ms=skew_ms)
+        for entry, row, standing in recording.standings(aws, deployed, batch):
             if standing in (Standing.OUTSTANDING, Standing.NO_ROW):
                 done.outstanding += 1
             elif standing is Standing.SERVED and row is not None and row.status is Status.PROCESSED:

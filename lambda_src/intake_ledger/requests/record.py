@@ -140,15 +140,25 @@ def queried_batches(client: Any, table: str, pipeline: str) -> Iterator[RequestB
         ClientError: DynamoDB refuses a request. Also BotoCoreError.
 
     """
+    return map(batch_from_item, queried_items(client, table, pipeline, BATCHES))
+
+
+def queried_items(client: Any, table: str, pipeline: str, prefix: str) -> Iterator[Mapping[str, Any]]:
+    """Read the items among the records of operations whose sort key has the prefix, as DynamoDB returns them.
+
+    Raises:
+        ClientError: DynamoDB refuses a request. Also BotoCoreError.
+
+    """
     request: dict[str, Any] = {
         "TableName": table,
         "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
-        "ExpressionAttributeValues": {":pk": {"S": operations_partition(pipeline)}, ":prefix": {"S": BATCHES}},
+        "ExpressionAttributeValues": {":pk": {"S": operations_partition(pipeline)}, ":prefix": {"S": prefix}},
         "ConsistentRead": True,
     }
     while True:
         page = client.query(**request)
-        yield from map(batch_from_item, page["Items"])
+        yield from page["Items"]
         if "LastEvaluatedKey" not in page:
             return
         request["ExclusiveStartKey"] = page["LastEvaluatedKey"]

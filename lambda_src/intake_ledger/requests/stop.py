@@ -10,9 +10,9 @@ from typing import Any
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import RowKey, from_dynamodb, operations_partition
-from intake_ledger.requests.record import KEPT_SECONDS
+from intake_ledger.requests.record import KEPT_SECONDS, queried_items
 
-STOPS = "stop#"
+_STOPS = "stop#"
 """The beginning of the sort key of each stop."""
 KNOWN_MS = 60_000
 """The time after which an operation that was not stopped is looked up again."""
@@ -33,7 +33,7 @@ class Stop:
 
     def key(self, pipeline: str) -> RowKey:
         """The primary key of its item."""
-        return stop_key(pipeline, self.request_id)
+        return _stop_key(pipeline, self.request_id)
 
     @property
     def item(self) -> dict[str, Any]:
@@ -42,9 +42,9 @@ class Stop:
         return {"at": self.at, "done_by": self.by, "because": self.because, "expires_at": expires_at}
 
 
-def stop_key(pipeline: str, request_id: str) -> RowKey:
+def _stop_key(pipeline: str, request_id: str) -> RowKey:
     """The primary key of the stop of an operation."""
-    return RowKey(operations_partition(pipeline), f"{STOPS}{request_id}")
+    return RowKey(operations_partition(pipeline), f"{_STOPS}{request_id}")
 
 
 def read_stop(table: LedgerTable, pipeline: str, request_id: str) -> Stop | None:
@@ -54,7 +54,7 @@ def read_stop(table: LedgerTable, pipeline: str, request_id: str) -> Stop | None
         ClientError: DynamoDB refuses the request. Also BotoCoreError.
 
     """
-    key = stop_key(pipeline, request_id)
+    key = _stop_key(pipeline, request_id)
     item = table.read(key)
     return _stop({"sk": key.sk, **item}) if item else None
 
@@ -66,18 +66,12 @@ def read_stops(client: Any, table: str, pipeline: str) -> dict[str, Stop]:
         ClientError: DynamoDB refuses a request. Also BotoCoreError.
 
     """
-    request: dict[str, Any] = {
-        "TableName": table,
-        "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
-        "ExpressionAttributeValues": {":pk": {"S": operations_partition(pipeline)}, ":prefix": {"S": STOPS}},
-    }
-    pages = client.get_paginator("query").paginate(**request)
-    items = [from_dynamodb(item) for page in pages for item in page["Items"]]
+    items = map(from_dynamodb, queried_items(client, table, pipeline, _STOPS))
     return {one.request_id: one for one in map(_stop, items)}
 
 
 def _stop(item: Mapping[str, Any]) -> Stop:
-    return Stop(item["sk"].removeprefix(STOPS), int(item["at"]), item["done_by"], item["because"])
+    return Stop(item["sk"].removeprefix(_STOPS), int(item["at"]), item["done_by"], item["because"])
 
 
 class StoppedOperations:
