@@ -1,11 +1,13 @@
 """Deploy the daily load to a local AWS, upload two days, and print the loads. Exit with 0 if they are right, else 1."""
 
+import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from examples.daily_load.stack import STACK
+from examples.lost_event import audit_finds_it, events_are_lost
 
 from cdk_intake_ledger.testing import LocalAws
 
@@ -14,8 +16,12 @@ FIRST, SECOND, WRONG = "order,amount\n1,10\n2,20\n", "order,amount\n3,5\n", "num
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="examples.daily_load", description=__doc__)
+    parser.add_argument("--without-ledger", action="store_true", help="a hand-written loader in the sets' place")
+    without = parser.parse_args().without_ledger
     with LocalAws() as aws:
-        outputs = aws.deploy(f"{sys.executable} -m examples.daily_load.stack", cwd=ROOT)[STACK]
+        context = {"withoutLedger": "yes"} if without else {}
+        outputs = aws.deploy(f"{sys.executable} -m examples.daily_load.stack", STACK, context=context, cwd=ROOT)[STACK]
 
         def put(key: str, body: str) -> None:
             aws.client("s3").put_object(Bucket=outputs["BucketName"], Key=key, Body=body.encode())
@@ -45,7 +51,13 @@ def main() -> int:
             return 1
         put("days/tuesday/a.csv", FIRST)
         wait(tuesday, (3, 35))
-        put("days/monday/b.csv", FIRST)
+        with events_are_lost(aws, outputs["BucketName"]):
+            put("days/monday/b.csv", FIRST)
+        if without:
+            # No later event is on its way, and nothing else looks at the bucket.
+            print(f"{monday}: {totals(monday)} is loaded, (4, 60) is in the files", file=sys.stderr)
+            return 1
+        audit_finds_it(aws, outputs["AuditName"])
         wait(monday, (4, 60))
     return 0
 

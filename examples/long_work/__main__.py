@@ -5,6 +5,7 @@ Exit with 0 if each text has the result of its newest version, else 1.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -21,15 +22,23 @@ TEXTS = {
     "in/empty.txt": [" "],
 }
 """The versions of each object, in order."""
+LOST = ("in/lost.txt", "no event tells of this text")
 
 
 def main() -> int:
     """Run the example."""
+    parser = argparse.ArgumentParser(prog="examples.long_work", description=__doc__)
+    parser.add_argument("--without-ledger", action="store_true", help="a hand-written consumer in the pipeline's place")
+    without = parser.parse_args().without_ledger
+    from examples.lost_event import audit_finds_it, events_are_lost  # noqa: PLC0415 - after the variables of jsii
+
     from cdk_intake_ledger.testing import LocalAws  # noqa: PLC0415 - after the variables of jsii
 
     with LocalAws() as aws:
         print("deploying ...")
-        found = aws.deploy(f"{sys.executable} -m examples.long_work.stack", cwd=ROOT)["LongWork"]
+        context = {"withoutLedger": "yes"} if without else {}
+        stack = "LongWork"
+        found = aws.deploy(f"{sys.executable} -m examples.long_work.stack", stack, context=context, cwd=ROOT)[stack]
         s3, states = aws.client("s3"), aws.client("stepfunctions")
         for key, texts in TEXTS.items():
             for text in texts:
@@ -45,6 +54,16 @@ def main() -> int:
         except TimeoutError as error:
             print(f"{error}: {words()}, expected {expected}", file=sys.stderr)
             return 1
+        key, text = LOST
+        with events_are_lost(aws, found["Bucket"]):
+            s3.put_object(Bucket=found["Bucket"], Key=key, Body=text.encode())
+        if without:
+            # No event is on its way, and nothing else looks at the bucket.
+            print(f"{key}: no result", file=sys.stderr)
+            return 1
+        audit_finds_it(aws, found["AuditFunction"])
+        expected[key] = len(text.split())
+        aws.wait_until(lambda: words() == expected, "the text whose event was lost has its result", timeout=120)
         for execution in states.list_executions(stateMachineArn=found["MachineArn"])["executions"]:
             change = json.loads(states.describe_execution(executionArn=execution["executionArn"])["input"])
             print(f"{change['key']:20} attempt {change['attempt']}  {execution['status']:10} {execution['name']}")

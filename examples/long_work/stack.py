@@ -1,6 +1,6 @@
 """Two stacks to copy. The machine of `WordsStack` calls a Lambda function. That of `FargateStack` runs a container.
 
-`python -m examples.long_work.stack` synthesises `WordsStack`.
+`python -m examples.long_work.stack` synthesises `WordsStack`, with the CDK context `withoutLedger` `ByHandStack`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
+from examples.by_hand import ByHand
 
-from cdk_intake_ledger import ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
 
 if TYPE_CHECKING:
     from constructs import Construct
@@ -41,13 +44,7 @@ class WordsStack(cdk.Stack):
         **options: Any,
     ) -> None:
         super().__init__(scope, id)
-        results = dynamodb.Table(
-            self,
-            "Results",
-            partition_key=dynamodb.Attribute(name="key", type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
-        )
+        results = _results(self)
         seconds = (work or cdk.Duration.seconds(1)).to_seconds()
         task = lambda_.Function(
             self,
@@ -85,6 +82,51 @@ class WordsStack(cdk.Stack):
             "LedgerTable": self.pipeline.table.table_name,
             "ResultsTable": results.table_name,
             "MachineArn": self.machine.state_machine_arn,
+        }.items():
+            cdk.CfnOutput(self, name, value=value)
+
+
+class ByHandStack(cdk.Stack):
+    """A hand-written consumer that starts the same work. Its machine repeats a task that fails."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        results = _results(self)
+        task = lambda_.Function(
+            self,
+            "CountWords",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            handler="by_hand.count_words",
+            code=lambda_.Code.from_asset(str(FUNCTIONS)),
+            timeout=cdk.Duration.seconds(30),
+            environment={"RESULTS_TABLE": results.table_name, "WORK_SECONDS": "1"},
+        )
+        results.grant_write_data(task)
+        count = tasks.LambdaInvoke(
+            self,
+            "Count",
+            lambda_function=task,
+            payload=sfn.TaskInput.from_object({"change.$": "$", "attempt.$": "States.MathAdd($$.State.RetryCount, 1)"}),
+            payload_response_only=True,
+        )
+        count.add_retry(errors=["States.ALL"], max_attempts=2, interval=cdk.Duration.seconds(1))
+        machine = sfn.StateMachine(self, "Machine", definition_body=sfn.DefinitionBody.from_chainable(count))
+        starter = ByHand(
+            self,
+            "ByHand",
+            code=FUNCTIONS,
+            handler="by_hand.start",
+            environment={"MACHINE_ARN": machine.state_machine_arn},
+            timeout=cdk.Duration.seconds(3),
+        )
+        machine.grant_start_execution(starter.function)
+        texts = s3.Bucket(self, "Texts", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
+        texts.grant_read(task)
+        texts.add_event_notification(s3.EventType.OBJECT_CREATED, notifications.SqsDestination(starter.queue))
+        for name, value in {
+            "Bucket": texts.bucket_name,
+            "ResultsTable": results.table_name,
+            "MachineArn": machine.state_machine_arn,
         }.items():
             cdk.CfnOutput(self, name, value=value)
 
@@ -136,6 +178,16 @@ class FargateStack(cdk.Stack):
         pipeline.bucket.grant_read(task.task_role)
 
 
+def _results(stack: cdk.Stack) -> dynamodb.Table:
+    return dynamodb.Table(
+        stack,
+        "Results",
+        partition_key=dynamodb.Attribute(name="key", type=dynamodb.AttributeType.STRING),
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+
+
 def _variables() -> tuple[tasks.TaskEnvironmentVariable, ...]:
     """The container's input. A fence is longer than the numbers that `States.Format` writes without an exponent."""
     names = {
@@ -156,6 +208,7 @@ SHORT: dict[str, Any] = {
     "processing_timeout": cdk.Duration.seconds(4),
     "concurrency": ConcurrencyOptions(clock_skew=cdk.Duration.seconds(1)),
     "retry": RetryOptions(max_attempts=3, min_backoff=cdk.Duration.seconds(1), max_backoff=cdk.Duration.seconds(2)),
+    "audit": AuditOptions(settle_time=cdk.Duration.seconds(1)),
     "removal_policy": cdk.RemovalPolicy.DESTROY,
 }
 """Short times for the local AWS."""
@@ -164,7 +217,10 @@ SHORT: dict[str, Any] = {
 def main() -> None:
     """Synthesise the stack of the demonstration."""
     app = cdk.App()
-    WordsStack(app, STACK, **SHORT)
+    if app.node.try_get_context("withoutLedger") is None:
+        WordsStack(app, STACK, **SHORT)
+    else:
+        ByHandStack(app, STACK)
     app.synth()
 
 

@@ -74,6 +74,13 @@ def test_whatever_is_wrong_is_found(facts: Facts, problem: str) -> None:
     assert any(problem in found for found in judge(facts, EXPECTED).problems)
 
 
+def test_a_second_equal_dead_letter_is_right_where_two_may_see_one_end() -> None:
+    two = replace(EXPECTED, letters=2)
+    assert judge(replace(RIGHT, letters=[LETTER, LETTER]), two).right
+    assert not judge(replace(RIGHT, letters=[LETTER] * 3), two).right
+    assert not judge(replace(RIGHT, letters=[LETTER, replace(LETTER, reason="no invoice: another")]), two).right
+
+
 class _Target(BaseHTTPRequestHandler):
     """Stands for the local AWS; `reached` are the requests that came through."""
 

@@ -14,7 +14,7 @@ from tests.local.faults.copies import wait_as_copies
 
 NAME = "Executions"
 ATTEMPTS = 2
-LIMIT = cdk.Duration.minutes(5)
+LIMIT = cdk.Duration.minutes(15)
 PROCESSORS = Path(__file__).resolve().parents[1] / "processors"
 
 
@@ -27,7 +27,7 @@ def add_executions(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
         runtime=lambda_.Runtime.PYTHON_3_13,
         handler="executing.handler",
         code=lambda_.Code.from_inline((PROCESSORS / "executing.py").read_text()),
-        timeout=cdk.Duration.minutes(4),
+        timeout=cdk.Duration.minutes(14),
         environment={"DOWNSTREAM_URL": downstream},
     )
     deliver = tasks.LambdaInvoke(

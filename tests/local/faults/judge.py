@@ -58,6 +58,8 @@ class Expected:
     """The keys that must end in the dead-letter queue, with a text that must be in the reason."""
     redrive_count: int = 0
     """Number of redrives of each rejected key."""
+    letters: int = 1
+    """Maximum number of equal dead letters of a rejected key: the copy is sent before its row says so (F85, F186)."""
     repeats: int = 0
     """Maximum number of repeated effects: one for each worker that could not commit."""
 
@@ -145,7 +147,7 @@ def _of_poison(facts: Facts, expected: Expected, effects: Mapping[str, Sequence[
             yield f"{key}: poison, and the ledger says {row.status if row else 'nothing'}"
         elif why not in row.reason or row.redrive_count != expected.redrive_count:
             yield f"{key}: rejected in round {row.redrive_count} for {row.reason!r}"
-        if len(reasons[key]) != 1 or why not in reasons[key][0]:
+        if not 1 <= len(reasons[key]) <= expected.letters or len(set(reasons[key])) != 1 or why not in reasons[key][0]:
             yield f"{key}: poison, and its dead letters are {reasons[key]}"
         if effects.get(key):
             yield f"{key}: poison, and yet it had an effect"
