@@ -65,6 +65,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "--dry-run"),
     "report": ("report",),
     "report --html": ("report", "--html", "FILE"),
+    "export": ("export", "ROWS"),
     "adopt": ("adopt", "--from", "Former", "--dry-run"),
     "pause": ("pause", "--because", "a move", "--yes"),
     "resume": ("resume",),
@@ -159,7 +160,7 @@ def test_each_command_knows_each_kind_as_the_page_says(
     assert kind_of(site.deployed) is kind
     monkeypatch.setattr(time, "sleep", _interrupt)
     monkeypatch.setattr(forgetting, "wait", lambda _: None)
-    words = {"KEY": key, "FILE": str(tmp_path / "page.html")}
+    words = {"KEY": key, "FILE": str(tmp_path / "page.html"), "ROWS": str(tmp_path / "rows.csv")}
     arguments = [words.get(one, one.replace("KEY.", f"{key}.")) for one in ARGUMENTS[command]]
     for form in ((), ("--json",)) if command not in WITHOUT_JSON else ((),):
         person = seat(site)

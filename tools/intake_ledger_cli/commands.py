@@ -31,6 +31,7 @@ COMMANDS = {
     "operations": "acting_commands",
     "audit": "audit_commands",
     "report": "audit_commands",
+    "export": "export_command",
     "adopt": "moving_commands",
     "template": "template_command",
     "acceptance": "acceptance.command",

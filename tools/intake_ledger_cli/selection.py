@@ -126,7 +126,7 @@ class Selection:
         return set_keys.prefix_targets(aws.s3, deployed, self.prefix or "")
 
 
-def parse_time(text: str) -> int:
+def parse_time(text: str, option: str = "--since") -> int:
     """Parse a time such as `2026-11-23T07:00:00Z` into epoch milliseconds. Without an offset it is in UTC.
 
     Raises:
@@ -136,7 +136,7 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"--since {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
+        raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

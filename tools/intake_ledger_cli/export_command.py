@@ -1,0 +1,231 @@
+"""The command that writes the ledger's rows into one file: Parquet, CSV or JSON lines."""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from intake_ledger.protocol import Ordering, Status, from_dynamodb, matches_reason, to_dynamodb
+from intake_ledger_cli import reading
+from intake_ledger_cli.app import app
+from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.formatting import shown_status
+from intake_ledger_cli.options import Call, check_reason, with_shared_options
+from intake_ledger_cli.selection import parse_time
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.reading import ObjectRow
+
+Value = str | int | bool | None
+_TEXT, _NUMBER, _TIME, _TRUTH = "VARCHAR", "BIGINT", "TIMESTAMP", "BOOLEAN"
+COLUMNS: dict[str, tuple[str, Callable[["DeployedPipeline", "ObjectRow"], Value]]] = {
+    "source_id": (_TEXT, lambda deployed, _: deployed.name),
+    "path": (_TEXT, lambda deployed, one: f"s3://{deployed.bucket}/{one.key}" if deployed.work.in_bucket else one.key),
+    "key": (_TEXT, lambda _, one: one.key),
+    "version_id": (_TEXT, lambda _, one: one.row.version_id),
+    "kind": (_TEXT, lambda _, one: one.row.kind.value),
+    "etag": (_TEXT, lambda _, one: one.row.etag),
+    "size": (_NUMBER, lambda _, one: one.row.size),
+    "status": (_TEXT, lambda _, one: shown_status(one.row)),
+    "committed": (_TRUTH, lambda _, one: one.row.has_committed(one.row.identity)),
+    "discovery_time": (_TIME, lambda _, one: _time(one.row.first_claimed_at)),
+    "commit_time": (_TIME, lambda _, one: _time(one.row.committed_at)),
+    "change_time": (_TIME, lambda _, one: _time(one.row.updated_at)),
+    "committed_state": (_TEXT, lambda _, one: one.row.committed_state),
+    "commit_id": (_TEXT, lambda _, one: one.row.commit_id),
+    "committed_fence": (_NUMBER, lambda _, one: one.row.committed_fence),
+    "fence": (_NUMBER, lambda _, one: one.row.fence),
+    "attempts": (_NUMBER, lambda _, one: one.row.attempts),
+    "redrives": (_NUMBER, lambda _, one: one.row.redrive_count),
+    "reason_code": (_TEXT, lambda _, one: one.row.reason_code),
+    "reason": (_TEXT, lambda _, one: one.row.reason),
+    "processor_version": (_TEXT, lambda _, one: one.row.processor_version),
+    "event_id": (_TEXT, lambda _, one: one.row.event_id),
+}
+"""The type of each column in DuckDB, and its value. Names of Databricks' `cloud_files_state` mean the same."""
+FORMS = (".parquet", ".csv", ".jsonl")
+_STATUSES = [status.value for status in Status if status is not Status.LATER_FORMAT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedRows:
+    """The rows that an export has. They pass all conditions. Times are in epoch milliseconds."""
+
+    prefix: str = ""
+    status: str | None = None
+    reason: str | None = None
+    since: int | None = None
+    """Only rows whose last change is not before this time."""
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """The document of `export`."""
+
+    pipeline: str
+    file: str
+    rows: int
+
+
+@app.command("export")
+@with_shared_options
+def export_command(
+    call: Call,
+    file: Annotated[
+        Path, typer.Argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.", show_default=False)
+    ],
+    *,
+    prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
+    status: Annotated[
+        str | None, typer.Option(help=f"Only rows with this status: {', '.join(_STATUSES)}.", show_default=False)
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Only this reason code, or this text in the reason.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only rows whose last change is not before this time.", show_default=False)
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Only rows whose last change is before this time.", show_default=False)
+    ] = None,
+) -> None:
+    """Write the rows of the ledger into a file, for SQL. Reads the whole table."""
+    if file.suffix not in FORMS:
+        raise UsageError(f"{file} has no known form: use a name that ends with {', '.join(FORMS)}")
+    if status is not None and status.upper() not in _STATUSES:
+        raise UsageError(f"--status {status} is no status of a row: use one of {', '.join(_STATUSES)}")
+    chosen = ExportedRows(
+        prefix=prefix,
+        status=status and status.upper(),
+        reason=reason,
+        since=None if since is None else parse_time(since, "--since"),
+        before=None if before is None else parse_time(before, "--before"),
+    )
+    duckdb = _duckdb(file) if file.suffix == ".parquet" else None
+    aws, deployed = call.open()
+    number = write_file(file, (_values(deployed, one) for one in select(aws.dynamodb, deployed, chosen)), duckdb)
+    if not number:
+        check_reason(reason)
+    call.output(ExportResult(deployed.name, str(file), number), Text(f"{number:,} rows written to {file}"))
+
+
+def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: ExportedRows) -> Iterator["ObjectRow"]:
+    """Scan the table, a request for each MB. Reads are not consistent: a row may lack the last second."""
+    latest = deployed.ordering is Ordering.LATEST
+    for page in client.get_paginator("scan").paginate(**_scan(deployed, chosen)):
+        for item in page["Items"]:
+            content = from_dynamodb(item)
+            entry = reading.entry_of(deployed, content)
+            if entry is None or content["sk"].endswith("@latest") is not latest:
+                continue
+            row = entry.row
+            if chosen.reason is None or matches_reason(chosen.reason, row.reason_code, row.reason or ""):
+                yield entry
+
+
+def _scan(deployed: "DeployedPipeline", chosen: ExportedRows) -> dict[str, Any]:
+    conditions, names = ["begins_with(#sk, :own)"], ["sk"]
+    values: dict[str, str | int] = {":own": f"{deployed.name}@"}
+    for attribute, condition, name, value in (
+        ("pk", "begins_with(#pk, :keys)", ":keys", f"{deployed.bucket}/{chosen.prefix}"),
+        ("status", "#status = :status", ":status", chosen.status),
+        ("updated_at", "#updated_at >= :since", ":since", chosen.since),
+        ("updated_at", "#updated_at < :before", ":before", chosen.before),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            names.append(attribute)
+            values[name] = value
+    return {
+        "TableName": deployed.table,
+        "FilterExpression": " AND ".join(conditions),
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": to_dynamodb(values),
+    }
+
+
+def write_file(path: Path, rows: Iterator[dict[str, Value]], duckdb: Any = None) -> int:
+    """Write a file in one step: a reader sees the former content, or the whole new one.
+
+    Args:
+        path: of the file. Its suffix is the form.
+        rows: the values by column. Memory does not grow with their number.
+        duckdb: the module, which makes Parquet of JSON lines.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        CliError: The disk is full, or the folder is missing or not writable. The former file is left as it was.
+
+    """
+    place = path.resolve()
+    part, lines = (place.with_name(f".{place.name}.{os.getpid()}.{end}") for end in ("part", "lines"))
+    try:
+        with (part if duckdb is None else lines).open("w", encoding="utf-8", newline="") as file:
+            number = (_write_csv if path.suffix == ".csv" else _write_lines)(file, rows)
+        if duckdb is not None:
+            _make_parquet(duckdb, lines, part)
+        part.replace(place)
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}: check disk space and permissions") from None
+    finally:
+        for one in (part, lines):
+            with suppress(OSError):
+                one.unlink(missing_ok=True)
+    return number
+
+
+def _write_lines(file: IO[str], rows: Iterator[dict[str, Value]]) -> int:
+    number = 0
+    for number, row in enumerate(rows, 1):  # noqa: B007 - the number of rows
+        file.write(json.dumps(row) + "\n")
+    return number
+
+
+def _write_csv(file: IO[str], rows: Iterator[dict[str, Value]]) -> int:
+    writer = csv.DictWriter(file, COLUMNS)
+    writer.writeheader()
+    number = 0
+    for number, row in enumerate(rows, 1):  # noqa: B007 - the number of rows
+        writer.writerow(row)
+    return number
+
+
+def _make_parquet(duckdb: Any, lines: Path, part: Path) -> None:
+    columns = {name: kind for name, (kind, _) in COLUMNS.items()}
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = connection.read_json(str(lines), columns=columns, format="newline_delimited")
+        rows.write_parquet(str(part), compression="zstd")
+
+
+def _values(deployed: "DeployedPipeline", one: "ObjectRow") -> dict[str, Value]:
+    return {name: value(deployed, one) for name, (_, value) in COLUMNS.items()}
+
+
+def _time(at: int | None) -> str | None:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if at else None
+
+
+def _duckdb(file: Path) -> Any:
+    try:
+        return import_module("duckdb")
+    except ModuleNotFoundError:
+        raise UsageError(
+            f"{file} needs DuckDB, which writes Parquet: `pip install 'cdk-intake-ledger[cli,export]'`, or use "
+            "the form .csv or .jsonl"
+        ) from None
