@@ -17,6 +17,8 @@ from intake_ledger.protocol import (
     OutputConflict,
     OutputError,
     Overtaken,
+    SchemaDrift,
+    TooManyRejects,
     Unprocessable,
 )
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from intake_ledger.messages import KeyedMessage
     from intake_ledger.outputs import Output
     from intake_ledger.processor.file_set import FileSet, SetFile
+    from intake_ledger.processor.rejects import Rejects
 else:
 
     def __getattr__(name: str) -> Any:
@@ -40,6 +43,10 @@ else:
             from intake_ledger.processor import file_set  # noqa: PLC0415
 
             return getattr(file_set, name)
+        if name == "Rejects":
+            from intake_ledger.processor.rejects import Rejects  # noqa: PLC0415
+
+            return Rejects
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -58,6 +65,9 @@ __all__ = [
     "OutputConflict",
     "OutputError",
     "Overtaken",
+    "Rejects",
+    "SchemaDrift",
     "SetFile",
+    "TooManyRejects",
     "Unprocessable",
 ]

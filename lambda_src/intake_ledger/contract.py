@@ -157,6 +157,11 @@ METRICS: Mapping[str, MetricRow] = {
         reason="only sets wait for other work of the ledger",
     ),
     "Rejected": MetricRow("changes that were rejected"),
+    "RejectedRows": MetricRow(
+        "[rejected rows](outputs.md#rejected-rows) of files that were committed without them",
+        kinds=_OF_FILES,
+        reason="a message is one row: its processor raises `Unprocessable`",
+    ),
     "RemovalsRecorded": MetricRow(
         "removals, without `deletes`",
         kinds=_OF_FILES,
@@ -573,6 +578,7 @@ LACKS: Mapping[str, str] = {
     # Members of the constructs.
     "audit_state_machine": "only the listing of a bucket can be too long for one function",
     "grant_output": "a message has no method `output`: grant the permission to the construct",
+    "keep_rejects": "a message is one row: its processor raises `Unprocessable`",
     "grant_put": "parts of sets are uploaded to their pipeline, and messages are sent: `grant_send`",
     "grant_read": "a request about a message has the whole message",
     "grant_reprocess": "the ledger does not have the content of messages: their sender sends them again",

@@ -5,14 +5,14 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 from examples.postgres import Postgres
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
-from intake_ledger import FileSet, ObjectChange, Output, Overtaken
+from intake_ledger import FileSet, ObjectChange, Output, Overtaken, Rejects
 from intake_ledger.outputs import sql
 from intake_ledger.processor import ObjectStream
 from intake_ledger.protocol import Ordering
@@ -28,10 +28,15 @@ def _no_output(bucket: str, key: str) -> Output:
     raise AssertionError((bucket, key))
 
 
+def _no_rejects(rejects: Rejects) -> NoReturn:
+    raise AssertionError(rejects)
+
+
 CHANGE = ObjectChange(
     bucket="uploads", key="a.csv", kind="created", version_id="v1", etag="e1", size=1, event_name="ObjectCreated:Put",
     event_time=None, attempt=1, fence=1_700_000_000_005, fenced_version=None, idempotency_key="k1",
     _remaining_seconds=lambda: 1.0, _open=_no_content, _download=_no_content, _output=_no_output,
+    _begin_rejects=_no_rejects,
 )  # fmt: skip
 LATER = replace(CHANGE, fence=CHANGE.fence + 1, idempotency_key="k2", version_id="v2")
 

@@ -95,6 +95,8 @@ class Cell:
     """The queue delivers nothing while this number of messages is in flight."""
     execution_days: float = 0.25
     """The limit of an execution."""
+    keep_rejects: bool = False
+    """The stack has named a place for rejected rows, if the kind has one."""
     parts_die: bool = False
     """The workers of the pipeline of the parts may die too."""
     max_wait: int = 72 * 3600
@@ -126,9 +128,11 @@ class Cell:
             self.local = LocalMessages(self._process, key="order", identity="event", source=self._source, **options)
             self.shard = self.local._shard
         elif self.kind == "sets":
+            options["keep_rejects"] = self.keep_rejects
             self.local = LocalSets(self._process, manifest="**/manifest.json", **options)
             self.local.lists = _Lists(lambda: self.on_list())  # noqa: PLW0108 - tests set it later
         else:
+            options["keep_rejects"] = self.keep_rejects
             self.local = LocalPipeline(self._process, ordering=self.ordering, **options)
         local: Any = self.local
         local._settings = replace(

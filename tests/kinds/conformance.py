@@ -47,6 +47,9 @@ _REPROCESS_LOST = "a_lost_request_to_process_again_is_sent_again"
 _REPROCESS_KILLED = "a_worker_may_die_at_each_request_of_a_reprocess"
 _REPROCESS_STOPPED = "a_stopped_reprocess_is_withdrawn"
 _RELEASED = "a_claim_of_a_dead_worker_is_released"
+_REJECTS = "rejected_rows_are_those_of_the_committed_state"
+_ONE_ROW = "A message is one row: its processor raises `Unprocessable`."
+_READS_ITSELF = "The other function, or the tasks, read the object by themselves."
 _WAIT = "a_wait_ends_when_it_is_committed"
 _NO_LISTING = "No listing has the messages of a key."
 _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
@@ -77,6 +80,14 @@ ABSENT = (
     Absence(_REPROCESS_STOPPED, "messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_STOPPED, "FIFO messages", "*", "*", _SEND_AGAIN),
     Absence(_REPROCESS_STOPPED, "stream records", "*", "*", _SEND_AGAIN),
+    Absence(_REJECTS, "messages", "*", "*", _ONE_ROW),
+    Absence(_REJECTS, "FIFO messages", "*", "*", _ONE_ROW),
+    Absence(_REJECTS, "stream records", "*", "*", _ONE_ROW),
+    *(
+        Absence(_REJECTS, kind, runner, "*", _READS_ITSELF)
+        for kind in ("objects", "every version", "sets")
+        for runner in ("remote", "machine")
+    ),
     Absence(_EVENT, "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(_EVENT, "*", "remote", "*", _NOT_ELSEWHERE),
     Absence(_RELEASED, "*", "machine", "*", "The fence of the claim is the name of its execution: stop the execution."),

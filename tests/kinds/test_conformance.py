@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LocalSets
+from intake_ledger import Rejects
 from intake_ledger.ledger import LedgerTable, break_claim
 from intake_ledger.protocol import ConsumerSettings, Ordering, Reason, ReasonCode, Status, environment_of, row_key
 from tests.inside.command import DeployedPipeline, waiting
@@ -107,6 +108,33 @@ def test_a_duplicate_runs_nothing(make: Make) -> None:
     assert len(cell.calls) == 1
     assert cell.late_writes == 0
     check_done(cell)
+
+
+@every_cell
+def test_rejected_rows_are_those_of_the_committed_state(make: Make) -> None:
+    """A newer state without bad rows removes those of the older one."""
+    cell = make(keep_rejects=True)
+    if cell.kind == "messages" or cell.runner != "inline":
+        raise DoesNotApply
+
+    def read(given: Any) -> None:
+        for file in getattr(given, "parts", (given,)):
+            list(file.csv_rows(columns={"n": int}, on_error=Rejects(max_share=None)))
+
+    cell.inside = read
+    local: Any = cell.local
+    cell.submit("n\nx\n")
+    cell.run()
+    found = local.rejected_rows(KEY)
+    assert {(one["line"], one["column"], one["fence"]) for one in found} == {(2, "n", cell.known().committed_fence)}
+    assert cell.known().rejected_rows == len(found) > 0
+    before = None if is_latest(cell) else cell.known().version_id
+    cell.submit("n\n1\n")
+    cell.run()
+    assert local.rejected_rows(KEY) == []
+    assert local.row(KEY).rejected_rows is None
+    if before is not None:
+        assert local.rejected_rows(KEY, before) == found
 
 
 @every_cell

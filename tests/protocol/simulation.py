@@ -24,7 +24,17 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
 from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import Change, ObjectReadError, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
+from intake_ledger.protocol import (
+    Change,
+    ObjectReadError,
+    Ordering,
+    OutcomeKind,
+    Policy,
+    Reason,
+    Row,
+    RowCounts,
+    Ruling,
+)
 from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
 from tests.inside.kit import MemoryS3, Version, object_consumer, object_ledger, s3_notification
 from tests.protocol.packed import PackedItems
@@ -465,6 +475,8 @@ class _Counting(StrictTelemetry):
         self._tally.outcomes[outcome] += 1
         if outcome is OutcomeKind.COMMITTED:
             self._worker.committed()
+
+    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None: ...
 
     def late_write(self, claim: Claim) -> None:
         self._tally.outcomes["LateWrites"] += 1

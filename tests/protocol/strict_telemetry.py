@@ -5,7 +5,7 @@ from typing import NoReturn, override
 
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, Ruling
+from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, RowCounts, Ruling
 
 
 class StrictTelemetry(Telemetry):
@@ -18,6 +18,10 @@ class StrictTelemetry(Telemetry):
     @override
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         _refuse("ended")
+
+    @override
+    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None:
+        _refuse("rejected_rows")
 
     @override
     def late_write(self, claim: Claim) -> None:

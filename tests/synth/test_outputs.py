@@ -339,3 +339,58 @@ def test_the_grant_is_what_outputs_request(template: Json) -> None:
 def test_the_lifecycle_rule_is_for_the_tag_of_tombstones() -> None:
     """The runtime writes the tag, and the construct selects it."""
     assert "=".join(lifecycle.TOMBSTONE_TAG) == TOMBSTONE_TAG
+
+
+@pytest.mark.failure_mode("F497")
+@pytest.mark.parametrize("sets", [False, True])
+def test_the_consumer_knows_the_place_of_rejected_rows(*, sets: bool) -> None:
+    """It may write there as at outputs, and nowhere else."""
+    stack = new_stack()
+    intake: IntakePipeline | FileSets = pipeline_of(stack)
+    if isinstance(intake, IntakePipeline) and sets:
+        intake = FileSets(stack, "Sets", pipeline=intake, form=SetForm.marker("in/*/_SUCCESS"), processor=processor())
+    intake.keep_rejects(s3.Bucket.from_bucket_name(stack, "Theirs", "theirs"), "rejects/")
+    template = template_of(stack)
+    name = "SetsConsumer" if sets else "OrdersConsumer"
+    [place] = [
+        one["Properties"]["Environment"]["Variables"]["INTAKE_REJECTS"]
+        for one in resources(template, "AWS::Lambda::Function", name).values()
+    ]
+    assert place == "theirs/rejects/"
+    [statement] = [one for one in statements(template, name) if "s3:PutObject" in actions(one)]
+    assert statement["Resource"]["Fn::Join"][1][-1] == ":s3:::theirs/rejects/*"
+
+
+@pytest.mark.failure_mode("F497")
+@pytest.mark.parametrize(
+    ("prefix", "output", "rules"),
+    [
+        ("rejects/", None, []),
+        ("in/rejects/", None, ["output-calls-itself"]),
+        ("other/", None, ["output-in-other-intake"]),
+        ("rejects/", "copies/", []),
+        ("rejects/", "rejects/", ["rejects-in-outputs"]),
+        ("copies/rejects/", "copies/", ["rejects-in-outputs"]),
+    ],
+)
+def test_rejected_rows_are_outside_of_the_filters(prefix: str, output: str | None, rules: list[str]) -> None:
+    """The pipeline, or another one, would process them. Outputs of the processor have another place."""
+    app = new_app()
+    stack = Stack(app, "Stack")
+    pipeline = pipeline_of(stack)
+    pipeline_of(stack, "Others", prefix="other/", bucket=pipeline.bucket)
+    if output is not None and output == "rejects/":
+        pipeline.grant_output(pipeline.bucket, output)
+    pipeline.keep_rejects(pipeline.bucket, prefix)
+    if output is not None:
+        pipeline.grant_output(pipeline.bucket, output)
+    assert found(app) == rules
+
+
+@pytest.mark.failure_mode("F497")
+def test_a_second_place_of_rejected_rows_is_refused() -> None:
+    stack = new_stack()
+    pipeline = pipeline_of(stack)
+    pipeline.keep_rejects(pipeline.bucket, "rejects/")
+    with refused("rejects-twice"):
+        pipeline.keep_rejects(pipeline.bucket, "rejects/")

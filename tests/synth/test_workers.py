@@ -42,6 +42,16 @@ def test_the_function_gets_no_more_messages(template: Json) -> None:
     assert only(template, "AWS::Lambda::EventSourceMapping")["Enabled"] is False
 
 
+@pytest.mark.failure_mode("F497")
+def test_workers_know_the_place_of_rejected_rows() -> None:
+    """They have a copy of the variables, so the place is named before."""
+    stack = with_workers()
+    pipeline = stack.node.find_child("Orders")
+    assert isinstance(pipeline, IntakePipeline)
+    with refused("rejects-after-workers"):
+        pipeline.keep_rejects(pipeline.bucket, "rejects/")
+
+
 @pytest.mark.failure_mode("F470")
 def test_workers_may_hold_claims_for_longer_without_an_alarm(template: Json) -> None:
     """Two hours and the alarm's hour. A threshold of the options stays."""

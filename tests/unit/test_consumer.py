@@ -32,6 +32,7 @@ from intake_ledger.protocol import (
     Reason,
     Reasons,
     Row,
+    RowCounts,
     Ruling,
     Settlement,
     State,
@@ -161,6 +162,8 @@ class FakeTelemetry:
 
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         self.outcomes.append(outcome)
+
+    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None: ...
 
     def late_write(self, claim: Claim) -> None:
         self.late_writes.append(claim.state.identity)

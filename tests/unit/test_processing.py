@@ -44,6 +44,7 @@ def argument(row: Row, change: Change | None = None, state: State = ONE, *, pipe
         remaining_seconds=lambda: 12.5,
         opened=OpenedObject(lambda: ObjectStream(io.BytesIO(b"bytes"), 5)),
         output=lambda *_: pytest.fail("no output is written"),
+        begin_rejects=lambda *_: pytest.fail("no row is rejected"),
     )
 
 
@@ -226,7 +227,10 @@ def test_the_package_exports_only_what_processors_need() -> None:
         "OutputConflict",
         "OutputError",
         "Overtaken",
+        "Rejects",
+        "SchemaDrift",
         "SetFile",
+        "TooManyRejects",
         "Unprocessable",
     ]
     assert issubclass(Unprocessable, Exception)

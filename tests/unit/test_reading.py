@@ -299,6 +299,7 @@ class TestOnTheChange:
             remaining_seconds=lambda: 1.0,
             opened=OpenedObject(lambda: ObjectStream(io.BytesIO(content), len(content))),
             output=lambda *_: pytest.fail("no output is written"),
+            begin_rejects=lambda *_: pytest.fail("no row is rejected"),
         )
 
     def test_each_option_is_passed_on(self) -> None:

@@ -61,6 +61,7 @@ def change(**other: Any) -> ObjectChange:
         remaining_seconds=lambda: 1.0,
         opened=OpenedObject(lambda: pytest.fail("the object is the function's to read")),
         output=lambda *_: pytest.fail("the function writes its outputs"),
+        begin_rejects=lambda *_: pytest.fail("the function rejects rows"),
     )
     return replace(made, **other)
 

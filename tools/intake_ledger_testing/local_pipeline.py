@@ -63,6 +63,7 @@ class LocalPipeline(LocalRuntime):
         raise_errors: bool = False,
         runner: LocalRunner = LocalRunner.PROCESS,
         worker: bool = False,
+        keep_rejects: bool = False,
     ) -> None:
         """Create a pipeline with an empty bucket.
 
@@ -86,6 +87,7 @@ class LocalPipeline(LocalRuntime):
                 raises an `InvalidEffectError`.
             runner: the place of the processor; this process when omitted.
             worker: true: workers outside of Lambda take the messages; Lambda when omitted.
+            keep_rejects: True if the stack calls `keep_rejects`; `on_error` is an error when omitted.
 
         Raises:
             TypeError: The processor is not a function with one argument.
@@ -102,6 +104,7 @@ class LocalPipeline(LocalRuntime):
             commit_together=commit_together,
             max_wait=max_wait,
             directory_markers=directory_markers,
+            keep_rejects=keep_rejects,
         )
         super().__init__(
             interrupted(processor, processing_timeout),
@@ -258,6 +261,18 @@ class LocalPipeline(LocalRuntime):
 
         """
         return self._outputs.read(bucket, key)
+
+    def rejected_rows(self, key: str, version_id: str | None = None) -> list[dict[str, Any]]:
+        """Return the rows that `on_error` has rejected, with `line`, `column`, `reason` and the others of `Rejects`.
+
+        Args:
+            key: of the object.
+            version_id: of the object in `EVERY_VERSION`; the current version when omitted.
+
+        """
+        found = version_id or getattr(self._s3.current(key), "version_id", None)
+        each = self._settings.ordering is Ordering.EVERY_VERSION
+        return self._read_rejects(key, f"v#{found}" if each else None)
 
     @property
     def s3(self) -> MemoryS3:

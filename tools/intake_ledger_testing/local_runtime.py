@@ -33,6 +33,7 @@ from intake_ledger.protocol import (
     Unprocessable,
     WorkerSettings,
     invalid_effect_of,
+    rejects_place,
 )
 from intake_ledger.runners import Runner
 from intake_ledger.runners.inline import Inline
@@ -42,7 +43,7 @@ from intake_ledger.worker import Worker
 from intake_ledger.worker.worker import WorkerHost, extensions_of, make_host, watched
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
-from intake_ledger_testing.local_settings import START, LocalClock, is_programming_error, refuse_conditions
+from intake_ledger_testing.local_settings import REJECTS, START, LocalClock, is_programming_error, refuse_conditions
 from intake_ledger_testing.local_worker import HOLD_SECONDS, Killed, LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
@@ -317,6 +318,11 @@ class LocalRuntime:
             return 1
         except _ProcessorFailed as wrapper:
             raise wrapper.error from None
+
+    def _read_rejects(self, key: str, version: str | None = None) -> list[dict[str, Any]]:
+        """Return the rows of the output with the rejected rows of an object or a set."""
+        content = self._outputs.read(*rejects_place(REJECTS, key, version)) or b""
+        return [json.loads(line) for line in content.splitlines()]
 
     # --- what kinds of work override
 

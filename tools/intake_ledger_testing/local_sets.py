@@ -55,6 +55,7 @@ class LocalSets(LocalRuntime):
         raise_errors: bool = False,
         runner: LocalRunner = LocalRunner.PROCESS,
         worker: bool = False,
+        keep_rejects: bool = False,
     ) -> None:
         """Create a pipeline of parts with an empty bucket, and its sets. Give one form.
 
@@ -75,6 +76,7 @@ class LocalSets(LocalRuntime):
             raise_errors: as of `LocalPipeline`; False when omitted.
             runner: the place of the processor of sets; this process when omitted.
             worker: true: workers outside of Lambda take the messages of sets; Lambda when omitted.
+            keep_rejects: True if the stack calls `keep_rejects`; `on_error` is an error when omitted.
 
         Raises:
             TypeError: The processor is not a function with one argument.
@@ -95,6 +97,7 @@ class LocalSets(LocalRuntime):
             processing_timeout=processing_timeout,
             max_wait=deadline,
             directory_markers=True,
+            keep_rejects=keep_rejects,
             pipeline=SETS,
         )
         super().__init__(
@@ -124,6 +127,15 @@ class LocalSets(LocalRuntime):
 
         """
         return self.parts.put(key, content)
+
+    def rejected_rows(self, key: str) -> list[dict[str, Any]]:
+        """Return the rows of parts that `on_error` has rejected, with `source`, `line` and the others of `Rejects`.
+
+        Args:
+            key: of the manifest or marker, or the folder with its slash.
+
+        """
+        return self._read_rejects(key)
 
     def wake(self, key: str) -> None:
         """Send the message that a finished part sends.

@@ -15,6 +15,8 @@ from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
+REJECTS = "local-rejects/"
+"""The place of outputs with rejected rows."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """The start of each pipeline's time."""
 _WRONG_CALL = re.compile(r"\(\) (takes|missing \d|got (an unexpected|multiple|some))")
@@ -54,6 +56,7 @@ def local_settings(
     commit_together: bool = False,
     max_wait: int,
     directory_markers: bool = False,
+    keep_rejects: bool = False,
     pipeline: str = PIPELINE,
     bucket: str = BUCKET,
     suffix: str = "",
@@ -89,6 +92,7 @@ def local_settings(
         directory_markers=directory_markers,
         # As the construct does.
         keeps_rows=deletes,
+        rejects=REJECTS if keep_rejects else None,
     )
 
 

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import NotDone
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, CopyRefused, Fenced, OutcomeKind, Reason, Row, Ruling
+from intake_ledger.protocol import Change, CopyRefused, Fenced, OutcomeKind, Reason, Row, RowCounts, Ruling
 
 _LOG = logging.getLogger("intake_ledger")
 
@@ -39,6 +39,9 @@ class OutcomeCounter(Telemetry):
         self._pipeline.outcomes[outcome.value] += 1
         level = logging.WARNING if outcome in (OutcomeKind.FAILED, OutcomeKind.REJECTED) else logging.INFO
         _LOG.log(level, "%s: %s%s", claim.change.key, outcome.value, f", {reason.text}" if reason else "")
+
+    @override
+    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None: ...
 
     @override
     def late_write(self, claim: Claim) -> None:

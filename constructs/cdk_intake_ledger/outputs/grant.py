@@ -18,8 +18,11 @@ from cdk_intake_ledger.validation.output_rules import (
     OUTPUT_LIFECYCLE_UNKNOWN,
     OUTPUT_OF_EXISTING_FUNCTION,
     OUTPUT_OF_STATE_MACHINE,
+    REJECTS_AFTER_WORKERS,
+    REJECTS_TWICE,
 )
 from cdk_intake_ledger.validation.reporting import refuse, warn
+from intake_ledger.protocol import ConsumerSettings, variable_of
 
 BUCKET_ACTIONS = ("s3:ListBucket",)
 """Without it, S3 answers 403 for an output that does not exist yet, as it does for a forbidden one."""
@@ -57,6 +60,9 @@ class OutputGrants(HasPlaces):
                 role, or the prefix is a URI or has an asterisk.
 
         """
+        return self._grant_output(bucket, prefix)
+
+    def _grant_output(self, bucket: s3.IBucket, prefix: str, *, rejects: bool = False) -> iam.Grant:
         function, role = self._consumer.existing_function, self._consumer.role
         if function is not None:
             refuse(self.node.path, [OUTPUT_OF_EXISTING_FUNCTION.problem(function=function.node.path)])
@@ -66,7 +72,7 @@ class OutputGrants(HasPlaces):
         grant = iam.Grant.add_to_principal(
             grantee=role, actions=list(BUCKET_ACTIONS), resource_arns=[bucket.bucket_arn]
         )
-        number = self._places.add(bucket, prefix)
+        number = self._places.add(bucket, prefix, rejects=rejects)
         if not number:
             return grant
         warn_about_key_text(self, "the output prefix", prefix)
@@ -87,6 +93,35 @@ class OutputGrants(HasPlaces):
         else:
             warn(self, OUTPUT_LIFECYCLE_UNKNOWN, bucket=bucket.node.path, rules=lifecycle_text(prefix))
         _warn_of_other_account(self, bucket, objects)
+        return grant
+
+    def keep_rejects(self, bucket: s3.IBucket, prefix: str) -> iam.Grant:
+        """Keep the rows that `on_error` of `csv_rows` and `json_lines` rejects, as outputs below a prefix of a bucket.
+
+        It has the permissions, the lifecycle rules and the checks of `grant_output`. The function gets the place in its
+        environment, and so do `IntakeWorkers` that are made later.
+
+        Args:
+            bucket: the bucket of the rejected rows, which may be the pipeline's own.
+            prefix: the beginning of their keys, such as `rejects/`. The key of the object, or of the set, follows it,
+                and `.rejects.jsonl`.
+
+        Returns:
+            the grant.
+
+        Raises:
+            IntakeConfigurationError: As for `grant_output`. It was called before, the prefix overlaps one of
+                `grant_output`, or `IntakeWorkers` were made before.
+
+        """
+        consumer, name = self._consumer, variable_of(ConsumerSettings, "rejects")
+        if name in consumer.environment:
+            refuse(self.node.path, [REJECTS_TWICE.problem(place=consumer.environment[name])])
+        if consumer.has_workers:
+            refuse(self.node.path, [REJECTS_AFTER_WORKERS.problem()])
+        grant = self._grant_output(bucket, prefix, rejects=True)
+        consumer.environment[name] = f"{bucket.bucket_name}/{prefix}"
+        consumer.function.add_environment(name, consumer.environment[name])
         return grant
 
 

@@ -9,13 +9,20 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery import KeyPattern, owned_resource
-from cdk_intake_ledger.validation.output_rules import OUTPUT_CALLS_ITSELF, OUTPUT_IN_OTHER_INTAKE, OUTPUTS_OVERLAP
+from cdk_intake_ledger.validation.output_rules import (
+    OUTPUT_CALLS_ITSELF,
+    OUTPUT_IN_OTHER_INTAKE,
+    OUTPUTS_OVERLAP,
+    REJECTS_IN_OUTPUTS,
+)
 from cdk_intake_ledger.validation.registry import Problem
 
 
 class _Output(NamedTuple):
     bucket: s3.IBucket
     prefix: str
+    rejects: bool
+    """True for rejected rows, which the library writes."""
 
 
 class Places:
@@ -34,18 +41,19 @@ class Places:
         self._bucket = bucket
         self._filters = filters
 
-    def add(self, bucket: s3.IBucket, prefix: str) -> int:
-        """Add a prefix of outputs, and let synthesis compare it with all places of the app.
+    def add(self, bucket: s3.IBucket, prefix: str, *, rejects: bool) -> int:
+        """Add a prefix of outputs or of rejected rows, and let synthesis compare it with all places of the app.
 
         Returns:
             the number of prefixes; 0 if the pipeline had this one before.
 
         """
-        if any(prefix == other.prefix and bucket.node.path == other.bucket.node.path for other in self.outputs):
+        place = prefix, bucket.node.path, rejects
+        if any(place == (other.prefix, other.bucket.node.path, other.rejects) for other in self.outputs):
             return 0
         if not self.outputs:
             self.pipeline.node.add_validation(_PlacesValidation(self))
-        self.outputs.append(_Output(bucket, prefix))
+        self.outputs.append(_Output(bucket, prefix, rejects))
         return len(self.outputs)
 
     def intake_prefixes(self, bucket: str) -> Iterator[str]:
@@ -111,6 +119,16 @@ class _PlacesValidation:
             if not Token.is_unresolved(output.prefix):
                 for places in pipelines:
                     yield from self._overlaps(output, places)
+                yield from self._mixes(output)
+
+    def _mixes(self, output: _Output) -> Iterator[Problem]:
+        """The overlap of an output of the processor with the rejected rows."""
+        for other in () if output.rejects else self._own.outputs:
+            same = bucket_identity(other.bucket) == bucket_identity(output.bucket)
+            known = other.rejects and not Token.is_unresolved(other.prefix)
+            if same and known and _overlap(other.prefix, output.prefix):
+                values = {"bucket": output.bucket.node.path, "prefix": output.prefix}
+                yield REJECTS_IN_OUTPUTS.problem(**values, rejects=other.prefix)
 
     def _overlaps(self, output: _Output, places: Places) -> Iterator[Problem]:
         bucket, prefix, other = bucket_identity(output.bucket), output.prefix, places.pipeline.node.path

@@ -39,6 +39,27 @@ OUTPUTS_OVERLAP = SUBJECT.error(
     why="fences of two pipelines cannot be compared, so neither could tell a late worker",
     fix="Give each pipeline a prefix that does not begin with the other",
 )
+REJECTS_IN_OUTPUTS = SUBJECT.error(
+    "rejects-in-outputs",
+    inputs=("bucket", "prefix"),
+    what="the outputs in {bucket} have the prefix {prefix!r}, and the rejected rows have the prefix {rejects!r}",
+    why="an output of the processor and the rejected rows of an object could have the same key",
+    fix="Give keep_rejects a prefix that does not begin with that of grant_output, and the other way round",
+)
+REJECTS_TWICE = SUBJECT.error(
+    "rejects-twice",
+    inputs=("bucket", "prefix"),
+    what="keep_rejects was called twice, and the rejected rows are kept in {place}",
+    why="a newer state could not remove the rejected rows of an older one from the other place",
+    fix="Call it once",
+)
+REJECTS_AFTER_WORKERS = SUBJECT.error(
+    "rejects-after-workers",
+    inputs=("bucket", "prefix"),
+    what="keep_rejects was called after IntakeWorkers were made",
+    why="their containers would not know the place",
+    fix="Call keep_rejects before",
+)
 OUTPUT_LIFECYCLE_UNKNOWN = SUBJECT.warning(
     "output-lifecycle-unknown",
     inputs=("bucket", "prefix"),

@@ -36,6 +36,7 @@ from intake_ledger.protocol import (
     Reason,
     ReasonCode,
     Row,
+    RowCounts,
     Ruling,
     Status,
     TransactionRefused,
@@ -294,16 +295,16 @@ class Attempts:
             if isinstance(error, Fenced) and not run.begun:
                 raise
             return self._settle(claim, message, error, Stage.PROCESSING if run.begun else Stage.OPENING)
-        if hold and not commit.transact:
+        if hold and not commit.transact and run.counts is None:
             return Outcome(OutcomeKind.COMMITTED, healthy=True, commit=commit)
-        return self._commit(claim, commit, message)
+        return self._commit(claim, commit, message, run.counts)
 
-    def _commit(self, claim: Claim, commit: Commit, message: Message) -> Outcome:
+    def _commit(self, claim: Claim, commit: Commit, message: Message, counts: RowCounts | None = None) -> Outcome:
         try:
-            self.services.ledger.commit(claim, commit.identity, commit.transact)
+            self.services.ledger.commit(claim, commit.identity, commit.transact, counts=counts)
         except (LateWriteFound, InvalidEffectError, TransactionRefused) as refused:
             return self._settle(claim, message, refused, Stage.COMMITTING)
-        return Outcome(OutcomeKind.COMMITTED, healthy=True)
+        return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts)
 
     def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage) -> Outcome:
         """Write the end of an attempt that raised this error."""
@@ -366,6 +367,8 @@ class Attempts:
         self.services.telemetry.ended(claim, outcome.kind, outcome.reason, duration_ms=duration_ms)
         if outcome.waited_too_long:
             self.services.telemetry.waited_too_long()
+        if outcome.counts is not None and outcome.counts.rejected:
+            self.services.telemetry.rejected_rows(claim, outcome.counts)
         if not outcome.late_write:
             return
         self.services.telemetry.late_write(claim)

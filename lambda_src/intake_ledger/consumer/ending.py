@@ -43,6 +43,7 @@ from intake_ledger.protocol import (
     Reason,
     ReasonCode,
     Row,
+    RowCounts,
     Status,
     TransactionRefused,
     Unprocessable,
@@ -137,6 +138,8 @@ class Outcome:
     """A commit that is not written yet. It is written together with others."""
     duration_ms: int = 0
     """The time of the attempt, if its commit is not written yet."""
+    counts: RowCounts | None = None
+    """The rejected rows of the committed file. None: the commit says nothing about them."""
     late_write: bool = False
     """The row now records that this attempt may have written after its successor. Wake the key."""
 
@@ -146,7 +149,9 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
     committing = facts.stage is Stage.COMMITTING
     if isinstance(error, Unprocessable):
         # The processor gives this text as the reason, so it is kept.
-        return _rejected(Reason(ReasonCode.UNPROCESSABLE, text_of(error) or "the processor gave no reason"))
+        return _rejected(
+            Reason(code_of(error, ReasonCode.UNPROCESSABLE), text_of(error) or "the processor gave no reason")
+        )
     if isinstance(error, NotYet):
         return _waiting(claim, error, facts)
     if isinstance(error, StartRefused):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from intake_ledger.consumer.batch import Batch
     from intake_ledger.events import Message
     from intake_ledger.ledger import Claim, Guard
-    from intake_ledger.protocol import Change, ObjectGone, Row, State
+    from intake_ledger.protocol import Change, ObjectGone, Row, RowCounts, State
 
 FORMAT = 1
 """The version of the request. It changes only if a field is removed or gets another meaning."""
@@ -34,6 +34,14 @@ class Work(Protocol):
             NotYet: Something is missing.
             Unprocessable: There will never be such work.
             ClientError: S3 refuses the object.
+
+        """
+
+    def returned(self) -> "RowCounts | None":
+        """The processor in this process has returned. Write what belongs to the commit. None: it needs nothing.
+
+        Raises:
+            OutputError: It cannot be written. The attempt fails.
 
         """
 

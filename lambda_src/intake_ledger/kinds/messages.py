@@ -108,6 +108,9 @@ class MessageWork:
             "idempotencyKey": given.idempotency_key,
         }
 
+    def returned(self) -> None:
+        """See `Work`."""
+
     def gone(self, error: ObjectGone) -> Exception:  # noqa: ARG002 - see `Work`
         """See `Work`. Of an object, the error would settle the row without a commit."""
         return LibraryError("the processor raised ObjectGone, which is about objects of S3 only")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
@@ -11,13 +11,28 @@ from intake_ledger.events import read_batch
 from intake_ledger.kinds import FORMAT, ReceivedMessages
 from intake_ledger.ledger import Claim, Guard, object_states
 from intake_ledger.processor import ObjectChange, OpenedObject, make_object_change
-from intake_ledger.protocol import Change, ConsumerSettings, ObjectGone, Ordering, Origin
+from intake_ledger.protocol import (
+    Change,
+    ConsumerSettings,
+    ObjectGone,
+    Ordering,
+    Origin,
+    OutputError,
+    RowCounts,
+    State,
+    rejected_rows_partition,
+    rejects_may_exist,
+    rejects_place,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.outputs import AttemptOutputs, Output
+    from intake_ledger.processor.rejects import AttemptRejects, Reading, Rejects
+
+REJECTS_TYPE = "application/x-ndjson"
 
 
 class Objects:
@@ -77,12 +92,15 @@ class ObjectWork(OpenedObject):
         self._claim = claim
         self._settings = settings
         self._output_client = output_client
+        self._rejects: ClaimRejects | None = None
 
     def ready(self, remaining_seconds: Callable[[], float]) -> ObjectChange:
         """See `Work`."""
-        claim = self._claim
+        claim, settings = self._claim, self._settings
         if not claim.state.removed:
             self.open_ahead()
+        outputs = ClaimOutputs(claim, settings.ordering, self._output_client, removals=settings.deletes)
+        self._rejects = ClaimRejects(outputs, settings, self._keep)
         return make_object_change(
             claim.change,
             claim.state,
@@ -91,10 +109,13 @@ class ObjectWork(OpenedObject):
             ordering=self._settings.ordering,
             remaining_seconds=remaining_seconds,
             opened=self,
-            output=ClaimOutputs(
-                claim, self._settings.ordering, self._output_client, removals=self._settings.deletes
-            ).output,
+            output=outputs.output,
+            begin_rejects=partial(self._rejects.begin, source=claim.change.key, state=claim.state),
         )
+
+    def returned(self) -> RowCounts | None:
+        """See `Work`."""
+        return self._rejects.write() if self._rejects is not None else None
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the row says everything
         """See `Work`. The fields of docs/processor-json.md, without the time of an event."""
@@ -109,6 +130,7 @@ class ObjectWork(OpenedObject):
             remaining_seconds=_nothing,
             opened=OpenedObject(_nothing),
             output=_nothing,
+            begin_rejects=_nothing,
         )
         request = request_of(given)
         del request["eventTime"]
@@ -146,6 +168,50 @@ class ClaimOutputs:
                 removals=self.removals,
             )
         return self._outputs.output(bucket, key)
+
+
+@dataclass(slots=True)
+class ClaimRejects:
+    """The output with the rejected rows of a claim. Its method is the function behind `on_error` of `csv_rows`."""
+
+    outputs: ClaimOutputs
+    settings: ConsumerSettings
+    keep: Callable[[BinaryIO], object]
+    """Closes a temporary file at the end of the attempt."""
+    _rejects: "AttemptRejects | None" = field(default=None, init=False)
+
+    def begin(self, rejects: "Rejects", *, source: str, state: State) -> "Reading":
+        """Start a reading of the object with this key and state. The first call imports the module."""
+        if self.settings.rejects is None:
+            raise OutputError(
+                "on_error needs a place for the rejected rows: call keep_rejects(bucket, prefix) of the pipeline or of "
+                "the sets in the stack. In tests: LocalPipeline(process, keep_rejects=True)"
+            )
+        if self._rejects is None:
+            from intake_ledger.processor.rejects import AttemptRejects  # noqa: PLC0415 - most processors reject no rows
+
+            self._rejects = AttemptRejects(self.outputs.claim.row.fence)
+        reading = self._rejects.begin(rejects, source, state)
+        self.keep(reading.file)
+        return reading
+
+    def write(self) -> RowCounts | None:
+        """Write the output, or remove that of an earlier attempt. None: there are no rejected rows, and were none."""
+        rejects, claim, place = self._rejects, self.outputs.claim, self.settings.rejects
+        if place is None:
+            return None
+        bad = rejects.rejected if rejects is not None else 0
+        if not bad and not rejects_may_exist(claim.seen):
+            return None
+        version = claim.state.identity if self.settings.ordering is Ordering.EVERY_VERSION else None
+        output = self.outputs.output(*rejects_place(place, claim.change.key, version))
+        partition = rejected_rows_partition(self.settings.pipeline)
+        if rejects is None or not bad:
+            output.remove()
+            return RowCounts(0, 0, partition)
+        with rejects.whole_file() as file:
+            output.put(file, content_type=REJECTS_TYPE)
+        return RowCounts(rejects.read, bad, partition)
 
 
 def _nothing(*_: object) -> NoReturn:

@@ -13,7 +13,7 @@ from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
 from intake_ledger.kinds import FORMAT, ReceivedMessages
-from intake_ledger.kinds.objects import ClaimOutputs
+from intake_ledger.kinds.objects import ClaimOutputs, ClaimRejects
 from intake_ledger.ledger import AWS_ERRORS, Claim, Guard, LedgerTable, present_state
 from intake_ledger.processor import OpenedObject
 from intake_ledger.processor.file_set import FileSet, SetFile
@@ -25,6 +25,7 @@ from intake_ledger.protocol import (
     ObjectGone,
     Ordering,
     Row,
+    RowCounts,
     State,
     Unprocessable,
 )
@@ -125,6 +126,7 @@ class SetWork:
         self._claim = claim
         self._kind = kind
         self._streams = ExitStack()
+        self._rejects: ClaimRejects | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -135,21 +137,25 @@ class SetWork:
     def ready(self, remaining_seconds: Callable[[], float]) -> FileSet:
         """See `Work`."""
         claim, contents = self._claim, self._checked()
-        quiet = self._kind.settings.form.kind is FormKind.QUIET
+        quiet, settings = self._kind.settings.form.kind is FormKind.QUIET, self._kind.settings.consumer
+        outputs = ClaimOutputs(claim, Ordering.LATEST, self._kind.output_client, removals=settings.deletes)
+        self._rejects = rejects = ClaimRejects(outputs, settings, self._streams.enter_context)
         return FileSet(
             bucket=claim.change.bucket,
             key=claim.change.key,
             version=claim.state.version_id or "",
-            manifest=None if quiet else self._file(claim.change.key, contents.listing.source),
-            parts=tuple(self._file(key, contents.parts[key]) for key in contents.listing.keys),
+            manifest=None if quiet else self._file(claim.change.key, contents.listing.source, rejects),
+            parts=tuple(self._file(key, contents.parts[key], rejects) for key in contents.listing.keys),
             attempt=claim.row.attempts,
             fence=claim.row.fence,
             idempotency_key=self._idempotency_key(),
             _remaining_seconds=remaining_seconds,
-            _output=ClaimOutputs(
-                claim, Ordering.LATEST, self._kind.output_client, removals=self._kind.settings.consumer.deletes
-            ).output,
+            _output=outputs.output,
         )
+
+    def returned(self) -> RowCounts | None:
+        """See `Work`."""
+        return self._rejects.write() if self._rejects is not None else None
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:
         """See `Work`. The list of the parts is stored before: the set may have changed at a repeated request.
@@ -236,11 +242,11 @@ class SetWork:
         if contents.missing:
             raise NotYet(contents.what_is_missing())
 
-    def _file(self, key: str, state: State) -> SetFile:
+    def _file(self, key: str, state: State, rejects: ClaimRejects) -> SetFile:
         opened = self._streams.enter_context(
             OpenedObject(partial(self._kind.bucket.open, key, state), one_of_many=True)
         )
-        return SetFile(key, state, opened)
+        return SetFile(key, state, opened, partial(rejects.begin, source=key, state=state))
 
     def _idempotency_key(self) -> str:
         # As that of an object: a version that returns is another one, and only retries keep `first_claimed_at`.

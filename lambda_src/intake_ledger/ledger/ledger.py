@@ -44,6 +44,7 @@ from intake_ledger.protocol import (
     Reason,
     Retention,
     Row,
+    RowCounts,
     RowKey,
     Ruling,
     State,
@@ -115,7 +116,8 @@ class LedgerOptions:
 
     @property
     def retention(self) -> Retention:
-        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows)
+        each_state = self.ordering is Ordering.EVERY_VERSION
+        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows, each_state)
 
 
 class Guard(Protocol):
@@ -495,6 +497,7 @@ class Ledger:
         transact: Sequence[Element] = (),
         *,
         note: Reason | None = None,
+        counts: RowCounts | None = None,
     ) -> None:
         """Make the claimed state the committed one.
 
@@ -503,6 +506,7 @@ class Ledger:
             commit: the downstream's name for the effect. None is stored when omitted.
             transact: writes to other tables. They and the commit are carried out together or not at all.
             note: says which information about the effect the row does not keep. The row shows it.
+            counts: the rejected rows of the file, as for `row_changes.committed`.
 
         Raises:
             InvalidTransactionError: `transact` is malformed. Nothing was written, and no attempt can succeed.
@@ -514,7 +518,9 @@ class Ledger:
         """
         own = [element for guard in self._guards for element in guard.with_commit(claim)]
         check_transact(transact, self._table.name, own=len(own))
-        after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact), note=note)
+        after = self._committed(
+            claim.row, commit, now=self._clock(), transactional=bool(transact), note=note, counts=counts
+        )
         try:
             if others := [*transact, *own]:
                 token, owned = str(claim.row.lease_owner), lease_owned(claim.row)

@@ -22,6 +22,7 @@ from intake_ledger.protocol import (
     ReasonCode,
     Reasons,
     Row,
+    RowCounts,
     RowKey,
     Ruling,
     Status,
@@ -107,6 +108,12 @@ class PowertoolsTelemetry(Telemetry):
             self._ends.write(outcome.lower(), fields)
         else:
             self._logger.warning(outcome.lower(), extra=fields)
+
+    @override
+    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None:
+        self._count("RejectedRows", counts.rejected)
+        fields = {"version_id": claim.state.version_id, "rejected": counts.rejected, "read": counts.read}
+        self._logger.warning("rejected rows", extra=_change_fields(claim.change) | fields | _row_fields(claim.row))
 
     @override
     def late_write(self, claim: Claim) -> None:
@@ -220,9 +227,9 @@ class PowertoolsTelemetry(Telemetry):
             self._times.clear()
             self._oldest_claim_ms = None
 
-    def _count(self, name: str) -> None:
+    def _count(self, name: str, number: int = 1) -> None:
         with self._lock:
-            self._counts[name] += 1
+            self._counts[name] += number
 
     def _time(self, name: str, milliseconds: int) -> None:
         with self._lock:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, Ruling
+from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, RowCounts, Ruling
 
 OLDEST_CLAIM_AGE = "OldestClaimAge"
 """The metric that the consumer and each audit write."""
@@ -18,6 +18,9 @@ class Telemetry(Protocol):
 
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
         """Report the end of an attempt on a claim."""
+
+    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None:
+        """Report the rejected rows of a file that was committed without them."""
 
     def late_write(self, claim: Claim) -> None:
         """Report that an overtaken worker may have written after its successor. The state is processed again."""

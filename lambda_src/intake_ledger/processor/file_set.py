@@ -1,8 +1,9 @@
 """The argument of a processor of sets of files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from intake_ledger.processor import text as reading
 from intake_ledger.processor.object_change import Commit
@@ -11,6 +12,7 @@ from intake_ledger.protocol import State
 
 if TYPE_CHECKING:
     from intake_ledger.outputs import Output
+    from intake_ledger.processor.rejects import Reading, Rejects
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class SetFile:
     state: State
     """The state of the object: its version or its ETag, and its size."""
     _opened: OpenedObject = field(repr=False)
+    _begin_rejects: "Callable[[Rejects], Reading]" = field(repr=False)
 
     @property
     def version_id(self) -> str | None:
@@ -73,39 +76,81 @@ class SetFile:
         stream = self.open()
         return reading.closing(stream, reading.lines(stream, encoding=encoding, max_line=max_line))
 
+    @overload
+    def csv_rows(
+        self,
+        *,
+        encoding: str = ...,
+        delimiter: str = ...,
+        fieldnames: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = ...,
+        max_line: int = ...,
+        on_error: "Rejects | None" = ...,
+    ) -> Iterator[dict[str, str]]: ...
+
+    @overload
+    def csv_rows(
+        self,
+        *,
+        encoding: str = ...,
+        delimiter: str = ...,
+        columns: Mapping[str, Callable[[str], Any]],
+        max_line: int = ...,
+        on_error: "Rejects | None" = ...,
+    ) -> Iterator[dict[str, Any]]: ...
+
     def csv_rows(
         self,
         *,
         encoding: str = reading.UTF_8,
         delimiter: str = ",",
         fieldnames: Sequence[str] | None = None,
+        columns: Mapping[str, Callable[[str], Any]] | Sequence[str] | None = None,
         max_line: int = reading.MAX_LINE,
-    ) -> Iterator[dict[str, str]]:
+        on_error: "Rejects | None" = None,
+    ) -> Iterator[dict[str, Any]]:
         """Read the rows of a CSV as a stream, as `ObjectChange.csv_rows` does.
 
         Args:
             encoding: the text's encoding; UTF-8 when omitted.
             delimiter: the separator of fields; a comma when omitted.
             fieldnames: the columns of a file without a header. When omitted, the first row has them.
+            columns: the expected columns of the header; any columns when omitted.
             max_line: limit of a row in characters; 1 Mi when omitted.
+            on_error: rejects bad rows of this part. The output is that of the set. With `max_share`, call this for all
+                parts before the first effect: the share is that of one part. The first bad row raises an error when
+                omitted.
 
         """
-        stream = self.open()
-        rows = reading.csv_rows(
-            stream, encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
+        read = partial(
+            reading.csv_rows,
+            encoding=encoding,
+            delimiter=delimiter,
+            fieldnames=fieldnames,
+            columns=columns,
+            max_line=max_line,
         )
-        return reading.closing(stream, rows)
+        return reading.read_file(self.open, read, on_error, self._begin_rejects)
 
-    def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
+    def json_lines(
+        self,
+        *,
+        encoding: str = reading.UTF_8,
+        columns: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
+        max_line: int = reading.MAX_LINE,
+        on_error: "Rejects | None" = None,
+    ) -> Iterator[Any]:
         """Read the JSON value of each line as a stream, as `ObjectChange.json_lines` does.
 
         Args:
             encoding: the text's encoding; UTF-8 when omitted.
+            columns: the expected names of each JSON object; any values when omitted.
             max_line: limit of a line in characters; 1 Mi when omitted.
+            on_error: as for `csv_rows`; the first bad line raises an error when omitted.
 
         """
-        stream = self.open()
-        return reading.closing(stream, reading.json_lines(stream, encoding=encoding, max_line=max_line))
+        read = partial(reading.json_lines, encoding=encoding, columns=columns, max_line=max_line)
+        return reading.read_file(self.open, read, on_error, self._begin_rejects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, overload
 
 from intake_ledger.processor import text as reading
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, read_all
@@ -23,6 +24,7 @@ from intake_ledger.protocol import (
 
 if TYPE_CHECKING:
     from intake_ledger.outputs import Output
+    from intake_ledger.processor.rejects import Reading, Rejects
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class ObjectChange:
     _open: Callable[[], ObjectStream]
     _download: Callable[[], BinaryIO]
     _output: "Callable[[str, str], Output]"
+    _begin_rejects: "Callable[[Rejects], Reading]"
 
     @property
     def remaining_seconds(self) -> float:
@@ -160,47 +163,97 @@ class ObjectChange:
         stream = self.open()
         return reading.closing(stream, reading.lines(stream, encoding=encoding, max_line=max_line))
 
+    @overload
+    def csv_rows(
+        self,
+        *,
+        encoding: str = ...,
+        delimiter: str = ...,
+        fieldnames: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = ...,
+        max_line: int = ...,
+        on_error: "Rejects | None" = ...,
+    ) -> Iterator[dict[str, str]]: ...
+
+    @overload
+    def csv_rows(
+        self,
+        *,
+        encoding: str = ...,
+        delimiter: str = ...,
+        columns: Mapping[str, Callable[[str], Any]],
+        max_line: int = ...,
+        on_error: "Rejects | None" = ...,
+    ) -> Iterator[dict[str, Any]]: ...
+
     def csv_rows(
         self,
         *,
         encoding: str = reading.UTF_8,
         delimiter: str = ",",
         fieldnames: Sequence[str] | None = None,
+        columns: Mapping[str, Callable[[str], Any]] | Sequence[str] | None = None,
         max_line: int = reading.MAX_LINE,
-    ) -> Iterator[dict[str, str]]:
+        on_error: "Rejects | None" = None,
+    ) -> Iterator[dict[str, Any]]:
         """Read the rows of a CSV as a stream, by column name. For other dialects, give `lines()` to `csv.reader`.
 
         Args:
             encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
             delimiter: the separator of fields; a comma when omitted.
             fieldnames: the columns of a file without a header. When omitted, the first row has them.
+            columns: the expected columns of the header, in any order. A mapping has a function for the values of each
+                column, such as `int`, which refuses a value by ValueError, TypeError or an error of arithmetic or
+                look-up. Any columns when omitted.
             max_line: limit of a row in characters, over all of its lines; 1 Mi when omitted.
+            on_error: [rejects bad rows](../outputs.md#rejected-rows) and goes on with the others; the first bad row
+                raises an error when omitted.
 
         Raises:
             ObjectGone: As for `open`.
-            Unprocessable: As for `lines`; also a row with more or fewer fields than columns.
+            Unprocessable: As for `lines`; also a row with more or fewer fields than columns, or with a value that the
+                function of its column refuses.
+            SchemaDrift: An `Unprocessable`: the header lacks one of `columns`, or has another one.
+            TooManyRejects: An `Unprocessable`: more rows are bad than `on_error` allows.
+            OutputError: `on_error` is given, and the pipeline has no place for rejected rows.
+            ValueError: Both `fieldnames` and `columns` are given.
 
         """
-        stream = self.open()
-        rows = reading.csv_rows(
-            stream, encoding=encoding, delimiter=delimiter, fieldnames=fieldnames, max_line=max_line
+        read = partial(
+            reading.csv_rows,
+            encoding=encoding,
+            delimiter=delimiter,
+            fieldnames=fieldnames,
+            columns=columns,
+            max_line=max_line,
         )
-        return reading.closing(stream, rows)
+        return reading.read_file(self.open, read, on_error, self._begin_rejects)
 
-    def json_lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[Any]:
+    def json_lines(
+        self,
+        *,
+        encoding: str = reading.UTF_8,
+        columns: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
+        max_line: int = reading.MAX_LINE,
+        on_error: "Rejects | None" = None,
+    ) -> Iterator[Any]:
         """Read the JSON value of each line as a stream. Empty lines are skipped.
 
         Args:
             encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            columns: the expected names of each JSON object, as for `csv_rows`. Any values when omitted.
             max_line: limit of a line in characters; 1 Mi when omitted.
+            on_error: as for `csv_rows`; the first bad line raises an error when omitted.
 
         Raises:
             ObjectGone: As for `open`.
-            Unprocessable: As for `lines`; also a line that is not JSON.
+            Unprocessable: As for `csv_rows`, with its other errors; also a line that is not JSON.
+            SchemaDrift: An `Unprocessable`: a line lacks one of `columns`, or has another one. With `on_error`, the
+                line is rejected.
 
         """
-        stream = self.open()
-        return reading.closing(stream, reading.json_lines(stream, encoding=encoding, max_line=max_line))
+        read = partial(reading.json_lines, encoding=encoding, columns=columns, max_line=max_line)
+        return reading.read_file(self.open, read, on_error, self._begin_rejects)
 
 
 _KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {
@@ -223,6 +276,7 @@ def make_object_change(
     remaining_seconds: Callable[[], float],
     opened: OpenedObject,
     output: "Callable[[str, str], Output]",
+    begin_rejects: "Callable[[Rejects], Reading]",
 ) -> ObjectChange:
     """Make the argument of the processor for a claim."""
     # A state that returns is another change, so the key contains `first_claimed_at`. Only retries keep that time.
@@ -244,6 +298,7 @@ def make_object_change(
         _open=opened.open,
         _download=opened.download,
         _output=output,
+        _begin_rejects=begin_rejects,
     )
 
 

@@ -11,10 +11,13 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
-from intake_ledger.protocol import Unprocessable
+from intake_ledger.protocol import SchemaDrift, Unprocessable
+
+if TYPE_CHECKING:
+    from intake_ledger.processor.rejects import Reading, Rejects
 
 UTF_8 = "utf-8-sig"
 """UTF-8, with or without a byte order mark, which spreadsheets write."""
@@ -26,12 +29,32 @@ As Python objects a line takes up to 26 bytes for each character, so the default
 _GZIP = b"\x1f\x8b\x08"
 _BUFFER_BYTES = 128 * 1024
 _LINE_END = re.compile("\r\n|\r|\n")
+_ESCAPED = re.compile("[\udc80-\udcff]")
+_BAD_VALUES = (ValueError, ArithmeticError, LookupError, TypeError, Unprocessable)
+"""The errors by which a function refuses a value. `decimal` raises errors of arithmetic."""
+
+Columns = Mapping[str, Callable[[Any], Any]] | Sequence[str]
 
 
 def closing[Value](stream: BinaryIO, values: Iterator[Value]) -> Iterator[Value]:
     """Yield the values, and close the stream at their end, at an error, or when the generator is dropped."""
     with stream:
         yield from values
+
+
+def read_file(
+    open_stream: Callable[[], BinaryIO],
+    read: "RowReader",
+    rejects: "Rejects | None",
+    begin: "Callable[[Rejects], Reading]",
+) -> Iterator[Any]:
+    """Yield the rows of a file, which is closed at their end. With `rejects`, see `intake_ledger.processor.rejects`."""
+    if rejects is None:
+        stream = open_stream()
+        return closing(stream, read(stream))
+    from intake_ledger.processor.rejects import rows  # noqa: PLC0415 - most processors reject no rows
+
+    return rows(open_stream, read, rejects, begin)
 
 
 def lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_LINE) -> Iterator[str]:
@@ -43,8 +66,42 @@ def lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_LINE) 
         LookupError: There is no such encoding.
 
     """
-    for line in _raw_lines(stream, encoding, max_line):
+    for _, line in _raw_lines(stream, encoding, max_line):
         yield line.rstrip("\r\n")
+
+
+class RowReader(Protocol):
+    """Reads rows of a stream: `csv_rows` or `json_lines` with their options."""
+
+    def __call__(self, stream: BinaryIO, /, *, errors: "RowErrors | None" = None) -> Iterator[Any]: ...
+
+
+class RowProblem(NamedTuple):
+    """A row that cannot be used, in a file whose other rows can."""
+
+    line: int
+    """The number of its first line, from 1."""
+    column: str | None
+    """The name of the column, if one column has the problem."""
+    code: str
+    """`fields`, `syntax`, `encoding`, `length`, `schema_drift`, `value` or `check`."""
+    why: str
+    """For people. It may quote the content."""
+    text: str | None
+    """The row as it is in the file. None: it is longer than the limit."""
+
+
+class RowErrors(Protocol):
+    """Takes the problems of rows. Without it, the first problem raises `Unprocessable`."""
+
+    one_line_rows: bool
+    """True if no field contains a line end. Then a quote without an end is a problem of its line."""
+
+    def bad(self, problem: RowProblem) -> None:
+        """Take a bad row. Reading goes on with the next one."""
+
+    def good(self, line: int, value: Any, text: str | None) -> bool:
+        """Take a row that can be read. False: it is bad after all."""
 
 
 def csv_rows(
@@ -53,92 +110,282 @@ def csv_rows(
     encoding: str = UTF_8,
     delimiter: str = ",",
     fieldnames: Sequence[str] | None = None,
+    columns: Columns | None = None,
     max_line: int = MAX_LINE,
-) -> Iterator[dict[str, str]]:
+    errors: RowErrors | None = None,
+) -> Iterator[dict[str, Any]]:
     """Yield the rows by column name. Empty lines are skipped. A quoted field may contain line ends.
+
+    Args:
+        stream: the bytes.
+        encoding: of the text.
+        delimiter: the separator of fields.
+        fieldnames: the columns of a file without a header.
+        columns: the expected columns; a mapping has a function for the values of each. Any columns when omitted.
+        max_line: limit of a row in characters.
+        errors: takes bad rows. When omitted, the first one raises an error.
 
     Raises:
         Unprocessable: As for `lines`; a row of more than `max_line` characters over all of its lines, a row with more
-            or fewer fields than columns, a header with the same column twice, a quoted field without an end, a field
-            above `csv.field_size_limit()`.
+            or fewer fields than columns, a value that its function refuses, a header with the same column twice, a
+            quoted field without an end, a field above `csv.field_size_limit()`. With `errors`, only if it is not
+            certain where the next row begins.
+        SchemaDrift: The header has other columns than `columns`.
+        ValueError: Both `fieldnames` and `columns` are given.
 
     """
-    row_lines = _RowLines(_raw_lines(stream, encoding, max_line), max_line)
+    if fieldnames is not None and columns is not None:
+        raise ValueError("fieldnames and columns are given: columns is for files whose first row names them")
+    handler = _Handler(errors, columns)
+    one_line = errors is not None and errors.one_line_rows
+    source = _raw_lines(stream, encoding, max_line, escaped=errors is not None, skips_long=one_line)
+    if one_line:
+        yield from _one_line_rows(source, delimiter, fieldnames, max_line, handler)
+        return
+    row_lines = _RowLines(source, max_line, keeps=errors is not None)
     reader = csv.reader(row_lines, delimiter=delimiter, strict=True)
-    columns = list(fieldnames) if fieldnames is not None else None
+    names = list(fieldnames) if fieldnames is not None else None
     while True:
         first = reader.line_num + 1
         row_lines.begin(first)
         try:
             row = next(reader, None)
         except csv.Error as error:
+            # The end of this row is not known, so the lines after it may be parts of it.
             raise Unprocessable(f"the row at line {first} is not CSV: {error}") from error
         if row is None:
             return
         if not row:
             continue
-        if columns is None:
-            columns = row
-            if len(set(columns)) < len(columns):
-                raise Unprocessable(f"line {first} is the header, and names a column twice")
+        if names is None:
+            names = _header(row, first, columns)
+        elif (value := handler.value(first, names, row, row_lines.text)) is not None:
+            yield value
+
+
+def _one_line_rows(
+    source: Iterator[tuple[int, str]],
+    delimiter: str,
+    fieldnames: Sequence[str] | None,
+    max_line: int,
+    handler: "_Handler",
+) -> Iterator[dict[str, Any]]:
+    """Yield rows without line ends in their fields."""
+    names = list(fieldnames) if fieldnames is not None else None
+    for number, line in source:
+        if not line:
+            if names is None:
+                raise Unprocessable(_too_long(number, max_line))
+            handler.bad(number, "length", _too_long(number, max_line))
             continue
-        if len(row) != len(columns):
-            raise Unprocessable(f"the row at line {first} has {len(row)} fields, and there are {len(columns)} columns")
-        yield dict(zip(columns, row, strict=True))
+        try:
+            row = next(csv.reader((line,), delimiter=delimiter, strict=True), None)
+        except csv.Error as error:
+            why = f"the row at line {number} is not CSV: {error}"
+            if names is None:
+                raise Unprocessable(why) from error
+            handler.bad(number, "syntax", why, line)
+            continue
+        if not row:
+            continue
+        if names is None:
+            names = _header(row, number, handler.columns)
+        elif (value := handler.value(number, names, row, line)) is not None:
+            yield value
 
 
-def json_lines(stream: BinaryIO, *, encoding: str = UTF_8, max_line: int = MAX_LINE) -> Iterator[Any]:
+def json_lines(
+    stream: BinaryIO,
+    *,
+    encoding: str = UTF_8,
+    columns: Columns | None = None,
+    max_line: int = MAX_LINE,
+    errors: RowErrors | None = None,
+) -> Iterator[Any]:
     """Yield the JSON value of each line. Empty lines are skipped.
 
+    Args:
+        stream: the bytes.
+        encoding: of the text.
+        columns: the expected names of each object; a mapping has a function for the values of each. Any value when
+            omitted.
+        max_line: limit of a line in characters.
+        errors: takes bad lines. When omitted, the first one raises an error.
+
     Raises:
-        Unprocessable: As for `lines`, or a line is not JSON.
+        Unprocessable: As for `lines`, a line is not JSON, or a value that its function refuses. With `errors`, only if
+            it is not certain where the next line begins.
+        SchemaDrift: A line has other names than `columns`.
 
     """
-    for number, line in enumerate(_raw_lines(stream, encoding, max_line), 1):
+    handler = _Handler(errors, columns)
+    for number, line in _raw_lines(stream, encoding, max_line, escaped=errors is not None, skips_long=True):
+        if not line:
+            handler.bad(number, "length", _too_long(number, max_line))
+            continue
         if line.isspace():
             continue
         try:
             value = json.loads(line)
         except json.JSONDecodeError as error:
-            raise Unprocessable(f"line {number} is not JSON: {error.msg} at column {error.colno}") from error
+            handler.bad(
+                number, "syntax", f"line {number} is not JSON: {error.msg} at column {error.colno}", line, error
+            )
         except (ValueError, RecursionError) as error:
             # The message of the error may quote the content.
-            raise Unprocessable(f"line {number} is not JSON that can be read: {type(error).__name__}") from error
-        yield value
+            why = f"line {number} is not JSON that can be read: {type(error).__name__}"
+            handler.bad(number, "syntax", why, line, error)
+        else:
+            if handler.takes_object(number, value, line):
+                yield value
+
+
+def _header(row: Sequence[str], number: int, columns: Columns | None) -> list[str]:
+    """The names of the columns. No text quotes a name of the file."""
+    names = list(row)
+    if len(set(names)) < len(names):
+        raise Unprocessable(f"line {number} is the header, and names a column twice")
+    if any(map(_escaped_bytes, names)):
+        raise Unprocessable(f"line {number} is the header, and its bytes are not in the encoding")
+    if columns is not None and (drift := _drift(names, columns)):
+        raise SchemaDrift(f"line {number} is the header: {drift}")
+    return names
+
+
+def _drift(names: Sequence[str], columns: Columns) -> str:
+    """The differences between the names of a file and the expected ones. Empty if there are none."""
+    missing = [name for name in columns if name not in names]
+    new = [str(number) for number, name in enumerate(names, 1) if name not in columns]
+    texts = [f"the column {', '.join(map(repr, missing))} is missing"] if missing else []
+    return "; ".join([*texts, f"there is a new column, number {', '.join(new)}"] if new else texts)
+
+
+def _escaped_bytes(text: str) -> bool:
+    """True if some bytes were not in the encoding. `surrogateescape` puts a surrogate in the place of each."""
+    return not text.isascii() and _ESCAPED.search(text) is not None
+
+
+class _Handler:
+    """Checks rows that can be parsed, and passes bad ones on."""
+
+    def __init__(self, errors: RowErrors | None, columns: Columns | None) -> None:
+        self._errors = errors
+        self.columns = columns
+        self._functions = columns if isinstance(columns, Mapping) else {}
+
+    def bad(
+        self,
+        line: int,
+        code: str,
+        why: str,
+        text: str | None = None,
+        cause: Exception | None = None,
+        *,
+        column: str | None = None,
+        drift: bool = False,
+    ) -> None:
+        """Take a bad row. Raises Unprocessable if nothing takes it."""
+        if self._errors is None:
+            raise (SchemaDrift if drift else Unprocessable)(why) from cause
+        self._errors.bad(RowProblem(line, column, code, why, text))
+
+    def value(self, line: int, names: Sequence[str], fields: Sequence[str], text: str | None) -> dict[str, Any] | None:
+        """The row of a CSV by column name. None: it is bad."""
+        if len(fields) != len(names):
+            why = f"the row at line {line} has {len(fields)} fields, and there are {len(names)} columns"
+            self.bad(line, "fields", why, text)
+            return None
+        row: dict[str, Any] = dict(zip(names, fields, strict=True))
+        return row if self._converted(line, row, text) else None
+
+    def takes_object(self, line: int, value: Any, text: str) -> bool:
+        """True if the value of a line of JSON is good."""
+        if self.columns is not None:
+            if not isinstance(value, dict):
+                self.bad(line, "schema_drift", f"line {line} is no JSON object with columns", text, drift=True)
+                return False
+            if drift := _drift(list(value), self.columns):
+                self.bad(line, "schema_drift", f"line {line}: {drift}", text, drift=True)
+                return False
+        return self._converted(line, value, text)
+
+    def _converted(self, line: int, row: Any, text: str | None) -> bool:
+        """Convert the values in place. True if the row is good."""
+        for name, function in self._functions.items():
+            try:
+                row[name] = function(row[name])
+            except _BAD_VALUES as error:
+                # The message of the error may quote the content, so only rejected rows have it.
+                why = f"line {line}, column {name!r}: {type(error).__name__}"
+                self.bad(line, "value", f"{why}: {error}" if self._errors else why, text, error, column=name)
+                return False
+        if self._errors is None:
+            return True
+        if text is not None and _escaped_bytes(text):
+            self.bad(line, "encoding", f"the row at line {line} has bytes that are not in the encoding", text)
+            return False
+        return self._errors.good(line, row, text)
 
 
 class _RowLines:
     """The lines for `csv.reader`, with a limit for each row, because a quoted field may have any number of lines."""
 
-    def __init__(self, lines: Iterator[str], max_row: int) -> None:
+    def __init__(self, lines: Iterator[tuple[int, str]], max_row: int, *, keeps: bool) -> None:
         self._lines = lines
         self._max_row = max_row
         self._first = 1
         self._length = 0
+        self._row: list[str] | None = [] if keeps else None
 
     def begin(self, number: int) -> None:
         """Start a row at the next line, which has this number."""
         self._first, self._length = number, 0
+        if self._row:
+            self._row = []
+
+    @property
+    def text(self) -> str | None:
+        """The lines of the row, if they are kept."""
+        return None if self._row is None else "".join(self._row)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> str:
-        line = next(self._lines)
+        _, line = next(self._lines)
         # The limit does not count the line end after the row.
         if self._length + len(line.rstrip("\r\n")) > self._max_row:
             raise Unprocessable(f"the row at line {self._first} is longer than {self._max_row} characters")
         self._length += len(line)
+        if self._row is not None:
+            self._row.append(line)
         return line
 
 
-def _raw_lines(stream: BinaryIO, encoding: str, max_line: int) -> Iterator[str]:
-    """Yield the lines with their line ends."""
-    text = io.TextIOWrapper(_unpacked(stream), encoding=encoding, newline="")
-    number = 1
+def _raw_lines(
+    stream: BinaryIO, encoding: str, max_line: int, *, escaped: bool = False, skips_long: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield the number of each line, and the line with its line end.
+
+    Args:
+        stream: the bytes.
+        encoding: of the text.
+        max_line: limit of a line in characters.
+        escaped: true: bytes that are not in the encoding become surrogates.
+        skips_long: true: a line that is too long becomes an empty text. No other line is empty, because it has its
+            line end.
+
+    """
+    text = io.TextIOWrapper(
+        _unpacked(stream), encoding=encoding, newline="", errors="surrogateescape" if escaped else "strict"
+    )
+    number, held = 1, None
     while True:
         try:
-            line = text.readline(max_line + 2)
+            line = held or text.readline(max_line + 2)
+            held, is_long = None, len(line.rstrip("\r\n")) > max_line
+            if is_long and skips_long:
+                held = _after_long_line(text, line, max_line + 2)
         except UnicodeDecodeError as error:
             # The text is decoded in pieces. Lines of this piece before the error were not yielded.
             before = bytes(error.object[: error.start]).decode(error.encoding, "replace")
@@ -151,10 +398,23 @@ def _raw_lines(stream: BinaryIO, encoding: str, max_line: int) -> Iterator[str]:
             ) from error
         if not line:
             return
-        if len(line.rstrip("\r\n")) > max_line:
-            raise Unprocessable(f"line {number} is longer than {max_line} characters")
-        yield line
+        if is_long and not skips_long:
+            raise Unprocessable(_too_long(number, max_line))
+        yield number, "" if is_long else line
         number += 1
+
+
+def _too_long(number: int, max_line: int) -> str:
+    return f"line {number} is longer than {max_line} characters"
+
+
+def _after_long_line(text: io.TextIOWrapper, piece: str, size: int) -> str | None:
+    """Read to the end of a line that begins with this piece. Returns the next line if it had to be read."""
+    while piece and not piece.endswith(("\n", "\r")):
+        piece = text.readline(size)
+    # A piece may end within the line end.
+    after = text.readline(size) if piece.endswith("\r") else "\n"
+    return None if after == "\n" else after
 
 
 def _unpacked(stream: BinaryIO) -> Any:

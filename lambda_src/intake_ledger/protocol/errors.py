@@ -2,6 +2,8 @@
 
 Exception
 ├── Unprocessable        a processor raises it: this change can never succeed
+│   ├── SchemaDrift          a file lacks an expected column, or has a new one
+│   └── TooManyRejects       more rows of a file are bad than its processor allows
 ├── NotYet               a processor raises it: something that it needs is missing
 ├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
 ├── Fenced               the ledger refused a write, because another attempt has the row
@@ -37,6 +39,14 @@ class Unprocessable(Exception):  # noqa: N818 - a verdict on the input, named fo
     The message goes to the dead-letter queue and the ledger row becomes REJECTED, both with the text given here.
     Nothing is retried. If the failure may pass, raise any other exception.
     """
+
+
+class SchemaDrift(Unprocessable):
+    """A file lacks an expected column, or has a new one. `ObjectChange.csv_rows` raises it before the first row."""
+
+
+class TooManyRejects(Unprocessable):
+    """More rows of a file are bad than `Rejects.max_share` allows. It is raised before the first row."""
 
 
 MAX_RETRY_IN = 11 * 3600

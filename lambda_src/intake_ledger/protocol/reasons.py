@@ -19,6 +19,8 @@ from intake_ledger.protocol.errors import (
     ObjectGone,
     ObjectReadError,
     RemoteTimeoutError,
+    SchemaDrift,
+    TooManyRejects,
     TransactionRefused,
     Unprocessable,
     WrongReturnError,
@@ -54,6 +56,10 @@ class ReasonCode(StrEnum):
     """The processor returned a value that is not a commit."""
     UNPROCESSABLE = "unprocessable"
     """The processor raised `Unprocessable`, or the content is malformed."""
+    SCHEMA_DRIFT = "schema_drift"
+    """A file lacks a column that `csv_rows(columns=...)` names, or has a new one."""
+    TOO_MANY_REJECTS = "too_many_rejects"
+    """More rows of a file are bad than `Rejects.max_share` allows."""
     NOT_YET = "not_yet"
     """The processor raised `NotYet`. The change waits."""
     MAX_WAIT = "max_wait"
@@ -118,6 +124,8 @@ class Reason(NamedTuple):
 
 
 _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
+    (SchemaDrift, ReasonCode.SCHEMA_DRIFT),
+    (TooManyRejects, ReasonCode.TOO_MANY_REJECTS),
     (Unprocessable, ReasonCode.UNPROCESSABLE),
     (NotYet, ReasonCode.NOT_YET),
     (ObjectGone, ReasonCode.OBJECT_GONE),

@@ -42,8 +42,12 @@ MAX_SPENT_MESSAGES = 8
 """Duplicates of earlier messages are not delivered any more."""
 _DAY_SECONDS = 86_400
 _SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
+_S3_KEY_BYTES = 1024
+_REJECTS_END = ".rejects.jsonl"
 REVIEW_INDEX = "needs_review"
-"""The sparse index of rows that failed, wait, are rejected, dismissed or removed unprocessed, by `updated_at`."""
+"""The sparse index of rows that failed, wait, are rejected, dismissed or removed unprocessed, or have rejected rows in
+their files, by `updated_at`.
+"""
 REVIEW_PARTITIONS = 20
 """Partition keys of one pipeline in the index `needs_review`. DynamoDB takes 1,000 write units a second for each, and a
 failure costs two: one for the row that enters the index, one when it leaves."""
@@ -133,6 +137,11 @@ class Row:
     that it read."""
     commit_id: str | None = None
     """The downstream's name for the effect, as the processor returned it."""
+    read_rows: int | None = None
+    """The rows of the file that the last commit with rejected rows has read, good and bad."""
+    rejected_rows: int | None = None
+    """The rejected ones among them. The output with them stays until another commit replaces or removes it, and so does
+    this number. None: there are none. See `rejects_may_exist`."""
     processor_version: str | None = None
     """The version of the processor's code that made the last commit. None: it is not known. No decision uses it."""
     settled_as: str | None = None
@@ -177,8 +186,8 @@ class Row:
     `Retention`."""
     needs_review: str | None = None
     """The partition key of the sparse index, as `review_partition` gives it for FAILED and REJECTED rows. A person may
-    move a REJECTED row to the partition of dismissed rows. Another partition has the
-    rows of objects that were removed unprocessed. No verdict depends on it."""
+    move a REJECTED row to the partition of dismissed rows. Other partitions have the rows of objects that were removed
+    unprocessed, and the committed rows of files with rejected rows. No verdict depends on it."""
     format: int = FORMAT
     """The version of this list of attributes."""
 
@@ -271,6 +280,8 @@ class Retention(NamedTuple):
     seconds: int
     keeps_rows: bool = False
     """True if the row of an object stays as long as the object. Then only committed removals expire."""
+    forgets_rejects: bool = False
+    """True if a row with rejected rows expires as others. Each state has its own row then (EVERY_VERSION)."""
 
     def expires_at(self, kind: StateKind, now: int) -> int | None:
         """The time at which the row of a committed state expires: a day after the retention.
@@ -286,6 +297,16 @@ class Retention(NamedTuple):
         if self.keeps_rows and kind is StateKind.OBJECT:
             return None
         return now // 1000 + self.seconds + _DAY_SECONDS
+
+
+class RowCounts(NamedTuple):
+    """The rows of a file whose processor reads them with `on_error`, at the commit."""
+
+    read: int
+    rejected: int
+    """0: the output with the rejected rows of an earlier attempt was removed."""
+    partition: str
+    """The partition key of rows with rejected rows, in the index `needs_review`."""
 
 
 class Copied(NamedTuple):
@@ -415,14 +436,16 @@ def committed(
     transactional: bool = False,
     processor_version: str | None = None,
     note: Reason | None = None,
+    counts: RowCounts | None = None,
 ) -> Row:
     """The claimed row after its commit: settled, and with the time at which it expires.
 
-    `note` says that information about the effect was not kept.
+    `note` says that information about the effect was not kept. `counts` is None if the attempt neither wrote nor
+    removed an output with rejected rows.
     """
     identity = identity_of(row.kind, row.version_id, row.etag)
     again = row.committed_state == identity
-    return replace(
+    after = replace(
         row,
         status=Status.PROCESSED,
         lease_until=None,
@@ -447,6 +470,33 @@ def committed(
         expires_at=retention.expires_at(row.kind, now),
         needs_review=None,
     )
+    return _with_counts(after, counts, retention)
+
+
+def _with_counts(row: Row, counts: RowCounts | None, retention: Retention) -> Row:
+    """The committed row with the rejected rows of its file.
+
+    A new state of a key whose row has expired would not find the output with the rejected rows of the state before. So
+    the row stays as long as the output.
+    """
+    if counts is not None:
+        read, rejected = (counts.read, counts.rejected) if counts.rejected else (None, None)
+        row = replace(row, read_rows=read, rejected_rows=rejected, needs_review=counts.partition if rejected else None)
+    if row.rejected_rows and not retention.forgets_rejects:
+        return replace(row, expires_at=None)
+    return row
+
+
+def rejects_may_exist(seen: Row | None) -> bool:
+    """True if an attempt before this claim may have written the output with rejected rows, or may still write it.
+
+    Each attempt writes it before its commit. So each commit after an attempt without a commit replaces or removes the
+    output. What it writes has a higher fence, and keeps a late worker of that attempt from writing.
+    """
+    if seen is None:
+        return False
+    committed_last = seen.status is Status.PROCESSED and seen.settled_as is None
+    return bool(seen.rejected_rows) or not committed_last
 
 
 def abandoned(row: Row, reason: Reason, *, seen: Row | None, now: int, retention: Retention, partition: str) -> Row:
@@ -721,6 +771,27 @@ def waiting_partition(pipeline: str) -> str:
 def dismissed_partition(pipeline: str) -> str:
     """The partition key of the pipeline's dismissed rows in the index `needs_review`. They need no review."""
     return f"{pipeline}{DISMISSED}"
+
+
+def rejects_place(place: str, key: str, version: str | None) -> tuple[str, str]:
+    """The bucket and the key of the output with the rejected rows of an object or a set.
+
+    Args:
+        place: the bucket's name, a slash, and the beginning of the keys.
+        key: of the object or the set.
+        version: the identity of the version with EVERY_VERSION. None: the output is that of the newest state.
+
+    """
+    bucket, _, prefix = place.partition("/")
+    name = f"{key}{_REJECTS_END}" if version is None else f"{key}/{version}{_REJECTS_END}"
+    if len(f"{prefix}{name}".encode()) > _S3_KEY_BYTES:
+        name = hashlib.sha256(name.encode()).hexdigest() + _REJECTS_END
+    return bucket, f"{prefix}{name}"
+
+
+def rejected_rows_partition(pipeline: str) -> str:
+    """The partition key of committed rows whose files have rejected rows, in the index `needs_review`."""
+    return f"{pipeline}#rejected_rows"
 
 
 def removed_partition(pipeline: str) -> str:

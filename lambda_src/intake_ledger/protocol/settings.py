@@ -257,6 +257,9 @@ class ConsumerSettings(Settings):
     """True if changes that were claimed together are committed together."""
     reasons: Annotated[Reasons, Variable("INTAKE_REASONS")] = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
+    rejects: Annotated[str | None, Variable("INTAKE_REJECTS")] = None
+    """The place of outputs with rejected rows: the bucket's name, a slash, and the beginning of their keys. None: there
+    is none."""
     processor_version: Annotated[str | None, Variable("INTAKE_PROCESSOR_VERSION", parse=_version)] = None
     """The version of the processor's code, shortened as `short_version` does. None: it is not known."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from intake_ledger.kinds import Work
     from intake_ledger.ledger import Claim
-    from intake_ledger.protocol import Change, Ruling
+    from intake_ledger.protocol import Change, RowCounts, Ruling
 
 
 @dataclass(slots=True)
@@ -27,6 +27,9 @@ class Run:
     """Judge the change again after this attempt: the work that has ended may be that of an earlier state."""
     unless_committed: bool = False
     """Not if the attempt commits."""
+    counts: "RowCounts | None" = None
+    """The rejected rows of the file, for the commit. None: the attempt neither wrote nor removed an output with them.
+    """
 
 
 class Started(NamedTuple):

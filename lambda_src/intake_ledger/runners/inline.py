@@ -25,8 +25,10 @@ class Inline(AnswersAtOnce):
             given = work.ready(run.remaining_seconds)
             run.begun = True
             try:
-                return self._processor(given)
+                returned = self._processor(given)
             except ObjectGone as gone:
                 if (stands := work.gone(gone)) is gone:
                     raise
                 raise stands from gone
+            run.counts = work.returned()
+            return returned
