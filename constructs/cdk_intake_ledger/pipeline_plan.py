@@ -65,6 +65,7 @@ def numbers_of(processor: Processor, queue: IntakeQueue | None) -> dict[str, Any
     executions = processor.executions
     return {
         "memory_size": number_of(processor.memory_size),
+        "max_per_call": number_of(processor.max_per_call),
         "processor_timeout": seconds_of(processor.function_timeout),
         "managed_instances": processor.capacity_provider is not None,
         "execution_timeout": seconds_of(executions.timeout if executions else None),

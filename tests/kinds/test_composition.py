@@ -57,10 +57,31 @@ def test_the_other_cells_are_refused(cell: Absence) -> None:
         make_worker(environment) if cell.host == "worker" else make_parts(environment)
 
 
+def test_calls_with_several_changes_are_made_from_variables_or_refused() -> None:
+    """The constructs refuse the same at synthesis."""
+    several = {"INTAKE_MAX_PER_CALL": "5"}
+    for kind in ("Objects", "Messages"):
+        environment = KINDS[kind] | RUNNERS["Inline"] | several
+        services = make_parts(environment).services
+        assert type(make_runner(environment, services)).__name__ == "InlineCalls"
+        make_worker(environment)
+    for refused, text in (
+        (KINDS["Objects"] | RUNNERS["Remote"], "another function"),
+        (KINDS["Objects"] | RUNNERS["Later"], "state machine"),
+        (KINDS["Objects"] | RUNNERS["Inline"] | {"INTAKE_CONCURRENCY": "2"}, "INTAKE_CONCURRENCY is 2"),
+        (KINDS["Sets"] | RUNNERS["Inline"], "a set"),
+        (MESSAGES | RUNNERS["Inline"] | {"INTAKE_MESSAGE_SOURCE": "fifo"}, "INTAKE_MESSAGE_SOURCE is fifo"),
+    ):
+        environment = refused | several
+        with pytest.raises(SettingsError, match=f"INTAKE_MAX_PER_CALL is 5, and .*{text}"):
+            make_runner(environment, make_parts(environment).services)
+
+
 def test_a_cold_start_of_objects_imports_no_other_kind_and_no_other_runner() -> None:
     code = (
         "import sys, intake_ledger.consumer, intake_ledger.kinds\n"
         "wrong = ('messages', 'sets', 'keyed', 'executions', 'worker', 'later', 'remote', 'lambda_processor')\n"
+        "wrong += ('calls',)\n"
         "ours = [name for name in sys.modules if name.startswith('intake_ledger.')]\n"
         "print([name for name in ours if set(name.split('.')) & set(wrong)])"
     )

@@ -45,7 +45,7 @@ def with_sets(*, form: SetForm = MANIFEST, pipeline: Json | None = None, **optio
     """A stack with a pipeline and its sets."""
     stack = new_stack()
     orders = IntakePipeline(stack, "Orders", processor=processor(), **(pipeline or {}))
-    FileSets(stack, "Loads", pipeline=orders, form=form, processor=processor(), **options)
+    FileSets(stack, "Loads", pipeline=orders, form=form, **({"processor": processor()} | options))
     return stack
 
 
@@ -213,6 +213,7 @@ def test_the_consumer_of_the_parts_may_use_the_key_of_the_sets_queue() -> None:
         ({"form": SetForm.quiet_prefix("in/"), "deadline": Duration.minutes(19)}, "set-quiet-deadline", "20 minutes"),
         ({"retry": RetryOptions(max_wait=Duration.hours(1))}, "set-deadline-twice", ""),
         ({"pipeline": {"ordering": Ordering.EVERY_VERSION}}, "set-every-version", "Stack/Orders"),
+        ({"processor": processor(max_per_call=2)}, "set-per-call", "max_per_call=2"),
         ({"name": "9"}, "name-format", ""),
         ({"processing_timeout": Duration.hours(1)}, "processing-timeout-range", ""),
     ],

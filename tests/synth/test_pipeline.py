@@ -285,6 +285,23 @@ def test_commits_together_are_allowed_where_they_are_asked_for(together: bool) -
     assert variables(template, "OrdersConsumer")["INTAKE_COMMIT_TOGETHER"] == str(together).lower()
 
 
+def test_a_processor_of_several_changes_returns_results_and_commits_together(tmp_path: Path) -> None:
+    """Its annotations are those of a list and of results, and a function of one change is refused."""
+    (tmp_path / "load.py").write_text("def process_batch(changes: list[ObjectChange]) -> dict[str, object]: ...")
+    (tmp_path / "one.py").write_text("def process(change: ObjectChange) -> None: ...")
+    stack = new_stack()
+    with refused("function-return-type", "dict"):
+        IntakePipeline(stack, "A", processor=Processor.from_asset(tmp_path, entrypoint="load:process_batch"))
+    with refused("function-argument-type", r"Sequence\[ObjectChange\]"):
+        IntakePipeline(stack, "B", processor=Processor.from_asset(tmp_path, entrypoint="one:process", max_per_call=2))
+    load = Processor.from_asset(tmp_path, entrypoint="load:process_batch", max_per_call=10)
+    IntakePipeline(stack, "Orders", processor=load)
+    template = template_of(stack)
+    allowed = [action for one in statements(template, "OrdersConsumer") for action in one["Action"]]
+    assert "dynamodb:PartiQLUpdate" in allowed
+    assert variables(template, "OrdersConsumer")["INTAKE_MAX_PER_CALL"] == "10"
+
+
 @pytest.mark.failure_mode("F21")
 def test_partial_batch_responses_are_on(template: Json) -> None:
     """Without them, Lambda deletes failed messages."""

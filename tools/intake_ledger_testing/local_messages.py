@@ -20,7 +20,7 @@ from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.messages import MessageSettings, MessageSourceType
 from intake_ledger.messages.row_check import RowCheck
 from intake_ledger.protocol import LAST_TRY_SHARE, Ordering, Policy, Reasons, Row, last_try_seconds, row_key
-from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.local_runtime import LocalRuntime, check_calls
 from intake_ledger_testing.local_settings import check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_shard import MemoryShard
@@ -41,6 +41,7 @@ class LocalMessages(LocalRuntime):
         fingerprint: str = "",
         source: str = "sqs",
         max_attempts: int = 12,
+        max_per_call: int = 1,
         processing_timeout: float = 60,
         max_wait: int = 3 * 86_400,
         reasons: Reasons = Reasons.TYPES,
@@ -59,6 +60,8 @@ class LocalMessages(LocalRuntime):
                 omitted.
             source: `sqs`, `fifo` or `kinesis`; `sqs` when omitted, as for EventBridge.
             max_attempts: as in `RetryOptions`; 12 when omitted.
+            max_per_call: as in `Processor.from_asset`. Above 1, your function takes a list of messages; it takes one
+                when omitted.
             processing_timeout: in real seconds, such as 0.1; 60 when omitted.
             max_wait: as in `RetryOptions`, in seconds of the intake's time; three days when omitted.
             reasons: as the construct's; exception types and positions when omitted.
@@ -79,6 +82,9 @@ class LocalMessages(LocalRuntime):
             raise ValueError(f"source is {source} and the runner is a state machine: use the source sqs")
         if worker and self._source.is_stream:
             raise ValueError(f"source is {source} and worker is True: a worker receives from SQS only")
+        if max_per_call > 1 and self._source is not MessageSourceType.SQS:
+            raise ValueError(f"source is {source} and max_per_call is {max_per_call}: use the source sqs, or omit it")
+        check_calls(max_per_call, runner)
         if runner is LocalRunner.PROCESS:
             check_processor(processor, "LocalMessages")
         settings = local_settings(
@@ -86,6 +92,7 @@ class LocalMessages(LocalRuntime):
             reasons,
             max_attempts=max_attempts,
             processing_timeout=processing_timeout,
+            max_per_call=max_per_call,
             max_wait=max_wait,
             pipeline=INTAKE,
             bucket=SOURCE_NAME,
@@ -111,7 +118,7 @@ class LocalMessages(LocalRuntime):
         self._shard = MemoryShard(clock=self.clock, retention_seconds=kept)
         self._message_settings = MessageSettings(settings, self._source, key, identity, fingerprint=fingerprint)
         self.calls: list[Any] = []
-        """The message of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
+        """The message of each call of the processor, or its list. With `LocalRunner.FUNCTION`, its request."""
 
     @override
     def send(self, body: Mapping[str, Any] | str, *, group: str = "") -> None:

@@ -25,10 +25,10 @@ from intake_ledger.audit.report import Report
 from intake_ledger.aws import Bucket
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.processor import ObjectChange, Processor
+from intake_ledger.processor import BatchProcessor, ObjectChange, Processor
 from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
-from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.local_runtime import LocalRuntime, check_calls
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
@@ -48,7 +48,7 @@ class LocalPipeline(LocalRuntime):
 
     def __init__(
         self,
-        processor: Processor,
+        processor: Processor | BatchProcessor,
         *,
         ordering: Ordering = Ordering.LATEST,
         deletes: bool = False,
@@ -57,6 +57,7 @@ class LocalPipeline(LocalRuntime):
         max_attempts: int = 12,
         processing_timeout: float = 60,
         commit_together: bool = False,
+        max_per_call: int = 1,
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
         dynamodb: "MemoryTables | DynamoDBClient | None" = None,
@@ -78,6 +79,8 @@ class LocalPipeline(LocalRuntime):
                 then, but not in an async test, where `run` uses a thread.
             commit_together: as the construct's; each change is committed alone when omitted. There is no
                 `concurrency`, because threads would make runs differ.
+            max_per_call: as in `Processor.from_asset`. Above 1, your function takes a list of changes; it takes one
+                when omitted.
             reasons: as the construct's; exception types and positions when omitted.
             max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
             dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
@@ -91,10 +94,12 @@ class LocalPipeline(LocalRuntime):
 
         Raises:
             TypeError: The processor is not a function with one argument.
+            ValueError: `max_per_call` is out of its range, or the processor is not in this process.
 
         """
         if runner is LocalRunner.PROCESS:
             check_processor(processor)
+        check_calls(max_per_call, runner, commit_together=commit_together)
         settings = local_settings(
             ordering,
             reasons,
@@ -102,6 +107,7 @@ class LocalPipeline(LocalRuntime):
             max_attempts=max_attempts,
             processing_timeout=processing_timeout,
             commit_together=commit_together,
+            max_per_call=max_per_call,
             max_wait=max_wait,
             directory_markers=directory_markers,
             keep_rejects=keep_rejects,
@@ -118,7 +124,7 @@ class LocalPipeline(LocalRuntime):
         self._asked = 0
         self._events = 0
         self.calls: list[ObjectChange] = []
-        """The change of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
+        """The change of each call of the processor, or its list. With `LocalRunner.FUNCTION`, its request."""
 
     def put(self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None) -> str | None:
         """Upload an object, and return its version ID if the bucket keeps versions.

@@ -36,6 +36,7 @@ from intake_ledger.protocol import (
     rejects_place,
 )
 from intake_ledger.runners import Runner
+from intake_ledger.runners.calls import InlineCalls, results_of
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.later import Later
 from intake_ledger.runners.remote import Remote
@@ -409,7 +410,7 @@ class LocalRuntime:
             return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
         if self._runner is LocalRunner.FUNCTION:
             return Remote(watches(remote_function(lambda: here, "function")))
-        return Inline(watches(self._call))
+        return (InlineCalls if self._settings.max_per_call > 1 else Inline)(watches(self._call))
 
     def _dies(self, operation: str) -> bool:
         if operation:
@@ -453,7 +454,8 @@ class LocalRuntime:
             raise Killed
         if fault in STANDSTILLS:
             self._stand_still()
-        if fault is Fault.CONNECTION_CUT and getattr(change, "kind", "") == "created":
+        given = change if isinstance(change, list) else [change]
+        if fault is Fault.CONNECTION_CUT and any(getattr(one, "kind", "") == "created" for one in given):
             self._s3.cut()
         self.calls.append(change)
         returned = self._process(change, fault)
@@ -467,8 +469,7 @@ class LocalRuntime:
         """Call the processor, and take its error to the test if the test wants that."""
         try:
             returned = self._processor(change)
-            if self._runner is LocalRunner.PROCESS:
-                as_commit(returned)
+            self._check_returned(change, returned)
         except Overtaken:
             if fault is Fault.OVERTAKEN_AND_KILLED:
                 raise Killed from None
@@ -476,16 +477,26 @@ class LocalRuntime:
         except (Unprocessable, NotYet, ObjectGone):
             raise
         except Exception as error:
-            key, attempt = (
-                (change["key"], change["attempt"]) if isinstance(change, dict) else (change.key, change.attempt)
-            )
-            _LOG.warning("the processor failed for %s, attempt %d", key, attempt, exc_info=True)
+            _LOG.warning("the processor failed for %s", _name_of(change), exc_info=True)
             if fault is None and (self._raise_errors or is_programming_error(error, change)):
                 raise _ProcessorFailed(error) from error
             if (invalid := invalid_effect_of(error)) is not None:
                 self._invalid.append(invalid)
             raise
         return returned
+
+    def _check_returned(self, change: Any, returned: object) -> None:
+        """Raise the error of a malformed return value. Of several results, keep the errors: the others stand."""
+        if not isinstance(change, list):
+            if self._runner is LocalRunner.PROCESS:
+                as_commit(returned)
+            return
+        for result in results_of(returned, change):
+            try:
+                if not isinstance(result, Exception):
+                    as_commit(result)
+            except InvalidEffectError as invalid:
+                self._invalid.append(invalid)
 
     def _fault(self) -> Fault | None:
         if self._faults and not (self._faults[0] in STANDSTILLS and self._standing_still == _MAX_STANDSTILLS):
@@ -506,6 +517,27 @@ class LocalRuntime:
     def _new_owner(self) -> str:
         self._owners += 1
         return f"worker-{self._owners}"
+
+
+def _name_of(change: Any) -> str:
+    """The key and the attempt of a change, of its request, or of each change of a list."""
+    if isinstance(change, list):
+        return "; ".join(map(_name_of, change))
+    key, attempt = (change["key"], change["attempt"]) if isinstance(change, dict) else (change.key, change.attempt)
+    return f"{key}, attempt {attempt}"
+
+
+def check_calls(max_per_call: int, runner: LocalRunner, *, commit_together: bool = False) -> None:
+    """Refuse calls with several changes where the construct refuses them.
+
+    Raises:
+        ValueError: The message names the option to omit.
+
+    """
+    if max_per_call > 1 and runner is not LocalRunner.PROCESS:
+        raise ValueError(f"max_per_call is {max_per_call} and the runner is {runner.value}: use LocalRunner.PROCESS")
+    if max_per_call > 1 and commit_together:
+        raise ValueError(f"max_per_call is {max_per_call}, so the commits of a call are together: omit commit_together")
 
 
 class _Elsewhere:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from intake_ledger.consumer.deadline import deadline
-from intake_ledger.protocol import ConsumerSettings, Ordering, Reasons
+from intake_ledger.protocol import MOST_PER_CALL, ConsumerSettings, Ordering, Reasons
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
@@ -54,6 +54,7 @@ def local_settings(
     max_attempts: int,
     processing_timeout: float,
     commit_together: bool = False,
+    max_per_call: int = 1,
     max_wait: int,
     directory_markers: bool = False,
     keep_rejects: bool = False,
@@ -64,9 +65,11 @@ def local_settings(
     """Return the settings of a consumer. The arguments are those of `LocalPipeline`, two names, and a suffix.
 
     Raises:
-        ValueError: The processing timeout is no number of seconds above 0.
+        ValueError: The processing timeout is no number of seconds above 0, or `max_per_call` is out of its range.
 
     """
+    if not 1 <= max_per_call <= MOST_PER_CALL:
+        raise ValueError(f"max_per_call is {max_per_call}: pass 1 to {MOST_PER_CALL}")
     if not (math.isfinite(processing_timeout) and processing_timeout > 0):
         raise ValueError(f"processing_timeout is {processing_timeout}: pass a number of seconds above 0")
     return ConsumerSettings(
@@ -87,6 +90,7 @@ def local_settings(
         max_backoff_seconds=_MAX_BACKOFF_SECONDS,
         max_event_age_seconds=_LATE_AFTER_SECONDS,
         commit_together=commit_together,
+        max_per_call=max_per_call,
         reasons=reasons,
         max_wait_seconds=max_wait,
         directory_markers=directory_markers,

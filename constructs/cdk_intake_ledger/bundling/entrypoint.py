@@ -46,8 +46,11 @@ def form_problem(entrypoint: str) -> Problem | None:
     return ENTRYPOINT_FORMAT.problem(entrypoint=entrypoint)
 
 
-def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[Problem]:
-    """Reasons why the consumer could not call `module:function` if `directory` were its code."""
+def entrypoint_problems(directory: Path, entrypoint: str, *, returns_commit: bool = True) -> Iterator[Problem]:
+    """Reasons why the consumer could not call `module:function` if `directory` were its code.
+
+    With `returns_commit`, the annotation of the return value must be that of a commit.
+    """
     if wrong := form_problem(entrypoint):
         yield wrong
         return
@@ -69,7 +72,9 @@ def entrypoint_problems(directory: Path, entrypoint: str) -> Iterator[Problem]:
         where = f", line {line}" if line else ""
         yield MODULE_SYNTAX.problem(source=source, where=where, error=getattr(error, "msg", error))
         return
-    yield from _function_problems(directory, tree, source, function)
+    for problem in _function_problems(directory, tree, source, function):
+        if returns_commit or problem.rule is not FUNCTION_RETURN_TYPE:
+            yield problem
 
 
 def argument_type(directory: Path, entrypoint: str) -> str | None:

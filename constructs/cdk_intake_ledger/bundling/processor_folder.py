@@ -45,7 +45,16 @@ https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html."""
 class ProcessorFolder:
     """The folder of one processor, for the Python version and architecture of its function."""
 
-    def __init__(self, directory: Path, entrypoint: str, *, python: str, architecture: str, any_module: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        entrypoint: str,
+        *,
+        python: str,
+        architecture: str,
+        any_module: bool,
+        returns_commit: bool = True,
+    ) -> None:
         """Describe the folder. This reads nothing yet.
 
         Args:
@@ -54,8 +63,11 @@ class ProcessorFolder:
             python: Lambda's Python version, such as `3.13`; empty if the runtime is refused.
             architecture: `arm64` or `x86_64`.
             any_module: whether the function may import modules from other places, such as layers or `PYTHONPATH`.
+            returns_commit: whether the function returns a commit, and not the results of several changes; true when
+                omitted.
 
         """
+        self._returns_commit = returns_commit
         self._directory = directory
         self._entrypoint = entrypoint
         self._python = python
@@ -65,7 +77,8 @@ class ProcessorFolder:
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """Reasons why the folder would not run on Lambda. The first call installs the wheels."""
-        problems = list(entrypoint_problems(self._directory, self._entrypoint))
+        found = entrypoint_problems(self._directory, self._entrypoint, returns_commit=self._returns_commit)
+        problems = list(found)
         if not self._directory.is_dir():
             return tuple(problems)
         wheels = self._directory

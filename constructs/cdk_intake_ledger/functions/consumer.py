@@ -71,7 +71,7 @@ class IntakeConsumer(ConsumerFunction):
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLInsert",
-                *(["dynamodb:PartiQLUpdate"] if concurrency.commit_together else []),
+                *(["dynamodb:PartiQLUpdate"] if concurrency.commit_together or processor.max_per_call > 1 else []),
                 "dynamodb:PutItem",
                 "dynamodb:UpdateItem",
             ],

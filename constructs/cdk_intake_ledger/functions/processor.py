@@ -42,6 +42,7 @@ class Processor(ProcessorBase):
         architecture: lambda_.Architecture | None = None,
         layers: Sequence[lambda_.ILayerVersion] = (),
         capacity_provider: lambda_.ICapacityProvider | None = None,
+        max_per_call: int = 1,
     ) -> "Processor":
         """Take a folder of Python modules, and install the wheels of its `requirements.txt` if it has one.
 
@@ -68,6 +69,9 @@ class Processor(ProcessorBase):
             layers: at most 4 layers of yours; none when omitted. Lambda allows 5, and the pipeline has one.
             capacity_provider: runs the function on Lambda Managed Instances, for processors that take up to 90 minutes:
                 see docs/long-work.md; Lambda's own capacity when omitted.
+            max_per_call: the largest number of changes in one call, 1 to 100. Above 1, your function takes a list of
+                changes, and returns a dictionary with a result for the `idempotency_key` of each one: see
+                docs/outputs.md. Use it for one write downstream for many small files or messages; 1 when omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -83,6 +87,7 @@ class Processor(ProcessorBase):
             architecture=architecture,
             layers=layers,
             capacity_provider=capacity_provider,
+            max_per_call=max_per_call,
         )
         folder = processor._folder = ProcessorFolder(
             Path(path),
@@ -90,6 +95,7 @@ class Processor(ProcessorBase):
             python="" if runtime_problems(processor.runtime) else processor.runtime.name.removeprefix("python"),
             architecture=processor.architecture.name,
             any_module=bool(layers) or "PYTHONPATH" in processor.environment,
+            returns_commit=max_per_call == 1,
         )
         return processor
 
@@ -107,6 +113,7 @@ class Processor(ProcessorBase):
         layers: Sequence[lambda_.ILayerVersion] = (),
         capacity_provider: lambda_.ICapacityProvider | None = None,
         processor_version: str | None = None,
+        max_per_call: int = 1,
     ) -> "Processor":
         """Take code that you bundled yourself. Synthesis checks only the form of the entry point.
 
@@ -126,6 +133,7 @@ class Processor(ProcessorBase):
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. When omitted, it is the hash of
                 an asset or of inline code. Other code, such as that of a bucket, has none then.
+            max_per_call: as for `from_asset`; 1 when omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -142,6 +150,7 @@ class Processor(ProcessorBase):
             architecture=architecture,
             layers=layers,
             capacity_provider=capacity_provider,
+            max_per_call=max_per_call,
             processor_version=processor_version,
             problems=(problem,) if problem else (),
         )
@@ -158,6 +167,7 @@ class Processor(ProcessorBase):
         environment: Mapping[str, str] | None = None,
         capacity_provider: lambda_.ICapacityProvider | None = None,
         processor_version: str | None = None,
+        max_per_call: int = 1,
     ) -> "Processor":
         """Take a container image with the processor and the runtime, for code of more than 250 MB or with programs that
         are not in a wheel.
@@ -181,6 +191,7 @@ class Processor(ProcessorBase):
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. When omitted, it is the hash of
                 an image that the CDK builds. An image of a repository has none then.
+            max_per_call: as for `from_asset`; 1 when omitted.
 
         Returns:
             the processor. The pipeline reports its problems.
@@ -197,6 +208,7 @@ class Processor(ProcessorBase):
             environment=environment,
             architecture=architecture,
             capacity_provider=capacity_provider,
+            max_per_call=max_per_call,
             processor_version=processor_version,
             problems=[problem for problem in problems if problem],
         )

@@ -49,6 +49,7 @@ class ProcessorBase:
         elsewhere: WorkElsewhere | None = None,
         capacity_provider: lambda_.ICapacityProvider | None = None,
         processor_version: str | None = None,
+        max_per_call: int = 1,
     ) -> None:
         """Describe a processor. Use one of the class methods of `Processor` instead.
 
@@ -65,6 +66,7 @@ class ProcessorBase:
             elsewhere: an existing function or state machine; the processor is the code itself when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
             processor_version: as for `from_code`; the hash of an asset or of inline code when omitted.
+            max_per_call: as for `from_asset`; 1 when omitted.
 
         """
         self._make_code = make_code
@@ -77,6 +79,8 @@ class ProcessorBase:
         """The capacity provider of the consumer's function; None for Lambda's own capacity."""
         self.processor_version = processor_version
         """Your version of the code; None for the hash of an asset or of inline code."""
+        self.max_per_call = max_per_call
+        """The largest number of changes in one call. Above 1, the function takes a list and returns results."""
         self.memory_size = memory_size
         """Memory of the consumer's function, in MiB."""
         self.ephemeral_storage_size = ephemeral_storage_size
@@ -130,7 +134,12 @@ class ProcessorBase:
         """Environment variables that tell the consumer which processor to call."""
         if self.elsewhere is not None:
             return self.elsewhere.settings
-        return environment_of(ConsumerSettings, processor=self.entrypoint) | self.environment
+        own = environment_of(
+            ConsumerSettings,
+            processor=self.entrypoint,
+            max_per_call=self.max_per_call if self.max_per_call > 1 else None,
+        )
+        return own | self.environment
 
     @property
     def function_timeout(self) -> Duration | None:
@@ -157,6 +166,8 @@ class ProcessorBase:
 
         """
         found = self._folder.argument_type if self._folder else None
+        if self.max_per_call > 1:
+            wanted = f"Sequence[{wanted}]"
         if found == wanted or found not in ARGUMENT_TYPES:
             return ()
         return (FUNCTION_ARGUMENT_TYPE.problem(entrypoint=self.entrypoint, found=found, wanted=wanted),)

@@ -19,6 +19,7 @@ from cdk_intake_ledger.validation.set_rules import (
     SET_EVERY_VERSION,
     SET_FORMS_OVERLAP,
     SET_OTHER_STACK,
+    SET_PER_CALL,
     SET_ROWS_EXPIRE,
     alarm_after_problems,
     deadline_problems,
@@ -55,6 +56,8 @@ def set_problems(
         yield SET_OTHER_STACK.problem(stack=stack.node.path, other=resources.stack.node.path)
     if parts.has_workers:
         yield SET_AFTER_WORKERS.problem(path=path)
+    if processor.max_per_call > 1:
+        yield SET_PER_CALL.problem(most=processor.max_per_call)
     yield from processor.argument_problems("FileSet")
     found = list(form.problems(tuple(resources.filters)))
     yield from found

@@ -17,7 +17,7 @@ from cdk_intake_ledger.validation.plan import (
 )
 from cdk_intake_ledger.validation.plan_check import Check, between, compare, whole
 from cdk_intake_ledger.validation.registry import Problem, Subject
-from intake_ledger.protocol import HOLD_SHARE
+from intake_ledger.protocol import HOLD_SHARE, MOST_PER_CALL
 
 SUBJECT = Subject("The consumer's numbers")
 
@@ -27,6 +27,7 @@ NEEDED_AT_SYNTHESIS = SUBJECT.error(
         "processing_timeout",
         "clock_skew",
         "max_batching_window",
+        "max_per_call",
         "audit_interval",
         "deadline",
         "alarm_after",
@@ -267,6 +268,58 @@ CHECKS: tuple[Check, ...] = (
         what="commit_together is on and threads is {threads}",
         why="changes that are committed together are processed one after the other",
         fix="Omit one of the two",
+    ),
+    between(
+        SUBJECT,
+        "max_per_call",
+        1,
+        MOST_PER_CALL,
+        "so that claims and commits fit into the function's timeout with the call",
+        show=number_text,
+    ),
+    compare(
+        SUBJECT,
+        "max-per-call-within-batch",
+        "max_per_call",
+        "batch_size",
+        broken=lambda plan: plan.max_per_call > max(plan.batch_size, 1),
+        numbers=("max_per_call", "batch_size"),
+        what="max_per_call is {max_per_call} and batch_size is {batch_size}",
+        why="a call cannot have more changes than a batch has messages",
+        fix="Lower max_per_call, or raise batch_size",
+    ),
+    compare(
+        SUBJECT,
+        "max-per-call-without-threads",
+        "max_per_call",
+        "threads",
+        broken=lambda plan: plan.max_per_call > 1 and plan.threads > 1,
+        numbers=("max_per_call", "threads"),
+        what="max_per_call is {max_per_call} and threads is {threads}",
+        why="the changes of a call are processed at the same time already",
+        fix="Omit one of the two",
+    ),
+    compare(
+        SUBJECT,
+        "max-per-call-without-commit-together",
+        "max_per_call",
+        "commit_together",
+        broken=lambda plan: plan.max_per_call > 1 and plan.commit_together,
+        numbers=("max_per_call",),
+        what="max_per_call is {max_per_call} and commit_together is on",
+        why="the commits of a call are written together already",
+        fix="Omit commit_together",
+    ),
+    compare(
+        SUBJECT,
+        "max-per-call-without-order",
+        "max_per_call",
+        "keeps_order",
+        broken=lambda plan: plan.max_per_call > 1 and plan.keeps_order,
+        numbers=("max_per_call",),
+        what="max_per_call is {max_per_call} and the source is a FIFO queue or a stream",
+        why="a message starts there only after the earlier ones of its group or key, and a call has several at once",
+        fix="Omit max_per_call, or use the source sqs or event_bridge",
     ),
     Check(
         _MEMORY_RANGE,

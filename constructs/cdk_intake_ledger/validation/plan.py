@@ -74,6 +74,8 @@ class Plan:
     max_concurrency: float
     threads: float
     commit_together: bool
+    max_per_call: float = 1
+    """The most changes in one call of the processor."""
     visibility_timeout: float
     """The value of an existing queue. Unknown if the pipeline sets it."""
     queue_retention: float

@@ -108,6 +108,13 @@ SET_DEADLINE_TWICE = SUBJECT.error(
     why="the longest wait of a set for its parts is its deadline",
     fix="Pass deadline, and omit max_wait",
 )
+SET_PER_CALL = SUBJECT.error(
+    "set-per-call",
+    inputs=("processor", "max_per_call"),
+    what="the processor has max_per_call={most}",
+    why="a set has many files already, and each set has one call",
+    fix="Omit max_per_call",
+)
 
 
 def deadline_problems(deadline: float | None) -> Iterator[Problem]:

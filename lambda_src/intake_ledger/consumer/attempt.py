@@ -14,7 +14,7 @@ from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, ending, growing_wait
+from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, call_died, ending, growing_wait
 from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable, own_message
@@ -241,10 +241,12 @@ class Attempts:
             attempt.ended = True
         return retry_after
 
-    def commit(self, claim: Claim, commit: Commit, message: Message, duration_ms: int) -> Outcome:
-        """Write a commit that was held. `duration_ms` is the time of its attempt."""
+    def commit(
+        self, claim: Claim, commit: Commit, message: Message, duration_ms: int, counts: RowCounts | None = None
+    ) -> Outcome:
+        """Write a commit that was held. `duration_ms` is the time of its attempt, and `counts` are as in `Run`."""
         with self._letting_go(claim) as attempt:
-            outcome = self._unless_overtaken(claim, lambda: self._commit(claim, commit, message))
+            outcome = self._unless_overtaken(claim, lambda: self._commit(claim, commit, message, counts))
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
         return outcome
@@ -253,6 +255,33 @@ class Attempts:
         """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
         outcome = self._unless_overtaken(claim, lambda: self._settle(claim, message, Overrun(), Stage.PROCESSING))
         self._report(claim, outcome, message, self.services.settings.processing_timeout_seconds * 1000)
+        return outcome
+
+    def settle(
+        self, claim: Claim, message: Message, error: BaseException, stage: Stage, *, died: int = 0, duration_ms: int
+    ) -> Outcome:
+        """Write the end of one change of a call that had others too, and report it.
+
+        Args:
+            claim: the claim on the change.
+            message: its message.
+            error: its own error, or that of the whole call.
+            stage: how far the call has come.
+            died: the number of changes in the call, if the call died and its error names none of them.
+            duration_ms: the time of the call.
+
+        """
+        begun = stage is not Stage.OPENING
+
+        def end() -> Outcome:
+            if isinstance(error, Fenced) and not begun:
+                raise error
+            return self._settle(claim, message, error, stage, died=died)
+
+        with self._letting_go(claim) as attempt:
+            outcome = self._unless_overtaken(claim, end, begun=lambda: begun)
+            attempt.ended = True
+        self._report(claim, outcome, message, duration_ms)
         return outcome
 
     @contextmanager
@@ -306,10 +335,11 @@ class Attempts:
             return self._settle(claim, message, refused, Stage.COMMITTING)
         return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts)
 
-    def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage) -> Outcome:
-        """Write the end of an attempt that raised this error."""
+    def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage, *, died: int = 0) -> Outcome:
+        """Write the end of an attempt that raised this error. `died` is as for `settle`."""
         facts = self.failures.facts(message, stage, self.runner.package)
-        outcome, ledger = ending(claim, error, facts), self.services.ledger
+        outcome = call_died(error, facts, size=died) if died else ending(claim, error, facts)
+        ledger = self.services.ledger
         reason = outcome.reason
         if reason is None:
             ledger.release(claim)
@@ -331,6 +361,7 @@ class Attempts:
                     counted=outcome.counted,
                     s3_error=outcome.s3_error,
                     waiter=waiter if retry_at else None,
+                    alone=outcome.alone,
                 )
             case Write.POSTPONE:
                 ledger.postpone(claim, reason, until=at)

@@ -26,6 +26,7 @@ from intake_ledger.protocol import (
     SettingsError,
     consumer_settings,
     entrypoint_of,
+    variable_of,
 )
 from intake_ledger.runners.inline import Inline
 
@@ -136,6 +137,7 @@ def make_runner(
 
     """
     settings = services.settings
+    _check_calls(settings, environment)
     if STATE_MACHINE in environment:
         from intake_ledger.executions import StateMachine  # noqa: PLC0415 - few have a state machine
         from intake_ledger.protocol import execution_settings  # noqa: PLC0415 - as above
@@ -157,7 +159,31 @@ def make_runner(
             retries={"total_max_attempts": 1},
         )
         return Remote(watched(remote_function(_maker(settings, client), settings.processor_function)))
-    return Inline(watched(load_processor(entrypoint_of(settings))))
+    processor = watched(load_processor(entrypoint_of(settings)))
+    if settings.max_per_call > 1:
+        from intake_ledger.runners.calls import InlineCalls  # noqa: PLC0415 - as above
+
+        return InlineCalls(processor)
+    return Inline(processor)
+
+
+def _check_calls(settings: ConsumerSettings, environment: Mapping[str, str]) -> None:
+    """Refuse calls with several changes where there can be none. The constructs refuse the same at synthesis."""
+    if settings.max_per_call == 1:
+        return
+    source = environment.get(MESSAGE_SOURCE)
+    reasons = {
+        "another function or a state machine has one change in its request": STATE_MACHINE in environment
+        or settings.processor_function is not None,
+        f"{variable_of(ConsumerSettings, 'threads')} is {settings.threads}, and a call is made in the main thread": (
+            settings.threads > 1
+        ),
+        "a set is a call with many files already": any(environment.get(name) for name in SET_VARIABLES),
+        f"{MESSAGE_SOURCE} is {source}, whose order a call would break": source not in (None, "sqs", "eventbridge"),
+    }
+    if found := [reason for reason, applies in reasons.items() if applies]:
+        name = variable_of(ConsumerSettings, "max_per_call")
+        raise SettingsError(f"{name} is {settings.max_per_call}, and {'; '.join(found)}: omit {name}")
 
 
 class _Kind(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from intake_ledger.aws import InvocationContext, body_digest
 from intake_ledger.consumer.attempt import Attempts, Failures
@@ -43,9 +43,10 @@ from intake_ledger.protocol import (
     keeps_copy,
     made_at,
 )
-from intake_ledger.runners import Runner
+from intake_ledger.runners import Runner, SharedRunner
 
 if TYPE_CHECKING:
+    from intake_ledger.consumer.calls import SharedCalls
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
 BUSY_JITTER_SECONDS = 5.0
@@ -110,6 +111,12 @@ class Consumer:
         )
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
         self._messages = MessageHandler(services, attempts, failures, downstream, runner)
+        self._calls: SharedCalls | None = None
+        if settings.max_per_call > 1:
+            from intake_ledger.consumer import calls  # noqa: PLC0415 - as in `_threads`
+
+            shared = cast("SharedRunner", runner)
+            self._calls = calls.SharedCalls(services, kind, shared, attempts, failures, downstream, self._groups)
         self._parallel: ParallelGroups | None = None
         if self._threads is not None:
             from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`
@@ -130,7 +137,11 @@ class Consumer:
 
         """
         batch = Batch(self._kind.read(event), context, self._services, self._crowd, self._messages.without_copy)
-        self._groups.claim(batch)
+        if self._calls is None:
+            self._groups.claim(batch)
+        else:
+            self._in_turn([message for message in batch.messages if message.comes_first], batch)
+            self._calls.run(batch)
         if self._parallel is None:
             self._in_turn(batch.messages, batch)
         else:
@@ -142,8 +153,10 @@ class Consumer:
         return batch.response()
 
     def _in_turn(self, messages: Sequence[Message], batch: Batch) -> None:
-        """Handle these messages of the batch, one after the other."""
+        """Handle these messages of the batch, one after the other, except those that were finished before."""
         for message in messages:
+            if message in batch.retry_after:
+                continue
             if batch.held and not self._groups.may_wait(message, batch):
                 self._groups.commit(batch)
             waits = batch.order.wait_behind(message)
@@ -427,9 +440,9 @@ class Groups:
         fresh = {
             message: change
             for message in batch.messages
-            if message.receives == 1 and (change := message.only_change) is not None and self._takes(change)
+            if message.receives == 1 and (change := message.only_change) is not None and self.takes(change)
         }
-        allowed = ((message, change) for message, change in fresh.items() if not self._may_be_stopped(message))
+        allowed = ((message, change) for message, change in fresh.items() if not self.may_be_stopped(message))
         changes = dict(islice(allowed, fitting))
         if not changes:
             return
@@ -444,10 +457,11 @@ class Groups:
         for message, answer in batch.answers.items():
             self.services.telemetry.decided(changes[message], answer, now=self.services.clock())
 
-    def _takes(self, change: Change) -> bool:
+    def takes(self, change: Change) -> bool:
+        """True if this pipeline handles the change."""
         return self.services.settings.wants(change.key) and not misdirected(change, self.services)
 
-    def _may_be_stopped(self, message: Message) -> bool:
+    def may_be_stopped(self, message: Message) -> bool:
         """True if a person may have stopped the operation of the message. It is judged alone then, before a claim."""
         operation = operation_of(message)
         try:

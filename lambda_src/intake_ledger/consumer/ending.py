@@ -15,6 +15,7 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 | failed, ran too long, or its transaction was refused | yes | failed; rejected at the last attempt |
 | failed while the downstream is out | no | failed; rejected after `max_hold` |
 | failed before the processor began | no | failed; rejected after `max_hold` |
+| was in a call with other changes that died | no | failed, and given alone from then on |
 """
 
 import math
@@ -122,6 +123,8 @@ class Outcome:
     """The row names no time before which no message may retry."""
     counted: bool = True
     """The attempt is one of `max_attempts`."""
+    alone: bool = False
+    """The state is given to no call with other changes until its commit."""
     healthy: bool | None = None
     """True: the downstream works. False: it may be out. None: the attempt does not show it."""
     judge_again: bool = False
@@ -175,6 +178,30 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
         reason = Reason(ReasonCode.PROCESSOR_TIMEOUT, f"the processor ran longer than its limit of {limit} s")
         return _failed(claim, reason, facts)
     return _raised(claim, error, facts)
+
+
+def call_died(error: BaseException, facts: Facts, *, size: int) -> Outcome:
+    """The end of one of `size` changes whose call raised this error, which names none of them."""
+    invalid = invalid_effect_of(error)
+    if is_overrun(error):
+        limit = facts.settings.processing_timeout_seconds
+        reason = Reason(ReasonCode.PROCESSOR_TIMEOUT, f"the processor ran longer than its limit of {limit} s")
+    else:
+        text = describe(invalid or error, facts.settings.reasons, processor_package=facts.package)
+        reason = Reason(code_of(invalid, ReasonCode.PROCESSOR_ERROR) if invalid else ReasonCode.PROCESSOR_ERROR, text)
+    wait = facts.backoff(1)
+    if facts.last_try_at is not None:
+        wait = min(wait, max(facts.last_try_at - facts.now, 0) / 1000)
+    about_input = isinstance(error, Unprocessable | NotYet | ObjectGone | OutputReserved)
+    return Outcome(
+        OutcomeKind.FAILED,
+        Write.FAIL,
+        Reason(reason.code, f"in a call with {size} changes: {reason.text}"),
+        math.ceil(wait),
+        counted=False,
+        alone=True,
+        healthy=None if about_input or invalid else False,
+    )
 
 
 def _raised(claim: Claim, error: BaseException, facts: Facts) -> Outcome:

@@ -485,6 +485,11 @@ class Message:
         """`last_try_at` of the first message of a chain of copies. Errors without another limit end then."""
 
     @property
+    def comes_first(self) -> bool:
+        """True if it was received so often that it comes before new messages. It may be good, and never had time."""
+        return self.receives > PATIENCE
+
+    @property
     def receipt(self) -> str:
         """The receipt handle of this delivery. Empty if the record has none."""
         return str(self.record.get("receiptHandle") or "")
@@ -576,7 +581,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 
     def place(numbered: tuple[int, Message]) -> tuple[int, int]:
         position, message = numbered
-        group = 0 if message.receives > PATIENCE else 1 if message.receives == 1 else 2
+        group = 0 if message.comes_first else 1 if message.receives == 1 else 2
         return group, (position + 1 - message.receives) % size
 
     return [message for _, message in sorted(enumerate(messages), key=place)]

@@ -26,8 +26,13 @@ class Work(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> object: ...
 
-    def ready(self, remaining_seconds: Callable[[], float]) -> Any:
+    def ready(self, remaining_seconds: Callable[[], float], *, together: bool = False) -> Any:
         """The argument of a processor in this process. Errors of this method have no effect: nothing has begun.
+
+        Args:
+            remaining_seconds: gives the rest of the processor's time.
+            together: it is one of several arguments of a call. Nothing is opened ahead, since a hundred connections
+                would wait for their turn.
 
         Raises:
             ObjectGone: The claimed state is over. It is judged again.

@@ -76,7 +76,7 @@ class MessageWork:
 
     def __exit__(self, *raised: object) -> None: ...
 
-    def ready(self, remaining_seconds: Callable[[], float]) -> KeyedMessage:
+    def ready(self, remaining_seconds: Callable[[], float], *, together: bool = False) -> KeyedMessage:  # noqa: ARG002 - nothing is opened
         """See `Work`."""
         claim, change = self._claim, cast("MessageChange", self._claim.change)
         identity = str(claim.state.version_id)

@@ -94,10 +94,10 @@ class ObjectWork(OpenedObject):
         self._output_client = output_client
         self._rejects: ClaimRejects | None = None
 
-    def ready(self, remaining_seconds: Callable[[], float]) -> ObjectChange:
+    def ready(self, remaining_seconds: Callable[[], float], *, together: bool = False) -> ObjectChange:
         """See `Work`."""
         claim, settings = self._claim, self._settings
-        if not claim.state.removed:
+        if not claim.state.removed and not together:
             self.open_ahead()
         outputs = ClaimOutputs(claim, settings.ordering, self._output_client, removals=settings.deletes)
         self._rejects = ClaimRejects(outputs, settings, self._keep)

@@ -134,7 +134,7 @@ class SetWork:
     def __exit__(self, *raised: object) -> None:
         self._streams.close()
 
-    def ready(self, remaining_seconds: Callable[[], float]) -> FileSet:
+    def ready(self, remaining_seconds: Callable[[], float], *, together: bool = False) -> FileSet:  # noqa: ARG002 - no call has several sets
         """See `Work`."""
         claim, contents = self._claim, self._checked()
         quiet, settings = self._kind.settings.form.kind is FormKind.QUIET, self._kind.settings.consumer

@@ -32,6 +32,7 @@ from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, Le
 from intake_ledger.ledger.forgotten import Forgotten, NothingForgotten
 from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
 from intake_ledger.protocol import (
+    CallMark,
     Change,
     Copied,
     Element,
@@ -154,6 +155,8 @@ class _Wish:
     seen: Row | None = None
     ended: int | None = None
     """The fence of an execution that has ended."""
+    for_call: bool = False
+    """The claim is for a call with other changes."""
 
 
 class Ledger:
@@ -203,10 +206,11 @@ class Ledger:
         )
         self._clock = clock
 
-    def claim(self, change: Change, *, lease_ms: int) -> Claim | Ruling:
+    def claim(self, change: Change, *, lease_ms: int, for_call: bool = False) -> Claim | Ruling:
         """Judge one change. Its verdict is ACCEPTED if the answer is a claim.
 
-        A claim excludes all other attempts for `lease_ms` milliseconds.
+        A claim excludes all other attempts for `lease_ms` milliseconds. With `for_call`, it is for a call with other
+        changes. Then a change that must run alone is not claimed; see `Ruling.alone`.
         """
         self._row_history.begin()
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
@@ -216,7 +220,7 @@ class Ledger:
             if self._every_version:
                 return _FORGOTTEN
             is_new = False  # only a look shows whether the key is used again
-        wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms)
+        wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, for_call=for_call)
         if change.state is not None and is_new:
             return self._checked(self._take(wish, change.state, "a new key") or self._judge(wish))
         wish.row = self._table.get(wish.key)
@@ -321,8 +325,12 @@ class Ledger:
         """True if the work of a claim may outlive its lease."""
         return self._options.policy.executions
 
-    def claim_together(self, changes: Sequence[Change], *, lease_ms: int) -> list[Claim | Ruling | None]:
+    def claim_together(
+        self, changes: Sequence[Change], *, lease_ms: int, for_call: bool = False
+    ) -> list[Claim | Ruling | None]:
         """Judge the changes that report new keys, in few requests, since boto's cost is per request.
+
+        `for_call` is as for `claim`.
 
         Returns:
             A claim or a ruling for each change. None: claim it alone. It needs a look at S3, has the key of an earlier
@@ -335,7 +343,9 @@ class Ledger:
         if any(guard.just_in_time for guard in self._guards):
             return [None] * len(changes)
         self._row_history.begin()
-        wishes = [_Wish(change, self.key_of(change), self._new_owner(), lease_ms) for change in changes]
+        wishes = [
+            _Wish(change, self.key_of(change), self._new_owner(), lease_ms, for_call=for_call) for change in changes
+        ]
         together: dict[RowKey, _Wish] = {}
         for wish in wishes:
             if self._is_new(wish.change):
@@ -396,6 +406,7 @@ class Ledger:
         for _ in range(MAX_JUDGEMENTS):
             row, now = wish.row, self._clock()
             ruling = judge_row(row, change, owner=wish.owner, now=now, executions=policy.executions, ended=wish.ended)
+            ruling = ruling or _runs_alone(wish)
             if ruling is not None and ruling.verdict is Verdict.ACCEPTED and row is not None:
                 return Claim.of_row(wish.key, change, row, wish.seen, ruling.why)
             shown = None
@@ -487,7 +498,8 @@ class Ledger:
             new = row.removed_unprocessed and not (seen is not None and seen.removed_unprocessed)
             return row, Ruling(Verdict.SETTLED, why, seen, unprocessed=new)
         until = now + wish.lease_ms
-        row = row_changes.claimed(seen, change, state, owner=wish.owner, now=now, lease_until=until)
+        mark = CallMark.TOGETHER if wish.for_call else None
+        row = row_changes.claimed(seen, change, state, owner=wish.owner, now=now, lease_until=until, call_mark=mark)
         return row, Claim(wish.key, change, state, row, seen, why)
 
     def commit(
@@ -603,6 +615,7 @@ class Ledger:
         counted: bool = True,
         s3_error: str | None = None,
         waiter: str | None = None,
+        alone: bool = False,
     ) -> None:
         """Record a failure that is retried.
 
@@ -613,10 +626,12 @@ class Ledger:
             counted: whether the failure counts as an attempt.
             s3_error: S3's code, if S3 refused the read of the object.
             waiter: the message that comes again, as in `Row`.
+            alone: whether a call with other changes has died, so that the state runs alone from now on.
 
         """
         now, review = self._clock(), review_partition(self._options.pipeline, claim.key)
         row = _continued(claim) if counted else replace(_continued(claim), attempts=claim.row.attempts - 1)
+        row = replace(row, call_mark=CallMark.ALONE) if alone else row
         after = row_changes.failed(
             row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error, waiter=waiter
         )
@@ -786,6 +801,13 @@ def break_claim(table: LedgerTable, pipeline: str, key: RowKey, row: Row, reason
     after = row_changes.broken(row, reason, review_partition=review_partition(pipeline, key), now=now)
     table.update(key, row, after, claim_untouched(row))
     return after
+
+
+def _runs_alone(wish: _Wish) -> Ruling | None:
+    """The ruling if the wish is for a call with other changes, and such a call has died with the row's state."""
+    if not wish.for_call or wish.row is None or not wish.row.runs_alone:
+        return None
+    return Ruling(Verdict.BUSY, "a call with it has died, so it runs alone", wish.row, alone=True)
 
 
 def _continued(claim: Claim) -> Row:

@@ -5,6 +5,7 @@ function.
 """
 
 from intake_ledger.processor.object_change import (
+    BatchProcessor,
     Commit,
     ObjectChange,
     Processor,
@@ -15,6 +16,7 @@ from intake_ledger.processor.object_change import (
 from intake_ledger.processor.object_stream import Body, ObjectStream, OpenedObject, checksum_of
 
 __all__ = [
+    "BatchProcessor",
     "Body",
     "Commit",
     "ObjectChange",

@@ -264,6 +264,8 @@ _KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {
 }
 
 Processor = Callable[[ObjectChange], Commit | str | None]
+BatchProcessor = Callable[[Sequence[ObjectChange]], Mapping[str, Commit | str | Exception | None]]
+"""With `max_per_call`: the results by `idempotency_key`. An exception is that of its change."""
 
 
 def make_object_change(

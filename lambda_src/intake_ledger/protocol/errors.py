@@ -23,6 +23,7 @@ Exception
 │   │       ├── InvalidOutputNameError   its bucket or key; also a ValueError
 │   │       ├── InvalidOutputTypeError   its body or another argument; also a TypeError
 │   │       └── OutputTaken              it shows another object for good; also an OutputConflict
+│   ├── MissingResultError   a call with several changes gave no result for this one
 │   ├── NotBegun             Lambda throttled the processor's function before it started
 │   └── RemoteError          a processor's Lambda function failed
 │       └── RemoteTimeoutError   it reached its own timeout
@@ -209,6 +210,13 @@ class OutputReserved(OutputError):  # noqa: N818 - named as the others
 
     Let it propagate: the next attempt has a later claim and writes the output. This counts no attempt.
     """
+
+
+class MissingResultError(LibraryError):
+    """A call with several changes has returned no result for this one. It is not committed, and the attempt counts."""
+
+    def __init__(self, hint: str) -> None:
+        super().__init__(f"the processor returned no result for this change: {hint}")
 
 
 class NotBegun(LibraryError):  # noqa: N818 - named as the others

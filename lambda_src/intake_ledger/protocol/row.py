@@ -97,6 +97,15 @@ class Settlement(StrEnum):
     the reason and the attempts."""
 
 
+class CallMark(StrEnum):
+    """How a state is given to a processor that takes several changes in one call."""
+
+    TOGETHER = "together"
+    """The claim was made for a call with other changes. If no outcome follows, the call has died."""
+    ALONE = "alone"
+    """Such a call has died. The state is given alone until its commit, so that each death is that of one change."""
+
+
 DISMISSED = "#dismissed"
 """The end of the partition key of dismissed rows in the index `needs_review`."""
 STORED_STATUSES = tuple(status for status in Status if status is not Status.LATER_FORMAT)
@@ -171,6 +180,8 @@ class Row:
     """On unfinished rows: the ID of the message that comes again and continues the work, and the time at which it was
     first sent, in epoch milliseconds. Other messages need not wait then. None: it is not known which one comes again.
     """
+    call_mark: str | None = None
+    """The `CallMark` of the state. None: it is given alone, and no call with it has died."""
     reprocess_id: str | None = None
     """The request that the current claim serves."""
     served_reprocess_id: str | None = None
@@ -215,6 +226,21 @@ class Row:
     def unfinished(self) -> bool:
         """True if an attempt may have left unfinished work downstream."""
         return self.status in (Status.PROCESSING, Status.FAILED)
+
+    @property
+    def died_together(self) -> bool:
+        """True if the last claim was for a call with other changes, and has no outcome. After its lease, it died."""
+        return self.status is Status.PROCESSING and self.call_mark == CallMark.TOGETHER
+
+    @property
+    def runs_alone(self) -> bool:
+        """True if no call with other changes may have the state."""
+        return self.call_mark == CallMark.ALONE or self.died_together
+
+    @property
+    def spent_attempts(self) -> int:
+        """The attempts that count. A call that died spends none: any of its changes may be the cause."""
+        return self.attempts - 1 if self.died_together else self.attempts
 
     @property
     def start_refused(self) -> bool:
@@ -322,10 +348,19 @@ class Copied(NamedTuple):
     """The time of the next try then, in epoch milliseconds."""
 
 
-def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
+def claimed(
+    seen: Row | None,
+    change: Change,
+    state: State,
+    *,
+    owner: str,
+    now: int,
+    lease_until: int,
+    call_mark: str | None = None,
+) -> Row:
     """The row while an attempt works on `state`. `seen` is the row that was judged."""
     if seen is None:
-        return _first_claim(change, state, owner=owner, now=now, lease_until=lease_until)
+        return _first_claim(change, state, owner=owner, now=now, lease_until=lease_until, call_mark=call_mark)
     identity, base = state.identity, seen
     again = seen.identity == identity
     retry = again and seen.unfinished
@@ -343,7 +378,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         sequencer=_sequencer(change, state),
         event_name=change.event_name,
         event_id=change.event_id,
-        attempts=base.attempts + 1 if retry else 1,
+        attempts=base.spent_attempts + 1 if retry else 1,
         redrive_count=base.redrive_count + 1 if resumed else base.redrive_count if retry else 0,
         lease_until=lease_until,
         lease_owner=owner,
@@ -357,6 +392,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
         spent_messages=_spent(base, change.bare_copy_id) if retry or resumed else None,
         bare_copy_digest=base.bare_copy_digest if retry or resumed else None,
         waiter=change.waiter,
+        call_mark=CallMark.ALONE if again and base.runs_alone else call_mark,
         reprocess_id=max(change.reprocess_id or "", (base.reprocess_id if again else None) or "") or None,
         first_claimed_at=base.first_claimed_at if same_key else max(now, base.first_claimed_at + 1),
         waiting_since=base.waiting_since if retry else None,
@@ -369,7 +405,7 @@ def claimed(seen: Row | None, change: Change, state: State, *, owner: str, now: 
     )
 
 
-def _first_claim(change: Change, state: State, *, owner: str, now: int, lease_until: int) -> Row:
+def _first_claim(change: Change, state: State, *, owner: str, now: int, lease_until: int, call_mark: str | None) -> Row:
     """The row of the first claim of a key. Most changes are of new keys, so it takes no way by another row."""
     return Row(
         Status.PROCESSING,
@@ -384,6 +420,7 @@ def _first_claim(change: Change, state: State, *, owner: str, now: int, lease_un
         lease_until=lease_until,
         lease_owner=owner,
         waiter=change.waiter,
+        call_mark=call_mark,
         reprocess_id=change.reprocess_id or None,
         first_claimed_at=max(1, now),
         updated_at=now,
@@ -463,6 +500,7 @@ def committed(
         spent_messages=None,
         bare_copy_digest=None,
         waiter=None,
+        call_mark=None,
         reprocess_id=None,
         served_reprocess_id=max(row.reprocess_id or "", row.served_reprocess_id or "") or None,
         waiting_since=None,
@@ -607,6 +645,8 @@ def failed(
         s3_error=s3_error,
         retry_at=retry_at,
         waiter=waiter or row.waiter,
+        # The call has answered for the state.
+        call_mark=None if row.call_mark == CallMark.TOGETHER else row.call_mark,
         updated_at=now,
         needs_review=review_partition,
     )
@@ -615,9 +655,12 @@ def failed(
 def broken(seen: Row, reason: Reason, *, review_partition: str, now: int) -> Row:
     """The claimed row after a person has taken it from its worker. The attempt counts, and no later one has to wait.
 
-    The fence is raised, so that a late worker is overtaken before another attempt has claimed the row.
+    A call with other changes has died then, and spends no attempt. The fence is raised, so that a late worker is
+    overtaken before another attempt has claimed the row.
     """
-    after = failed(seen, reason, review_partition=review_partition, now=now)
+    mark = CallMark.ALONE if seen.runs_alone else None
+    row = replace(seen, attempts=seen.spent_attempts, call_mark=mark)
+    after = failed(row, reason, review_partition=review_partition, now=now)
     return replace(after, fence=_next_fence(seen, now))
 
 

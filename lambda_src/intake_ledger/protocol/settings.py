@@ -223,6 +223,10 @@ def last_try_seconds(max_hold_seconds: float) -> float:
     return max_hold_seconds / HOLD_SHARE * LAST_TRY_SHARE
 
 
+MOST_PER_CALL = 100
+"""The most changes in one call. Their claims and commits fit in the seconds that a function has beyond its calls."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(Settings):
     dlq_url: Annotated[str, Variable("INTAKE_DLQ_URL")]
@@ -255,6 +259,8 @@ class ConsumerSettings(Settings):
     After it, the next failure rejects a change of an object, and failures of a keyed message spend attempts."""
     commit_together: Annotated[bool, Variable("INTAKE_COMMIT_TOGETHER")] = False
     """True if changes that were claimed together are committed together."""
+    max_per_call: Annotated[int, Variable("INTAKE_MAX_PER_CALL", 1)] = 1
+    """The largest number of changes in one call of the processor. Above 1, it takes a list and returns results."""
     reasons: Annotated[Reasons, Variable("INTAKE_REASONS")] = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
     rejects: Annotated[str | None, Variable("INTAKE_REJECTS")] = None

@@ -106,6 +106,8 @@ class Ruling:
     """True if there is no row, and the state is older than the retention."""
     awaited: bool = False
     """BUSY, and another wake of the set comes again and looks then. This one need not wait."""
+    alone: bool = False
+    """BUSY for a call with other changes only: it may be claimed for a call without them."""
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"
@@ -188,7 +190,7 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
             why = "this state failed, and its next attempt is not due yet"
             return Ruling(Verdict.BUSY, why, awaited=_awaits_another(row, change))
         uncopied = row.pending_reason_code is not None and not change.asked_for
-        if row.unfinished and (uncopied or row.attempts >= policy.max_attempts) and not ignored:
+        if row.unfinished and (uncopied or row.spent_attempts >= policy.max_attempts) and not ignored:
             spent = f"the last of {policy.max_attempts} attempts did not come back"
             return Ruling(Verdict.EXHAUSTED, "its rejection waits for its copy" if uncopied else spent)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)

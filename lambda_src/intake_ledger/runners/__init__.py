@@ -3,7 +3,7 @@
 A runner never knows the kind of the work, or where its consumer runs. See `intake_ledger.kinds`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -73,6 +73,29 @@ class Runner(Protocol):
 
     def resolve(self, change: "Change", ruling: "Ruling", lease_ms: int) -> "Claim | Ruling":
         """Decide about a row that cannot be claimed now, because its work may go on elsewhere."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a call with several changes has ended for one of them."""
+
+    returned: object = None
+    """Its result."""
+    error: BaseException | None = None
+    """Its own error, or that of a call that died."""
+    begun: bool = False
+    """True if the call had it."""
+    counts: "RowCounts | None" = None
+    """As in `Run`."""
+    died: int = 0
+    """The number of changes in a call that died, if it had several. The error names none of them."""
+
+
+class SharedRunner(Runner, Protocol):
+    """A runner whose processor takes several changes in one call."""
+
+    def start_together(self, works: "Sequence[Work]", run: Run) -> list[Ended]:
+        """Call the processor once for all of this work. Each change fails or succeeds by its own result."""
 
 
 class AnswersAtOnce:
