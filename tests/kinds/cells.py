@@ -93,6 +93,8 @@ class Cell:
     """Many messages are in flight, so each wait is a delayed copy."""
     in_flight_limit: int = CONSUMER.in_flight_limit
     """The queue delivers nothing while this number of messages is in flight."""
+    per_call: int = 1
+    """The most things in one call of the processor."""
     execution_days: float = 0.25
     """The limit of an execution."""
     keep_rejects: bool = False
@@ -124,8 +126,11 @@ class Cell:
         options: Any = {"runner": LocalRunner(self.runner), "worker": self.host == "worker", "max_attempts": 3}
         self.local: LocalPipeline | LocalMessages | LocalSets
         self.shard = MemoryShard(clock=lambda: 0)
+        process: Any = self._process
+        if self.per_call > 1:
+            options["max_per_call"], process = self.per_call, self._process_together
         if self.kind == "messages":
-            self.local = LocalMessages(self._process, key="order", identity="event", source=self._source, **options)
+            self.local = LocalMessages(process, key="order", identity="event", source=self._source, **options)
             self.shard = self.local._shard
         elif self.kind == "sets":
             options["keep_rejects"] = self.keep_rejects
@@ -133,7 +138,7 @@ class Cell:
             self.local.lists = _Lists(lambda: self.on_list())  # noqa: PLW0108 - tests set it later
         else:
             options["keep_rejects"] = self.keep_rejects
-            self.local = LocalPipeline(self._process, ordering=self.ordering, **options)
+            self.local = LocalPipeline(process, ordering=self.ordering, **options)
         local: Any = self.local
         local._settings = replace(
             local._settings,
@@ -173,9 +178,12 @@ class Cell:
             self.sqs.purge()
 
     def submit_key(self, key: str) -> None:
-        """Upload an object with another key, and send its event."""
-        assert isinstance(self.local, LocalPipeline)
-        self.local.put(key, "1")
+        """Send an object or a message with another key."""
+        if isinstance(self.local, LocalMessages):
+            self.local.send({"order": key, "event": "1"}, group=key)
+        else:
+            assert isinstance(self.local, LocalPipeline)
+            self.local.put(key, "1")
 
     def retry_now(self) -> None:
         """Ask to try the thing again now, as `intake-ledger retry-now` does for messages."""
@@ -390,6 +398,16 @@ class Cell:
         return self.local.new_worker()
 
     # --- the processor
+
+    def _process_together(self, things: Any) -> Any:
+        """Each thing ends by its own result."""
+        results: dict[str, Any] = {}
+        for given in things:
+            try:
+                results[given.idempotency_key] = self._process(given)
+            except Exception as error:  # noqa: BLE001 - it is the result
+                results[given.idempotency_key] = error
+        return results
 
     def _process(self, given: Any) -> Any:
         call = _call_of(given)

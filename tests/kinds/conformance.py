@@ -48,6 +48,8 @@ _REPROCESS_KILLED = "a_worker_may_die_at_each_request_of_a_reprocess"
 _REPROCESS_STOPPED = "a_stopped_reprocess_is_withdrawn"
 _RELEASED = "a_claim_of_a_dead_worker_is_released"
 _REJECTS = "rejected_rows_are_those_of_the_committed_state"
+_CALL = "a_poison_of_a_call_spends_no_attempt_of_its_neighbours"
+_ORDERED = "A thing starts after the earlier ones of its group or key, and a call has several at once."
 _ONE_ROW = "A message is one row: its processor raises `Unprocessable`."
 _READS_ITSELF = "The other function, or the tasks, read the object by themselves."
 _WAIT = "a_wait_ends_when_it_is_committed"
@@ -99,6 +101,14 @@ ABSENT = (
     Absence(
         "a_refused_start_is_counted", "*", "remote", "*", "A call of a function that is refused is a failed attempt."
     ),
+    *(
+        Absence(_CALL, kind, runner, "*", "The request has one thing.")
+        for kind in ("objects", "every version", "messages")
+        for runner in ("remote", "machine")
+    ),
+    Absence(_CALL, "sets", "*", "*", "A set has many files already, and each set has one call."),
+    Absence(_CALL, "FIFO messages", "*", "*", _ORDERED),
+    Absence(_CALL, "stream records", "*", "*", _ORDERED),
 )
 """Tests that do not apply in some cells."""
 

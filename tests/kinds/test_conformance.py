@@ -110,6 +110,28 @@ def test_a_duplicate_runs_nothing(make: Make) -> None:
     check_done(cell)
 
 
+@pytest.mark.failure_mode("F480")
+@every_cell
+def test_a_poison_of_a_call_spends_no_attempt_of_its_neighbours(make: Make) -> None:
+    """The worker dies with it in a call of three. Then each runs alone, and the poison spends its own attempts."""
+    if make().kind == "sets" or make().runner != "inline" or make().name in ("FIFO messages", "stream records"):
+        raise DoesNotApply
+    cell = make(per_call=3)
+    cell.inside = lambda given: cell.die() if given.key == KEY else None
+    cell.submit()
+    others = ("b", "c")
+    for key in others:
+        cell.submit_key(key)
+    cell.run()
+    local: Any = cell.local
+    for key in others:
+        row = local.row(key, "1") if cell.kind == "messages" else local.row(key)
+        assert (row.status, row.attempts, row.call_mark) == (Status.PROCESSED, 1, None)
+    assert (cell.known().status, cell.known().attempts) == (Status.REJECTED, 3)
+    assert len(calls_of(cell, KEY)) <= 4
+    assert len(cell.sqs.dead_letters) == 1
+
+
 @every_cell
 def test_rejected_rows_are_those_of_the_committed_state(make: Make) -> None:
     """A newer state without bad rows removes those of the older one."""

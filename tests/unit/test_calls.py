@@ -459,3 +459,27 @@ def test_rejected_rows_belong_to_their_own_file() -> None:
     rows = [pipeline.row(f"k{number}") for number in range(3)]
     assert [(row.commit_id, row.rejected_rows) for row in rows if row] == [("1", None), ("0", 1), ("1", None)]
     assert pipeline.requests.count("update_item") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F481")
+@pytest.mark.parametrize("after", [False, True])
+def test_two_workers_may_die_at_any_of_their_requests(after: bool) -> None:
+    """The second one dies while members of the first one's call run alone, or in a call with others."""
+    for first in range(1, 60):
+        for second in range(1, 60):
+            table = Table()
+            pipeline = LocalPipeline(table.load, max_per_call=2, max_attempts=3)
+            for number in range(3):
+                pipeline.put(f"k{number}", str(number))
+            pipeline.kill(first, after=after)
+            pipeline.run(hours=0.01)
+            if pipeline.will_die:
+                return
+            pipeline.duplicate()
+            pipeline.kill(second, after=after)
+            pipeline.run()
+            check_good(pipeline, table, *range(3), attempts=None)
+            assert not pipeline.dead_letters
+            if pipeline.will_die:
+                break
