@@ -156,7 +156,14 @@ class IntakePipeline(PipelineGrants):
             max_attempts=plan.max_attempts,
         )
         of_options = option_problems(
-            self, processor, plan, filters=keys, audit=audit, network=network, encryption_key=encryption_key
+            self,
+            processor,
+            plan,
+            filters=keys,
+            concurrency=concurrency,
+            audit=audit,
+            network=network,
+            encryption_key=encryption_key,
         )
         argument = processor.argument_problems("ObjectChange")
         of_bucket = bucket_props_problems(bucket_props, bucket, removal_policy)

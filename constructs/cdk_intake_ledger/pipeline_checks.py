@@ -10,7 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.delivery import KeyPattern, bucket_problems, delivery_mode_problems, filter_problems
 from cdk_intake_ledger.functions import Processor, machine_problems
-from cdk_intake_ledger.options import AuditOptions, Delivery, NetworkOptions
+from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation import execution_rules, number_rules, time_rules
 from cdk_intake_ledger.validation.key_network_rules import KEY_IN_SAME_REGION
@@ -45,17 +45,19 @@ def option_problems(
     plan: Plan,
     *,
     filters: Sequence[KeyPattern],
+    concurrency: ConcurrencyOptions,
     audit: AuditOptions,
     network: NetworkOptions | None,
     encryption_key: kms.IKey | None = None,
 ) -> list[Problem]:
-    """Reasons why the processor, the numbers of `plan`, the filters, the audit or the key cannot work."""
+    """Reasons why the processor, the numbers of `plan`, the filters, the groups, the audit or the key cannot work."""
     return [
         *processor_problems(scope, processor),
         *([MANAGED_NETWORK.problem()] if processor.capacity_provider is not None and network else ()),
         *unknown_numbers(plan),
         *plan_problems(plan),
         *filter_problems(filters),
+        *concurrency.problems(filters, max_per_call=processor.max_per_call),
         *audit.problems(),
         *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]

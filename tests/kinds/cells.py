@@ -11,7 +11,7 @@ from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, Loca
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import own_message
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Ordering, Origin, Row, State, StateKind, row_key, success_key, ulid
+from intake_ledger.protocol import GroupPattern, Ordering, Origin, Row, State, StateKind, row_key, success_key, ulid
 from intake_ledger.requests import (
     Command,
     Entry,
@@ -99,6 +99,8 @@ class Cell:
     """The limit of an execution."""
     keep_rejects: bool = False
     """The stack has named a place for rejected rows, if the kind has one."""
+    exclusive_by: str = ""
+    """The groups of keys. There are none when omitted."""
     parts_die: bool = False
     """The workers of the pipeline of the parts may die too."""
     max_wait: int = 72 * 3600
@@ -145,6 +147,7 @@ class Cell:
             keeps_rows=self.ordering is Ordering.LATEST,
             max_wait_seconds=self.max_wait,
             in_flight_limit=1 if self.crowded else self.in_flight_limit,
+            exclusive_by=GroupPattern(self.exclusive_by) if self.exclusive_by else None,
         )
         local._sqs._in_flight = self.in_flight_limit
         local._execution_seconds = round(self.execution_days * 86_400)
@@ -178,12 +181,21 @@ class Cell:
             self.sqs.purge()
 
     def submit_key(self, key: str) -> None:
-        """Send an object or a message with another key."""
+        """Send an object, a message, or a set of one part, with another key."""
         if isinstance(self.local, LocalMessages):
             self.local.send({"order": key, "event": "1"}, group=key)
+        elif isinstance(self.local, LocalSets):
+            self.put_part(f"{key}.part", "1")
+            self.put_part(key, json.dumps([f"/{key}.part"]))
         else:
-            assert isinstance(self.local, LocalPipeline)
             self.local.put(key, "1")
+
+    def row_of(self, key: str) -> Row:
+        """The row of the newest thing with this key."""
+        assert not isinstance(self.local, LocalMessages)
+        row = self.local.row(key)
+        assert row is not None
+        return row
 
     def retry_now(self) -> None:
         """Ask to try the thing again now, as `intake-ledger retry-now` does for messages."""

@@ -55,6 +55,9 @@ _READS_ITSELF = "The other function, or the tasks, read the object by themselves
 _WAIT = "a_wait_ends_when_it_is_committed"
 _NO_LISTING = "No listing has the messages of a key."
 _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
+_KEY_IS_GROUP = "The messages of a key exclude each other. Use the group as the key."
+_GROUPS = "a_group_has_one_live_attempt"
+_GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
 REFUSED = (
     Absence("", "FIFO messages", "machine", "*", "A message group would wait for each execution."),
     Absence("", "stream records", "machine", "*", "A shard would wait for each execution."),
@@ -96,6 +99,11 @@ ABSENT = (
     Absence(_WAIT, "messages", "*", "*", _NO_LISTING),
     Absence(_WAIT, "FIFO messages", "*", "*", _NO_LISTING),
     Absence(_WAIT, "stream records", "*", "*", _NO_LISTING),
+    *(
+        Absence(test, kind, "*", "*", _KEY_IS_GROUP)
+        for test in (_GROUPS, _GROUP_DEATHS)
+        for kind in ("messages", "FIFO messages", "stream records")
+    ),
     Absence("a_late_worker_is_counted", "*", "machine", "*", "The execution owns the work. A worker only starts it."),
     Absence("a_refused_start_is_counted", "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger.consumer import make_parts, make_runner
 from intake_ledger.protocol import SettingsError
 from intake_ledger.worker import make_worker
@@ -48,6 +49,32 @@ def test_each_cell_is_made_from_variables(kind: str, runner: str) -> None:
     assert guards == (["KeyLock", "Heartbeat"] if kind == "Messages" else ["Heartbeat"])
     longest_ms = 3_600_000 if runner == "Later" else 0
     assert [vars(guard)["_longest_ms"] for guard in parts.kind.guards] == ([longest_ms] if kind == "Messages" else [])
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("kind", ["Objects", "Sets"])
+def test_groups_are_locked_in_each_cell(kind: str, runner: str) -> None:
+    environment = KINDS[kind] | RUNNERS[runner] | {"INTAKE_EXCLUSIVE_BY": "in/{account}/"}
+    [lock] = make_parts(environment).kind.guards
+    assert type(lock).__name__ == "GroupLock"
+    assert vars(lock)["_longest_ms"] == (3_600_000 if runner == "Later" else 0)
+    guards = [type(guard).__name__ for guard in make_worker(environment)._services.ledger._guards]
+    assert guards == ["GroupLock", "Heartbeat"]
+
+
+def test_the_changes_of_a_call_have_no_groups() -> None:
+    variables = {"INTAKE_EXCLUSIVE_BY": "in/{account}/", "INTAKE_MAX_PER_CALL": "2"}
+    environment = KINDS["Objects"] | RUNNERS["Inline"] | variables
+    services = make_parts(environment).services
+    with pytest.raises(SettingsError, match="would hold several groups"):
+        make_runner(environment, services)
+    with pytest.raises(ValueError, match="omit exclusive_by"):
+        LocalPipeline(lambda _: None, exclusive_by="in/{account}/", max_per_call=2)
+
+
+def test_messages_have_keys_and_no_groups() -> None:
+    with pytest.raises(SettingsError, match="Use the group as the key"):
+        make_parts(KINDS["Messages"] | RUNNERS["Inline"] | {"INTAKE_EXCLUSIVE_BY": "in/{account}/"})
 
 
 @pytest.mark.parametrize("cell", REFUSED, ids=lambda cell: f"{cell.kind} {cell.runner} {cell.host}")

@@ -27,6 +27,8 @@ FAIL, WAIT = {"fail": "timed out"}, {"notYet": "no rates"}
 NEVER = {"unprocessable": "no invoice"}
 MOST_REQUESTS = 300
 LONGER_THAN_A_LEASE = 2 * HOUR
+SAME_GROUP, OTHER_GROUP = "a/b/manifest.json", "b/manifest.json"
+"""Keys of the group of `KEY`, and of another one."""
 
 
 def is_latest(cell: Cell) -> bool:
@@ -747,6 +749,79 @@ def test_the_audit_agrees_with_finished_work(make: Make) -> None:
     cell.clock.advance(DAY)
     assert cell.check() == []
     assert not cell.source_messages
+
+
+# --- groups
+
+
+@pytest.mark.failure_mode("F500")
+@every_cell
+def test_a_group_has_one_live_attempt(make: Make) -> None:
+    """The other key of the group waits without an attempt, and a key without a group does not wait."""
+    cell = make(exclusive_by="{folder}/")
+    if cell.kind == "messages":
+        raise DoesNotApply
+
+    def others(_: Any) -> None:
+        cell.inside = lambda _: None
+        cell.submit_key(SAME_GROUP)
+        cell.submit_key(OTHER_GROUP)
+        begun = cell.begun
+        while cell.turn(cell.start()):
+            pass
+        assert cell.begun == begun + 1
+        waits = cell.row_of(SAME_GROUP)
+        assert (waits.status, waits.reason_code, waits.attempts) == (Status.FAILED, ReasonCode.GROUP_HELD, 0)
+
+    cell.inside = others
+    cell.submit()
+    cell.turn()
+    if cell.runner == "machine":
+        others(None)
+    cell.run()
+    assert {call.attempt for call in cell.calls} == {1}
+    assert {call.key for call in cell.calls} == {KEY, SAME_GROUP, OTHER_GROUP}
+    assert cell.row_of(SAME_GROUP).status is cell.row_of(OTHER_GROUP).status is Status.PROCESSED
+    assert not cell.source_messages
+    assert not cell.sqs.dead_letters
+
+
+@every_cell
+def test_a_worker_may_die_at_each_request_while_its_group_waits(make: Make) -> None:
+    """One of both has the group at each time, and both are committed."""
+    if make().kind == "messages":
+        raise DoesNotApply
+
+    at_once: list[str] = []
+
+    def play(cell: Cell) -> None:
+        running, sent = list[str](), set[str]()
+
+        def meet(given: Any) -> None:
+            at_once.extend(running)
+            running.append(given["key"] if isinstance(given, dict) else given.key)
+            if len(running) == 1:
+                if SAME_GROUP not in sent:
+                    sent.add(SAME_GROUP)
+                    cell.submit_key(SAME_GROUP)
+                cell.turn(cell.start())
+            running.pop()
+
+        if cell.runner != "machine":
+            cell.inside = meet
+        cell.submit()
+        if cell.runner == "machine":
+            cell.submit_key(SAME_GROUP)
+        cell.run()
+
+    def check(cell: Cell) -> None:
+        assert not at_once
+        assert cell.most_running <= 1
+        assert cell.known().status is cell.row_of(SAME_GROUP).status is Status.PROCESSED
+        assert not cell.source_messages
+        assert not cell.sqs.dead_letters
+
+    kill_everywhere(make, play, check, exclusive_by="{folder}/")
 
 
 # --- commands

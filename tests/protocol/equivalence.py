@@ -134,7 +134,8 @@ def _answer(table: LedgerTable, audit: AuditTable, step: Step) -> object:
         case "end with":
             other: Any = {"Put": {"TableName": "other", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
             token = f"token-{next(_TOKENS)}"
-            table.update_with(step.key, step.row, step.after, lease_owned(step.row), [other], token=token)
+            owned, clears = lease_owned(step.row), bool(step.now % 2)
+            table.update_with(step.key, step.row, step.after, owned, [other], token=token, clear_late_writes=clears)
         case "delete":
             table.delete(step.key, lease_owned(step.row))
         case "mark new":

@@ -25,6 +25,7 @@ from syrupy.extensions.json import JSONSnapshotExtension
 from cdk_intake_ledger import (
     AuditOptions,
     ConcurrencyOptions,
+    FileSets,
     IntakeLedger,
     IntakePipeline,
     IntakeQueue,
@@ -34,6 +35,7 @@ from cdk_intake_ledger import (
     Processor,
     Reasons,
     RetryOptions,
+    SetForm,
 )
 from cdk_intake_ledger.testing import logical_ids, stable_template
 from intake_ledger import protocol
@@ -300,6 +302,30 @@ def test_a_processor_of_several_changes_returns_results_and_commits_together(tmp
     allowed = [action for one in statements(template, "OrdersConsumer") for action in one["Action"]]
     assert "dynamodb:PartiQLUpdate" in allowed
     assert variables(template, "OrdersConsumer")["INTAKE_MAX_PER_CALL"] == "10"
+
+
+def test_groups_need_no_permission_and_no_resource_more(template: Json) -> None:
+    """Their locks are items of the ledger's table, written by requests that the consumer may send without groups."""
+    stack = new_stack()
+    concurrency = ConcurrencyOptions(exclusive_by="in/{account}/")
+    orders = IntakePipeline(stack, "Orders", processor=processor(), concurrency=concurrency)
+    FileSets(
+        stack,
+        "Days",
+        pipeline=orders,
+        form=SetForm.marker("in/*/*/_CLOSED"),
+        processor=processor(),
+        concurrency=concurrency,
+    )
+    made = template_of(stack)
+    for path in ("OrdersConsumer", "DaysConsumer"):
+        assert variables(made, path)["INTAKE_EXCLUSIVE_BY"] == "in/{account}/"
+        assert consumer_settings(variables(made, path)).exclusive_by is not None
+    ours, theirs = (
+        {action for one in statements(of, "OrdersConsumer") for action in one["Action"]} for of in (made, template)
+    )
+    assert ours == theirs
+    assert "INTAKE_EXCLUSIVE_BY" not in variables(template, "OrdersConsumer")
 
 
 @pytest.mark.failure_mode("F21")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
@@ -96,6 +96,44 @@ def test_a_single_problem_is_one_line() -> None:
 def test_a_number_out_of_range_is_refused_with_the_value(options: Json, text: str) -> None:
     """The message has the value and the range."""
     assert text in str(refusal(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "text"),
+    [
+        ({"exclusive_by": "in/{account}"}, "group-pattern", r"'in/\{account\}': no text follows"),
+        ({"exclusive_by": ""}, "group-pattern", "no placeholder that names a group"),
+        ({"exclusive_by": "in/{a}/"}, "group-outside-filters", "prefix 'orders/' only"),
+        (
+            {"exclusive_by": "orders/{a}/", "commit_together": True},
+            "groups-without-commit-together",
+            "Omit commit_together",
+        ),
+    ],
+)
+def test_groups_that_cannot_work_are_refused(options: Json, rule: str, text: str) -> None:
+    with refused(rule, text):
+        IntakePipeline(
+            new_stack(),
+            "Orders",
+            processor=processor(),
+            filters=[s3.NotificationKeyFilter(prefix="orders/")],
+            concurrency=ConcurrencyOptions(**options),
+        )
+
+
+def test_the_changes_of_a_call_have_no_groups() -> None:
+    made = Processor.from_code(lambda_.Code.from_inline("def process(changes): ..."), entrypoint="a:p", max_per_call=2)
+    with refused("groups-without-calls", "max_per_call is 2"):
+        IntakePipeline(
+            new_stack(), "Orders", processor=made, concurrency=ConcurrencyOptions(exclusive_by="in/{account}/")
+        )
+
+
+def test_a_pattern_of_groups_is_needed_at_synthesis() -> None:
+    with refused("group-pattern", "its value is needed at synthesis"):
+        concurrency = ConcurrencyOptions(exclusive_by=Token.as_string({"Ref": "Pattern"}))
+        IntakePipeline(new_stack(), "Orders", processor=processor(), concurrency=concurrency)
 
 
 def test_a_queue_that_hides_messages_too_shortly_is_refused() -> None:

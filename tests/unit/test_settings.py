@@ -93,6 +93,16 @@ def test_commits_are_single_unless_asked_for() -> None:
     assert consumer_settings(CONSUMER | {"INTAKE_COMMIT_TOGETHER": "true"}).commit_together
 
 
+def test_groups_are_read_from_their_pattern() -> None:
+    """A malformed one names the variable and the reason."""
+    assert consumer_settings(CONSUMER).exclusive_by is None
+    groups = consumer_settings(CONSUMER | {"INTAKE_EXCLUSIVE_BY": "in/{account}/"}).exclusive_by
+    assert groups is not None
+    assert groups.group_of("in/acme/1") == "acme"
+    with pytest.raises(SettingsError, match=r"INTAKE_EXCLUSIVE_BY is 'in/\{account\}': no text follows"):
+        consumer_settings(CONSUMER | {"INTAKE_EXCLUSIVE_BY": "in/{account}"})
+
+
 def test_the_audits_settings() -> None:
     """Likewise."""
     assert audit_settings(AUDIT) == AuditSettings(

@@ -58,6 +58,7 @@ class LocalPipeline(LocalRuntime):
         processing_timeout: float = 60,
         commit_together: bool = False,
         max_per_call: int = 1,
+        exclusive_by: str | None = None,
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
         dynamodb: "MemoryTables | DynamoDBClient | None" = None,
@@ -81,6 +82,8 @@ class LocalPipeline(LocalRuntime):
                 `concurrency`, because threads would make runs differ.
             max_per_call: as in `Processor.from_asset`. Above 1, your function takes a list of changes; it takes one
                 when omitted.
+            exclusive_by: as in `ConcurrencyOptions`; no key waits for another one when omitted. Each worker handles one
+                message after the other, so call `turn` with several workers to let them meet.
             reasons: as the construct's; exception types and positions when omitted.
             max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
             dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
@@ -94,7 +97,8 @@ class LocalPipeline(LocalRuntime):
 
         Raises:
             TypeError: The processor is not a function with one argument.
-            ValueError: `max_per_call` is out of its range, or the processor is not in this process.
+            ValueError: `max_per_call` is out of its range, the processor of several changes is not in this process,
+                `exclusive_by` is not a pattern, or both are given.
 
         """
         if runner is LocalRunner.PROCESS:
@@ -108,6 +112,7 @@ class LocalPipeline(LocalRuntime):
             processing_timeout=processing_timeout,
             commit_together=commit_together,
             max_per_call=max_per_call,
+            exclusive_by=exclusive_by,
             max_wait=max_wait,
             directory_markers=directory_markers,
             keep_rejects=keep_rejects,
@@ -287,7 +292,9 @@ class LocalPipeline(LocalRuntime):
 
     @override
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Objects:
-        return Objects(self._settings, bucket, lambda: connection.client(self._outputs))
+        return Objects(
+            self._settings, bucket, lambda: connection.client(self._outputs), guards=self._group_locks(table)
+        )
 
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
         """Send the event of a change. Each event is a second later than the one before."""

@@ -18,6 +18,7 @@ from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.services import stops
 from intake_ledger.executions import StateMachine
+from intake_ledger.keyed import GroupLock
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.processor import as_commit
@@ -332,6 +333,16 @@ class LocalRuntime:
         self.clock, self._s3, self._outputs = other.clock, other._s3, other._outputs  # noqa: SLF001 - another one of this class
         self._dynamodb, self._table, self._row_history = other._dynamodb, other._table, other._row_history  # noqa: SLF001 - as above
         self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
+
+    def _group_locks(self, table: LedgerTable) -> Sequence[GroupLock]:
+        """The lock of the groups of `exclusive_by`, if there are groups."""
+        settings = self._settings
+        if settings.exclusive_by is None:
+            return ()
+        retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
+        longest = self._execution_seconds * 1000 if self._runner is LocalRunner.STATE_MACHINE else None
+        group_of = settings.exclusive_by.group_of
+        return (GroupLock(table, settings.pipeline, retention, group_of, clock=self.clock, longest_work_ms=longest),)
 
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Kind:
         raise NotImplementedError

@@ -50,6 +50,7 @@ class LocalSets(LocalRuntime):
         max_attempts: int = 12,
         processing_timeout: float = 60,
         deadline: int = 3 * 86_400,
+        exclusive_by: str | None = None,
         reasons: Reasons = Reasons.TYPES,
         dynamodb: Any = None,
         raise_errors: bool = False,
@@ -71,6 +72,7 @@ class LocalSets(LocalRuntime):
             max_attempts: as in `RetryOptions`; 12 when omitted.
             processing_timeout: in real seconds, such as 0.1; 60 when omitted.
             deadline: as the construct's, in seconds of the local time; three days when omitted.
+            exclusive_by: as of `LocalPipeline`, for the keys of sets; no set waits for another one when omitted.
             reasons: as the construct's; exception types and positions when omitted.
             dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
             raise_errors: as of `LocalPipeline`; False when omitted.
@@ -80,7 +82,7 @@ class LocalSets(LocalRuntime):
 
         Raises:
             TypeError: The processor is not a function with one argument.
-            ValueError: Not exactly one of the forms is given.
+            ValueError: Not exactly one of the forms is given, or `exclusive_by` is not a pattern.
 
         """
         given = {FormKind.MANIFEST: manifest, FormKind.MARKER: marker, FormKind.QUIET: quiet_folder}
@@ -98,6 +100,7 @@ class LocalSets(LocalRuntime):
             max_wait=deadline,
             directory_markers=True,
             keep_rejects=keep_rejects,
+            exclusive_by=exclusive_by,
             pipeline=SETS,
         )
         super().__init__(
@@ -215,6 +218,7 @@ class LocalSets(LocalRuntime):
             self.clock,
             output_client=lambda: connection.client(self._outputs),
             lists=_Lists(self, connection),
+            guards=self._group_locks(table),
         )
 
     @override

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
@@ -16,8 +16,14 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.options.audit_scale import AuditScale
 from cdk_intake_ledger.validation.audit_rules import BACKFILL_RATE_NEEDS_BACKFILL, RESUBMIT_RATE_NEEDS_PARTS
+from cdk_intake_ledger.validation.group_rules import (
+    GROUP_COMMIT_TOGETHER,
+    GROUP_OUTSIDE_FILTERS,
+    GROUP_PATTERN,
+    GROUP_PER_CALL,
+)
 from cdk_intake_ledger.validation.registry import Problem
-from intake_ledger.protocol import Delivery, Ordering, Reasons
+from intake_ledger.protocol import Delivery, GroupPattern, GroupPatternError, KeyFilter, Ordering, Reasons
 
 __all__ = [
     "AlarmAction",
@@ -72,9 +78,41 @@ class ConcurrencyOptions:
     when omitted. It saves CPU time. A worker that stops before the commit repeats the effects of up to
     25 changes instead of one. It needs `threads=1`."""
 
+    exclusive_by: str | None = None
+    """A pattern that names the group of a key, such as `invoices/{account}/`; no groups when omitted. At most one live
+    attempt works on a group. The other keys of the group wait, without an attempt, and keys without a group never do. A
+    placeholder stands for text without a slash, up to the text after it. `{_}` stands for text that is not a part of
+    the group. The order of a group's keys is not promised: see docs/groups.md."""
+
     clock_skew: Duration = field(default_factory=lambda: Duration.minutes(2))
     """The largest expected difference between the clocks of two workers, 1 second to 1 hour; 2 minutes when omitted. A
     lease lasts this much longer than its invocation."""
+
+    def problems(self, filters: Sequence[KeyFilter], *, max_per_call: int) -> Iterator[Problem]:
+        """Reasons why `exclusive_by` cannot work.
+
+        Args:
+            filters: the keys that are processed; all keys when empty.
+            max_per_call: of the processor.
+
+        """
+        if (text := self.exclusive_by) is None:
+            return
+        if Token.is_unresolved(text):
+            yield GROUP_PATTERN.problem(pattern=text, why="it is a token, and its value is needed at synthesis")
+            return
+        try:
+            pattern = GroupPattern(text)
+        except GroupPatternError as error:
+            yield GROUP_PATTERN.problem(pattern=text, why=str(error))
+            return
+        prefixes = [one.prefix for one in filters if not Token.is_unresolved(one.prefix)]
+        if prefixes and len(prefixes) == len(filters) and not any(map(pattern.fits, prefixes)):
+            yield GROUP_OUTSIDE_FILTERS.problem(pattern=text, prefixes=" or ".join(map(repr, prefixes)))
+        if max_per_call > 1:
+            yield GROUP_PER_CALL.problem(pattern=text, most=max_per_call)
+        if self.commit_together:
+            yield GROUP_COMMIT_TOGETHER.problem(pattern=text)
 
 
 @check_arguments

@@ -118,7 +118,15 @@ class FileSets(FileIntake):
             [
                 *(pipeline_name_problems(self, name, parts.table) if name is not None else ()),
                 *(queue.problems(plan.max_attempts) if queue else ()),
-                *option_problems(self, processor, plan, filters=(), audit=AuditOptions(), network=networking.network),
+                *option_problems(
+                    self,
+                    processor,
+                    plan,
+                    filters=(),
+                    concurrency=concurrency,
+                    audit=AuditOptions(),
+                    network=networking.network,
+                ),
                 *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
                 *alarm_problems(alarm_after, deadline, plan),
             ],

@@ -18,7 +18,7 @@ from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, call_die
 from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable, own_message
-from intake_ledger.kinds import Kind
+from intake_ledger.kinds import Kind, Work
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import describe
 from intake_ledger.processor import Commit, as_commit
@@ -312,7 +312,7 @@ class Attempts:
     def _run(self, claim: Claim, message: Message, run: Run, *, hold: bool) -> Outcome:
         """Do the work of the claim, and write how it ended."""
         try:
-            work = self.kind.work(claim)
+            work = self._work(claim)
             returned = None if work is None else self.runner.start(claim, work, run)
             if isinstance(returned, Started):
                 return Outcome(OutcomeKind.STARTED, retry_after=returned.retry_after)
@@ -327,6 +327,12 @@ class Attempts:
         if hold and not commit.transact and run.counts is None:
             return Outcome(OutcomeKind.COMMITTED, healthy=True, commit=commit)
         return self._commit(claim, commit, message, run.counts)
+
+    def _work(self, claim: Claim) -> Work | None:
+        """The work of the claim. Raises GroupHeld if another key of its group is in work."""
+        if claim.held is not None:
+            raise claim.held
+        return self.kind.work(claim)
 
     def _commit(self, claim: Claim, commit: Commit, message: Message, counts: RowCounts | None = None) -> Outcome:
         try:

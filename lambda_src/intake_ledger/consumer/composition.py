@@ -4,7 +4,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.kinds import Kind
     from intake_ledger.kinds.sets import Sets
+    from intake_ledger.ledger import Guard
     from intake_ledger.observability import Telemetry
     from intake_ledger.runners import Runner
 
@@ -178,6 +179,9 @@ def _check_calls(settings: ConsumerSettings, environment: Mapping[str, str]) -> 
         f"{variable_of(ConsumerSettings, 'threads')} is {settings.threads}, and a call is made in the main thread": (
             settings.threads > 1
         ),
+        f"{variable_of(ConsumerSettings, 'exclusive_by')} is set, and a call would hold several groups": (
+            settings.exclusive_by is not None
+        ),
         "a set is a call with many files already": any(environment.get(name) for name in SET_VARIABLES),
         f"{MESSAGE_SOURCE} is {source}, whose order a call would break": source not in (None, "sqs", "eventbridge"),
     }
@@ -205,7 +209,40 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
     from intake_ledger.kinds.objects import Objects  # noqa: PLC0415 - consumers of other kinds need it not
 
     settings = consumer_settings(environment)
-    return _Kind(settings, lambda tools: Objects(settings, tools.bucket, tools.s3, sets=_set_wakes(settings, tools)))
+
+    def make(tools: KindTools) -> "Kind":
+        sets = _set_wakes(settings, tools)
+        guards = _groups(settings, tools, is_control=sets.is_control if sets else None)
+        return Objects(settings, tools.bucket, tools.s3, sets=sets, guards=guards)
+
+    return _Kind(settings, make)
+
+
+def _groups(
+    settings: ConsumerSettings, tools: KindTools, is_control: Callable[[str], bool] | None = None
+) -> "Sequence[Guard]":
+    """The lock of the groups that `exclusive_by` names. Keys without work need no lock: `is_control` tells them."""
+    if (pattern := settings.exclusive_by) is None:
+        return ()
+    from intake_ledger.keyed import GroupLock  # noqa: PLC0415 - most pipelines have no groups
+
+    def group_of(key: str) -> str | None:
+        return None if is_control is not None and is_control(key) else pattern.group_of(key)
+
+    options, longest = tools.options, _longest_work_ms(tools.environment)
+    lock = GroupLock(
+        tools.table, options.pipeline, options.retention, group_of, clock=tools.clock, longest_work_ms=longest
+    )
+    return (lock,)
+
+
+def _longest_work_ms(environment: Mapping[str, str]) -> int | None:
+    """The limit of work that outlives leases. None: no work does."""
+    if STATE_MACHINE not in environment:
+        return None
+    from intake_ledger.protocol import execution_settings  # noqa: PLC0415 - few have a state machine
+
+    return execution_settings(environment).execution_seconds * 1000
 
 
 def _messages(environment: Mapping[str, str]) -> _Kind:
@@ -214,16 +251,17 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
     from intake_ledger.messages import MessageSourceType, message_settings  # noqa: PLC0415
 
     settings = message_settings(environment)
-    longest_ms = None
-    if STATE_MACHINE in environment:
-        from intake_ledger.protocol import execution_settings  # noqa: PLC0415
-
-        if settings.source is MessageSourceType.FIFO or settings.source.is_stream:
-            raise SettingsError(
-                f"{STATE_MACHINE} is set and {MESSAGE_SOURCE} is {settings.source}: a message group or a shard "
-                "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
-            )
-        longest_ms = execution_settings(environment).execution_seconds * 1000
+    if STATE_MACHINE in environment and (settings.source is MessageSourceType.FIFO or settings.source.is_stream):
+        raise SettingsError(
+            f"{STATE_MACHINE} is set and {MESSAGE_SOURCE} is {settings.source}: a message group or a shard "
+            "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
+        )
+    if settings.consumer.exclusive_by is not None:
+        raise SettingsError(
+            f"{variable_of(ConsumerSettings, 'exclusive_by')} and {MESSAGE_SOURCE} are set: messages of one key "
+            "exclude each other. Use the group as the key"
+        )
+    longest_ms = _longest_work_ms(environment)
 
     def make(tools: KindTools) -> "Kind":
         options = tools.options
@@ -246,7 +284,16 @@ def _sets(environment: Mapping[str, str]) -> _Kind:
         if settings.part_lists is not None:
             lists = S3PartLists(tools.s3, settings.part_lists)
         membership = Membership(ledger_client(), consumer.table, consumer.bucket)
-        return Sets(settings, tools.table, tools.bucket, membership, tools.clock, output_client=tools.s3, lists=lists)
+        return Sets(
+            settings,
+            tools.table,
+            tools.bucket,
+            membership,
+            tools.clock,
+            output_client=tools.s3,
+            lists=lists,
+            guards=_groups(consumer, tools),
+        )
 
     return _Kind(settings.consumer, make, SetTelemetry)
 

@@ -5,7 +5,7 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 | the attempt | counts | the ledger writes |
 | --- | --- | --- |
 | raised Unprocessable | yes | rejected |
-| raised NotYet | no | waits; rejected after `max_wait`, or when its source deletes the message |
+| raised NotYet, or its group is held | no | waits; rejected after `max_wait`, or when its source deletes the message |
 | could not start work elsewhere | no | keeps the claim, and starts the same work again |
 | lost its version before it began | no | released, and judged again; settled in EVERY_VERSION |
 | lost its version later | yes | failed, and judged again; settled in EVERY_VERSION |
@@ -297,7 +297,7 @@ def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of the time.
     wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, waited_ms / 1000 * GROWTH)
     delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
-    return Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(ReasonCode.NOT_YET, text), delay)
+    return Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(code_of(missing, ReasonCode.NOT_YET), text), delay)
 
 
 def _gone(claim: Claim, facts: Facts) -> Outcome:

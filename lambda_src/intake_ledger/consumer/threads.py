@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import Batch
@@ -18,6 +19,9 @@ from intake_ledger.consumer.returns import ids_of
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message
 from intake_ledger.ledger import Claim
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol import GroupPattern
 
 
 class ProcessorThreads:
@@ -100,7 +104,7 @@ class ProcessorThreads:
 
 @dataclass(slots=True, eq=False)
 class ParallelGroups:
-    """Handles messages of different keys at the same time, and messages of one key in turn."""
+    """Handles messages of different keys at the same time, and messages of one key or group in turn."""
 
     services: Services
     threads: ProcessorThreads
@@ -110,7 +114,7 @@ class ParallelGroups:
 
     def run(self, batch: Batch, handle_in_turn: Callable[[Sequence[Message], Batch], None]) -> None:
         """Handle the batch. Ends the process if a processor still runs after its limit."""
-        groups = group_by_key([message.keys for message in batch.messages])
+        groups = group_by_key([_keys(message, self.services.settings.exclusive_by) for message in batch.messages])
         work = [partial(handle_in_turn, [batch.messages[place] for place in group], batch) for group in groups]
         overrun = self.threads.run(work, batch.stopping.set, batch.returns.flush)
         self._finish_rest(overrun, batch)
@@ -157,6 +161,13 @@ class ParallelGroups:
         self.services.telemetry.process_ends([claim.change.key for claim in overrun])
         self.services.telemetry.flush()
         self.end_process()
+
+
+def _keys(message: Message, groups: "GroupPattern | None") -> frozenset[str]:
+    """Keys of a message, and their groups: threads that shared a group would only wait for each other."""
+    if groups is None:
+        return message.keys
+    return message.keys | {group for key in message.keys if (group := groups.group_of(key)) is not None}
 
 
 def exit_now() -> None:

@@ -1,6 +1,7 @@
-"""Keys and identities of messages, and the lock of a key."""
+"""Keys and identities of messages, and the locks of keys and groups."""
 
+from intake_ledger.keyed.group_lock import GroupLock, holder_name, holder_row
 from intake_ledger.keyed.key_lock import KeyLock
 from intake_ledger.keyed.names import InvalidName, idempotency_key, name_of
 
-__all__ = ["InvalidName", "KeyLock", "idempotency_key", "name_of"]
+__all__ = ["GroupLock", "InvalidName", "KeyLock", "holder_name", "holder_row", "idempotency_key", "name_of"]

@@ -9,7 +9,7 @@ Timeline of a message (K is the key, L the lock's fence; all writes are conditio
     a new message       insert its row ─► take K (L) ─► processor ─► commit the row and free K, in one transaction
     K is busy           insert its row ─► K is held ─► read its holder's row: in work ─► release the row ─► BUSY
     any other end       write the outcome: the row is not in work any more, so K is free
-    a longer lease      extend the lease of its row ─► mark K, so that nobody takes it who has read the row before
+    a longer lease      extend the lease of its row ─► mark K, so that a worker that has read the row cannot take it
     no end is written   free K
     a worker that died  the lease of its row ends, so K is free; the next attempt takes both; the commit of L is refused
 
@@ -90,7 +90,7 @@ class KeyLock:
             "(attribute_not_exists(#holder) OR #holder = :free OR #holder = :own_row) AND "
             "(attribute_not_exists(#fence) OR #fence < :fence_now)",
             ("holder", "fence"),
-            {":free": _FREE, ":own_row": claim.key.sk, ":fence_now": fence},
+            {":free": _FREE, ":own_row": self._name(claim), ":fence_now": fence},
         )
         try:
             for _ in range(_TRIES):
@@ -100,7 +100,7 @@ class KeyLock:
                     item = self._item(claim)
                 else:
                     return replace(claim, lock_fence=fence)
-                if _is_holder(item, claim):
+                if self._is_holder(item, claim):
                     # An earlier worker of this claim has taken it, or the answer to our own write was lost. The write
                     # tells those that have read it before.
                     if self._takes_again(claim, item):
@@ -109,13 +109,13 @@ class KeyLock:
                 if self._has_lost_its_row(claim, item):
                     break
                 if (wait_ms := self._held_ms(claim, item)) is not None:
-                    return self._busy(wait_ms)
+                    return self._busy(claim, wait_ms)
                 fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
                 free = _as_read(item)
         except ClientError as error:
             if not is_conflict(error):
                 raise
-        return self._busy(_SHORTEST_WAIT_MS)
+        return self._busy(claim, _SHORTEST_WAIT_MS)
 
     def fence_of(self, claim: Claim) -> int:
         """The fence under which the claim's row holds the lock. It orders the work of all messages of the key.
@@ -127,7 +127,7 @@ class KeyLock:
         if claim.lock_fence is not None:
             return claim.lock_fence
         item = self._item(claim)
-        if not _is_holder(item, claim):
+        if not self._is_holder(item, claim):
             raise Fenced(f"fence {claim.row.fence} of {claim.key.pk} does not hold its key")
         return int(item["fence"])
 
@@ -136,32 +136,33 @@ class KeyLock:
 
         Otherwise the commit would come after the effect of a later message of the key.
         """
+        place, held = self._key(claim), self._held(claim)
         return [
             {
                 "Update": {
                     "TableName": self._table.name,
-                    "Key": to_dynamodb({"pk": claim.key.pk, "sk": self._sk}),
+                    "Key": to_dynamodb({"pk": place.pk, "sk": place.sk}),
                     "UpdateExpression": "SET #holder = :free",
-                    "ConditionExpression": _held(claim).expression,
+                    "ConditionExpression": held.expression,
                     "ExpressionAttributeNames": {"#holder": "holder", "#holder_fence": "holder_fence"},
-                    "ExpressionAttributeValues": to_dynamodb({**_held(claim).values, ":free": _FREE}),
+                    "ExpressionAttributeValues": to_dynamodb({**held.values, ":free": _FREE}),
                 }
             }
         ]
 
     def still_holds(self, claim: Claim) -> bool:
         """See `Guard`."""
-        return _is_holder(self._item(claim), claim)
+        return self._is_holder(self._item(claim), claim)
 
     def extended(self, claim: Claim, *, until: int) -> bool:
         """See `Guard`. A worker that has read the row before can then not take the lock.
 
-        Another one that has taken it already is told by the condition.
+        The condition fails if another one has taken it already.
         """
         if self._outlives:
             return True
         try:
-            self._table.mark(self._key(claim), {"extended_until": until}, _held(claim))
+            self._table.mark(self._key(claim), {"extended_until": until}, self._held(claim))
         except ConditionFailed:
             return False
         return True
@@ -173,7 +174,7 @@ class KeyLock:
         """
         if not ended and not self._outlives:
             with suppress(ConditionFailed, *AWS_ERRORS):
-                self._table.mark(self._key(claim), {"holder": _FREE}, _held(claim))
+                self._table.mark(self._key(claim), {"holder": _FREE}, self._held(claim))
 
     def _held_ms(self, claim: Claim, item: dict[str, Any]) -> int | None:
         """The time after which a lock that another row holds may be free, in milliseconds. None: it is free.
@@ -181,9 +182,9 @@ class KeyLock:
         Most processors end long before their lease. The wait is the time for which the lock is held already, and at
         most the rest of the lease: a message asks often at first, and seldom while a long processor runs.
         """
-        if item.get("holder", _FREE) in (_FREE, claim.key.sk):
+        if item.get("holder", _FREE) in (_FREE, self._name(claim)):
             return None
-        holder, now = self._table.get(RowKey(claim.key.pk, item["holder"])), self._clock()
+        holder, now = self._table.get(self._row_of(item["holder"], claim)), self._clock()
         if holder is not None and holder.status is Status.LATER_FORMAT:
             return _LATER_FORMAT_MS
         if holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]:
@@ -201,7 +202,7 @@ class KeyLock:
 
         The row is read, because a released row may come back with a lower fence: clocks differ.
         """
-        if item.get("holder") != claim.key.sk or item["holder_fence"] <= claim.row.fence:
+        if item.get("holder") != self._name(claim) or item["holder_fence"] <= claim.row.fence:
             return False
         row = self._table.get(claim.key)
         return row is None or row.fence != claim.row.fence
@@ -215,7 +216,7 @@ class KeyLock:
             return False
         return True
 
-    def _busy(self, wait_ms: int) -> Ruling:
+    def _busy(self, claim: Claim, wait_ms: int) -> Claim | Ruling:  # noqa: ARG002 - groups name the key
         """The ruling of a message that waits for its key. Its row says until when."""
         row = Row(Status.PROCESSING, fence=0, lease_until=self._clock() + wait_ms)
         return Ruling(Verdict.BUSY, "another message of the key is processed", row)
@@ -223,7 +224,7 @@ class KeyLock:
     def _mark(self, claim: Claim, fence: int, condition: Condition) -> None:
         marks = {
             "fence": fence,
-            "holder": claim.key.sk,
+            "holder": self._name(claim),
             "holder_fence": claim.row.fence,
             "held_since": self._clock(),
             "expires_at": self._expires_at(claim),
@@ -235,25 +236,32 @@ class KeyLock:
         until = max(claim.row.lease_until or 0, self._clock() + self._longest_ms)
         return (self._retention.expires_at(StateKind.DELETED, until) or 0) + _DAY_SECONDS
 
+    def _is_holder(self, item: dict[str, Any], claim: Claim) -> bool:
+        return (item.get("holder"), item.get("holder_fence")) == (self._name(claim), claim.row.fence)
+
+    def _held(self, claim: Claim) -> Condition:
+        """The claim's row holds the lock."""
+        return Condition(
+            "#holder = :own_row AND #holder_fence = :own_fence",
+            ("holder", "holder_fence"),
+            {":own_row": self._name(claim), ":own_fence": claim.row.fence},
+        )
+
     def _key(self, claim: Claim) -> RowKey:
+        """The key of the lock."""
         return RowKey(claim.key.pk, self._sk)
+
+    def _name(self, claim: Claim) -> str:
+        """The name of the claim's row as the holder."""
+        return claim.key.sk
+
+    def _row_of(self, holder: str, claim: Claim) -> RowKey:
+        """The row with this name as the holder of the claim's lock."""
+        return RowKey(claim.key.pk, holder)
 
     def _item(self, claim: Claim) -> dict[str, Any]:
         key = self._key(claim)
         return dict(self._table.get_items([key]).get(key, {}))
-
-
-def _is_holder(item: dict[str, Any], claim: Claim) -> bool:
-    return (item.get("holder"), item.get("holder_fence")) == (claim.key.sk, claim.row.fence)
-
-
-def _held(claim: Claim) -> Condition:
-    """The claim's row holds the lock."""
-    return Condition(
-        "#holder = :own_row AND #holder_fence = :own_fence",
-        ("holder", "holder_fence"),
-        {":own_row": claim.key.sk, ":own_fence": claim.row.fence},
-    )
 
 
 def _as_read(item: dict[str, Any]) -> Condition:

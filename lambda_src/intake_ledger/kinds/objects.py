@@ -38,8 +38,6 @@ REJECTS_TYPE = "application/x-ndjson"
 class Objects:
     """The kind of a pipeline; see `Kind`."""
 
-    guards: Sequence[Guard] = ()
-
     def __init__(
         self,
         settings: ConsumerSettings,
@@ -47,6 +45,7 @@ class Objects:
         output_client: "Callable[[], S3Client]" = bucket_client,
         *,
         sets: "SetWakes | None" = None,
+        guards: Sequence[Guard] = (),
     ) -> None:
         """Make the kind.
 
@@ -55,8 +54,10 @@ class Objects:
             bucket: reads objects.
             output_client: gives the client that writes outputs. Each attempt calls it at its first output.
             sets: wakes the sets of files that have the objects as parts. There are none when omitted.
+            guards: the locks of groups. There are no groups when omitted.
 
         """
+        self.guards = guards
         self.look = object_states(bucket, settings.ordering)
         self._settings = settings
         self._bucket = bucket

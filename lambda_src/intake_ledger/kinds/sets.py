@@ -67,8 +67,6 @@ class S3PartLists:
 class Sets:
     """The kind of sets of files; see `Kind`."""
 
-    guards: Sequence[Guard] = ()
-
     def __init__(
         self,
         settings: SetSettings,
@@ -79,6 +77,7 @@ class Sets:
         *,
         output_client: "Callable[[], S3Client]" = bucket_client,
         lists: PartLists | None = None,
+        guards: Sequence[Guard] = (),
     ) -> None:
         """Make the kind.
 
@@ -90,8 +89,10 @@ class Sets:
             clock: gives epoch milliseconds.
             output_client: as for objects.
             lists: keeps the parts for a processor elsewhere. There is none when omitted.
+            guards: as for objects.
 
         """
+        self.guards = guards
         self.settings = settings
         self.reader = SetReader(table, bucket, settings, clock)
         self.bucket = bucket

@@ -133,11 +133,20 @@ class LedgerTable:
         _write(self._client.update_item, self._update(key, before, after, condition))
 
     def update_with(
-        self, key: RowKey, before: Row, after: Row, condition: Condition, others: Sequence[Element], *, token: str
+        self,
+        key: RowKey,
+        before: Row,
+        after: Row,
+        condition: Condition,
+        others: Sequence[Element],
+        *,
+        token: str,
+        clear_late_writes: bool,
     ) -> None:
         """`update` and other writes in one transaction. With the same `token` it is carried out once.
 
-        It also removes late writes, even those of other workers: DynamoDB carries out the transaction after them.
+        With `clear_late_writes`, it also removes late writes, even those of other workers: DynamoDB carries out the
+        transaction after them.
 
         Raises:
             ConditionFailed: The condition does not hold.
@@ -145,7 +154,8 @@ class LedgerTable:
             InvalidTransactionError: As before, and it would refuse it at any time.
 
         """
-        elements: Any = [{"Update": self._update(key, before, after, condition, clear_late_writes=True)}, *others]
+        update = self._update(key, before, after, condition, clear_late_writes=clear_late_writes)
+        elements: Any = [{"Update": update}, *others]
         for wait in (*CONFLICT_WAITS, None):
             try:
                 self._client.transact_write_items(TransactItems=elements, ClientRequestToken=token)

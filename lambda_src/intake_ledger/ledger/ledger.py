@@ -37,6 +37,7 @@ from intake_ledger.protocol import (
     Copied,
     Element,
     Fenced,
+    GroupHeld,
     InvalidTransactionError,
     LateWriteFound,
     ObjectGone,
@@ -91,7 +92,10 @@ class Claim:
     why: str = ""
     """The reason of the verdict ACCEPTED, for logs."""
     lock_fence: int | None = None
-    """The fence of the key's lock, which orders all attempts on the key. None: this attempt has not taken a lock."""
+    """The fence of the lock of its key or group, which orders all attempts on it. None: this attempt has not taken one.
+    """
+    held: GroupHeld | None = None
+    """Another key of its group is in work, so its work may not begin. The attempt ends with this error."""
 
     verdict: ClassVar = Verdict.ACCEPTED
 
@@ -534,11 +538,15 @@ class Ledger:
             claim.row, commit, now=self._clock(), transactional=bool(transact), note=note, counts=counts
         )
         try:
+            # The writes of `transact` cannot come before a late one. Any other effect may.
+            owned = lease_owned(claim.row) if transact else no_other_late_writes(claim.row, claim.state.identity)
             if others := [*transact, *own]:
-                token, owned = str(claim.row.lease_owner), lease_owned(claim.row)
-                self._table.update_with(claim.key, claim.row, after, owned, others, token=token)
+                token, clears = str(claim.row.lease_owner), bool(transact)
+                self._table.update_with(
+                    claim.key, claim.row, after, owned, others, token=token, clear_late_writes=clears
+                )
             else:
-                self._table.update(claim.key, claim.row, after, no_other_late_writes(claim.row, claim.state.identity))
+                self._table.update(claim.key, claim.row, after, owned)
         except ConditionFailed as refused:
             if refused.row is not None and self._is_own_commit(refused.row, after):
                 return  # our own commit, repeated by the SDK after its answer was lost

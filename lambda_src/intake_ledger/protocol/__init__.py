@@ -25,6 +25,7 @@ from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     CopyRefused,
     Fenced,
+    GroupHeld,
     InvalidEffectError,
     InvalidOutputError,
     InvalidOutputNameError,
@@ -84,6 +85,7 @@ from intake_ledger.protocol.row import (
     dismissed_partition,
     forgotten_key,
     from_dynamodb,
+    group_key,
     is_readable,
     is_settled,
     lease_is_live,
@@ -151,6 +153,7 @@ from intake_ledger.protocol.verdict import (
 )
 
 if TYPE_CHECKING:
+    from intake_ledger.protocol.group_pattern import GroupPattern, GroupPatternError
     from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, JoinSettings, Reports, audit_settings
     from intake_ledger.protocol.settings_executions import ExecutionSettings, execution_settings
     from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
@@ -166,6 +169,10 @@ else:
             from intake_ledger.protocol import settings_executions  # noqa: PLC0415
 
             return getattr(settings_executions, name)
+        if name in ("GroupPattern", "GroupPatternError"):
+            from intake_ledger.protocol import group_pattern  # noqa: PLC0415
+
+            return getattr(group_pattern, name)
         if name in ("WorkerSettings", "worker_settings"):
             from intake_ledger.protocol import settings_worker  # noqa: PLC0415
 
@@ -210,6 +217,9 @@ __all__ = [
     "EndedExecution",
     "ExecutionSettings",
     "Fenced",
+    "GroupHeld",
+    "GroupPattern",
+    "GroupPatternError",
     "InvalidEffectError",
     "InvalidOutputError",
     "InvalidOutputNameError",
@@ -273,6 +283,7 @@ __all__ = [
     "execution_settings",
     "forgotten_key",
     "from_dynamodb",
+    "group_key",
     "identity_of",
     "invalid_effect_of",
     "is_directory_marker",

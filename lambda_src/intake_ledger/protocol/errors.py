@@ -5,6 +5,7 @@ Exception
 │   ├── SchemaDrift          a file lacks an expected column, or has a new one
 │   └── TooManyRejects       more rows of a file are bad than its processor allows
 ├── NotYet               a processor raises it: something that it needs is missing
+│   └── GroupHeld            another key of the group is in work (`exclusive_by`)
 ├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
 ├── Fenced               the ledger refused a write, because another attempt has the row
 ├── LibraryError         its text quotes no content and is always kept as a reason
@@ -79,6 +80,10 @@ class NotYet(Exception):  # noqa: N818 - a fact about the input, named for how i
             raise ValueError(f"retry_in is {retry_in!r} seconds: it must be 1 to {MAX_RETRY_IN:,}")
         super().__init__(why)
         self.retry_in = retry_in
+
+
+class GroupHeld(NotYet):
+    """Another key of the group is in work, so this one waits as after a `NotYet`. No processor raises it."""
 
 
 class ObjectGone(Exception):  # noqa: N818 - a fact about S3, not a fault

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from intake_ledger.protocol.errors import (
     CopyRefused,
     Fenced,
+    GroupHeld,
     InvalidOutputError,
     InvalidTransactionError,
     LateWriteFound,
@@ -62,8 +63,10 @@ class ReasonCode(StrEnum):
     """More rows of a file are bad than `Rejects.max_share` allows."""
     NOT_YET = "not_yet"
     """The processor raised `NotYet`. The change waits."""
+    GROUP_HELD = "group_held"
+    """Another key of the group is in work, with `exclusive_by`. The change waits."""
     MAX_WAIT = "max_wait"
-    """The processor still raised `NotYet` at the end of `max_wait`."""
+    """The processor still raised `NotYet` at the end of `max_wait`, or the group of the key was still in work."""
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     """The worker of the last permitted attempt died or timed out. The text is the last known error."""
     TRANSACTION_REFUSED = "transaction_refused"
@@ -127,6 +130,7 @@ _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (SchemaDrift, ReasonCode.SCHEMA_DRIFT),
     (TooManyRejects, ReasonCode.TOO_MANY_REJECTS),
     (Unprocessable, ReasonCode.UNPROCESSABLE),
+    (GroupHeld, ReasonCode.GROUP_HELD),
     (NotYet, ReasonCode.NOT_YET),
     (ObjectGone, ReasonCode.OBJECT_GONE),
     (Fenced, ReasonCode.LEASE_LOST),

@@ -250,7 +250,7 @@ class Row:
     @property
     def waits(self) -> bool:
         """True if the last attempt waits. Its execution was never started, or has succeeded and cannot run again."""
-        return self.status is Status.FAILED and self.reason_code == ReasonCode.NOT_YET
+        return self.status is Status.FAILED and self.reason_code in (ReasonCode.NOT_YET, ReasonCode.GROUP_HELD)
 
     @property
     def dismissed(self) -> bool:
@@ -779,6 +779,11 @@ def breaker_key(pipeline: str) -> RowKey:
 def pause_key(pipeline: str) -> RowKey:
     """The key of the item that says who has paused the consumer, and why."""
     return RowKey(f"{pipeline}#downstream", "pause")
+
+
+def group_key(pipeline: str, group: str) -> RowKey:
+    """The key of the lock of a group (`exclusive_by`). No row has such a key: no bucket has a `#` in its name."""
+    return RowKey(f"{pipeline}#group/{group}", f"{pipeline}@lock")
 
 
 def forgotten_key(pipeline: str, pk: str) -> RowKey:

@@ -8,11 +8,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from intake_ledger.protocol.change import State, is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.group_pattern import GroupPattern
 
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.
@@ -178,6 +181,14 @@ def _version(_: str, text: str) -> str | None:
     return short_version(text)
 
 
+def _groups(name: str, text: str) -> "GroupPattern | None":
+    if not text:
+        return None
+    from intake_ledger.protocol.group_pattern import group_pattern  # noqa: PLC0415 - most pipelines have no groups
+
+    return group_pattern(name, text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of both the consumer and the audit. Durations are in seconds."""
@@ -261,6 +272,8 @@ class ConsumerSettings(Settings):
     """True if changes that were claimed together are committed together."""
     max_per_call: Annotated[int, Variable("INTAKE_MAX_PER_CALL", 1)] = 1
     """The largest number of changes in one call of the processor. Above 1, it takes a list and returns results."""
+    exclusive_by: Annotated["GroupPattern | None", Variable("INTAKE_EXCLUSIVE_BY", parse=_groups)] = None
+    """The groups of keys in which one attempt at most is live. None: there are no groups."""
     reasons: Annotated[Reasons, Variable("INTAKE_REASONS")] = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
     rejects: Annotated[str | None, Variable("INTAKE_REJECTS")] = None

@@ -1,0 +1,257 @@
+"""The lock of a group: the lock of a key whose holder may be any row of the group."""
+
+from collections import Counter, defaultdict
+from typing import Any, cast
+
+import pytest
+
+from cdk_intake_ledger.testing import LocalPipeline, LocalSets, MemoryDynamoDB
+from intake_ledger import Commit, ObjectChange
+from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.protocol import (
+    Change,
+    Fenced,
+    GroupPattern,
+    LateWriteFound,
+    Ordering,
+    Origin,
+    Policy,
+    Reason,
+    ReasonCode,
+    State,
+    StateKind,
+    Status,
+    group_key,
+)
+from tests.inside.groups import GroupLock
+from tests.kinds.cells import Cell
+from tests.unit.support import DAY, HOUR, MINUTE, Clock
+
+LEASE = 5 * MINUTE
+PUT: Any = {"Put": {"TableName": "other", "Item": {"id": {"S": "1"}}}}
+
+
+class Workers:
+    """Workers of one pipeline with the groups `{account}/`."""
+
+    def __init__(self, *, longest_work_ms: int | None = None) -> None:
+        self.clock = Clock()
+        self.items = MemoryDynamoDB()
+        self.longest = longest_work_ms
+        self.number = 0
+        self.shown: dict[str, State] = {}
+        self.table = LedgerTable(cast("Any", self.items), "table")
+
+    def ledger(self) -> Ledger:
+        self.number += 1
+        worker, owners = self.number, iter(range(100))
+        policy = Policy(3, 35 * DAY, deletes=False, executions=self.longest is not None)
+        options = LedgerOptions("p", Ordering.LATEST, policy, HOUR)
+        group_of = GroupPattern("{account}/").group_of
+        lock = GroupLock(self.table, "p", options.retention, group_of, clock=self.clock, longest_work_ms=self.longest)
+        return Ledger(
+            self.table,
+            lambda change, _: self.shown[change.key],
+            options,
+            clock=self.clock,
+            new_owner=lambda: f"{worker}.{next(owners)}",
+            guards=[lock],
+        )
+
+    def upload(self, key: str, version: str = "1") -> Change:
+        self.shown[key] = State(StateKind.OBJECT, version_id=version, etag=version, created_at=self.clock())
+        state = self.shown[key]
+        return Change("b", key, Origin.S3, "", "", state=state, reported_as_new=True, event_time=self.clock())
+
+    def lock(self, group: str) -> dict[str, object]:
+        place = group_key("p", group)
+        return self.table.get_items([place]).get(place, {})
+
+
+def claimed(ledger: Ledger, change: Change) -> Claim:
+    """A claim. Its group may be held by another one."""
+    claim = ledger.claim(change, lease_ms=LEASE)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def test_keys_of_a_group_exclude_each_other_and_others_do_not() -> None:
+    workers = Workers()
+    first = claimed(workers.ledger(), workers.upload("acme/1"))
+    held = claimed(workers.ledger(), workers.upload("acme/2")).held
+    assert held is not None
+    assert str(held) == "another key of the group acme is in work"
+    assert claimed(workers.ledger(), workers.upload("other/1")).held is None
+    assert claimed(workers.ledger(), workers.upload("no group")).held is None
+    assert (first.held, first.lock_fence) == (None, first.row.fence)
+
+
+def test_a_key_without_a_group_has_no_lock_and_commits_alone() -> None:
+    workers = Workers()
+    ledger = workers.ledger()
+    claim = claimed(ledger, workers.upload("no group"))
+    ledger.extend(claim, lease_ms=LEASE)
+    ledger.commit(claim)
+    ledger.let_go(claim, ended=True)
+    assert [*workers.items.items] == [("b/no group", "p@latest")]
+
+
+def test_a_commit_frees_the_group_and_names_no_key_there() -> None:
+    workers = Workers()
+    ledger = workers.ledger()
+    ledger.commit(claimed(ledger, workers.upload("acme/1")))
+    assert workers.lock("acme")["holder"] == ""
+    assert claimed(workers.ledger(), workers.upload("acme/2")).held is None
+
+
+@pytest.mark.failure_mode("F501")
+def test_a_worker_that_lost_its_group_commits_nothing() -> None:
+    """Its row is still its own. Another key of the group had its effect meanwhile."""
+    workers = Workers()
+    late, next_ = workers.ledger(), workers.ledger()
+    claim = claimed(late, workers.upload("acme/1"))
+    workers.clock.advance(LEASE)
+    second = claimed(next_, workers.upload("acme/2"))
+    assert second.held is None
+    assert (second.lock_fence or 0) > (claim.lock_fence or 0)
+    with pytest.raises(Fenced):
+        late.extend(claim, lease_ms=LEASE)
+    with pytest.raises(Fenced):
+        late.commit(claim)
+    late.let_go(claim, ended=False)
+    assert claimed(workers.ledger(), workers.upload("acme/3")).held is not None
+    next_.commit(second)
+
+
+@pytest.mark.failure_mode("F502")
+def test_a_late_write_is_found_by_the_commit_of_a_group() -> None:
+    """That commit is a transaction, and the effect of this one is not a part of it."""
+    workers = Workers()
+    late, ledger = workers.ledger(), workers.ledger()
+    old = claimed(late, workers.upload("acme/1", "1"))
+    workers.clock.advance(LEASE)
+    claim = claimed(ledger, workers.upload("acme/1", "2"))
+    assert late.report_late_write(old)
+    with pytest.raises(LateWriteFound):
+        ledger.commit(claim)
+    row = workers.table.get(claim.key)
+    assert row is not None
+    assert row.late_writes == {old.state.identity}
+    ledger.commit(claim, transact=[PUT])
+    row = workers.table.get(claim.key)
+    assert row is not None
+    assert (row.settled, row.late_writes, row.transactional) == (True, frozenset(), 1)
+
+
+def test_an_execution_holds_its_group_without_a_lease() -> None:
+    workers = Workers(longest_work_ms=3 * DAY)
+    ledger = workers.ledger()
+    claim = claimed(ledger, workers.upload("acme/1"))
+    ledger.let_go(claim, ended=True)
+    workers.clock.advance(2 * DAY)
+    assert claimed(workers.ledger(), workers.upload("acme/2")).held is not None
+    ledger.fail(claim, Reason(ReasonCode.PROCESSOR_ERROR, "x"))
+    assert claimed(workers.ledger(), workers.upload("acme/3")).held is None
+
+
+@pytest.mark.failure_mode("F503")
+def test_a_wait_for_a_group_ends_at_max_wait_with_the_reason() -> None:
+    """The execution of another key runs for longer."""
+    cell = Cell("objects", "machine", exclusive_by="{folder}/", max_wait=3 * 3600, execution_days=1)
+    cell.submit()
+    cell.turn()
+    cell.submit_key("a/2")
+    cell.run(minutes=12 * 60)
+    waited = cell.row_of("a/2")
+    assert (waited.status, waited.reason_code) == (Status.REJECTED, ReasonCode.MAX_WAIT)
+    assert waited.reason == "waited for 3 hours (max_wait): another key of the group a is in work"
+    assert cell.known().status is Status.PROCESSED
+    cell.redrive()
+    cell.run()
+    assert cell.row_of("a/2").status is Status.PROCESSED
+
+
+@pytest.mark.failure_mode("F504")
+def test_those_that_wait_for_a_group_do_not_block_others() -> None:
+    """50 keys wait for an execution of six hours, and the queue delivers nothing while 20 messages are in flight."""
+    cell = Cell("objects", "machine", exclusive_by="{folder}/", in_flight_limit=20)
+    cell.submit()
+    cell.turn()
+    for number in range(50):
+        cell.submit_key(f"a/{number}")
+    cell.run(hours=0.5, minutes=6 * 60)
+    started = cell.clock()
+    cell.submit_key("ready/1")
+    cell.run(hours=0.1, minutes=6 * 60)
+    assert cell.begun == 2
+    assert cell.row_of("ready/1").updated_at - started < MINUTE
+    rows = [cell.row_of(f"a/{number}") for number in range(50)]
+    assert {(row.status, row.attempts) for row in rows} == {(Status.FAILED, 0)}
+
+
+def test_a_row_that_waits_for_its_group_has_no_execution_to_ask_about() -> None:
+    cell = Cell("objects", "machine", exclusive_by="{folder}/")
+    cell.submit()
+    cell.turn()
+    cell.submit_key("a/2")
+    cell.turn()
+    before = len(cell.local.requests)
+    cell.clock.advance(45_000)
+    assert cell.turn() == 2
+    # That of the key that has the group.
+    assert cell.local.requests[before:].count("describe_execution") == 1
+    assert cell.row_of("a/2").reason_code == ReasonCode.GROUP_HELD
+
+
+class Books:
+    """A downstream whose accounts are read, and written later: two bookings at the same time would lose one."""
+
+    def __init__(self, exclusive_by: str | None) -> None:
+        self.balances = defaultdict[str, int](int)
+        self.pipeline = LocalPipeline(self.book, exclusive_by=exclusive_by)
+        self.meets = True
+
+    def book(self, change: ObjectChange) -> Commit:
+        account = change.key.split("/")[1]
+        before = self.balances[account]
+        if self.meets:
+            # Another worker takes the next message meanwhile.
+            self.meets = False
+            self.pipeline.turn()
+        self.balances[account] = before + int(change.read(100))
+        return Commit()
+
+
+@pytest.mark.parametrize(("exclusive_by", "balance"), [("book/{account}/", 30), (None, 10)])
+def test_an_account_keeps_each_booking(exclusive_by: str | None, balance: int) -> None:
+    """The example of docs/groups.md. Without groups, the second booking is lost."""
+    books = Books(exclusive_by)
+    books.pipeline._batch_size = 1
+    books.pipeline.put("book/acme/1", "10")
+    books.pipeline.put("book/acme/2", "20")
+    books.pipeline.run()
+    assert books.balances["acme"] == balance
+    assert len(books.pipeline.calls) == 2
+
+
+def test_a_day_of_an_account_closes_while_no_other_day_of_it_does() -> None:
+    """The example of docs/groups.md: sets with groups."""
+    closed, running = list[str](), Counter[str]()
+    sets: LocalSets
+
+    def close(files: Any) -> None:
+        account = files.key.split("/")[1]
+        assert not running[account]
+        running[account] += 1
+        if len(closed) == 0:
+            sets.turn()
+        running[account] -= 1
+        closed.append(files.key)
+
+    sets = LocalSets(close, marker="book/*/*/_CLOSED", exclusive_by="book/{account}/")
+    sets._batch_size = 1
+    for day in ("book/acme/1", "book/acme/2", "book/other/1"):
+        sets.put(f"{day}/a", "10")
+        sets.put(f"{day}/_CLOSED", "")
+    sets.run()
+    assert sorted(closed) == [f"book/{day}/_CLOSED" for day in ("acme/1", "acme/2", "other/1")]

@@ -1,0 +1,62 @@
+"""Patterns of groups."""
+
+import pytest
+
+from intake_ledger.protocol import GroupPattern, GroupPatternError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "group"),
+    [
+        ("in/{account}/", "in/acme/1.csv", "acme"),
+        ("in/{account}/", "in/acme/2026/1.csv", "acme"),
+        ("in/{account}/", "in/1.csv", None),
+        ("in/{account}/", "in//1.csv", None),
+        ("in/{account}/", "other/acme/1.csv", None),
+        ("{tenant}/{_date}/{dataset}.", "t/2026/d.parquet", "t/d"),
+        ("{tenant}/{_date}/{dataset}.", "t/2026/d", None),
+        ("invoice-{account}-", "invoice-7-2026-1.csv", "7"),
+        ("invoice-{account}-", "invoice-a/b-1.csv", None),
+        ("a{{b}}/{x}/", "a{b}/1/2", "1"),
+        ("a.c/{x}/", "abc/1/2", None),
+        ("{x}--{y}/", "a-b--c-/", "a-b/c-"),
+        ("{x}/", "line\nbreak/1", "line\nbreak"),
+    ],
+)
+def test_a_group_is_the_text_of_the_placeholders(pattern: str, key: str, group: str | None) -> None:
+    assert GroupPattern(pattern).group_of(key) == group
+
+
+def test_no_key_takes_long() -> None:
+    """Each placeholder has one end. A regular expression that tries others would need hours."""
+    assert GroupPattern("".join(f"{{p{number}}}-" for number in range(12)) + "!").group_of("-a" * 512) is None
+    assert GroupPattern("".join(f"{{p{number}}}-" for number in range(12)) + "!").group_of("a-" * 512) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("", "it has no placeholder that names a group"),
+        ("in/", "it has no placeholder that names a group"),
+        ("in/{_}/", "it has no placeholder that names a group"),
+        ("in/{account}", "no text follows the placeholder {account}"),
+        ("in/{a}{b}/", "no text follows the placeholder {a}"),
+        ("in/{a}/{a}/", "the placeholder {a} is there twice"),
+        ("in/{}/", "the placeholder {} is not a plain name"),
+        ("in/{0}/", "the placeholder {0} is not a plain name"),
+        ("in/{a.b}/", "the placeholder {a.b} is not a plain name"),
+        ("in/{a:3}/", "the placeholder {a} is not a plain name"),
+        ("in/{a!r}/", "the placeholder {a} is not a plain name"),
+        ("in/{a/", "write a brace that is a part of keys twice"),
+        ("in/a}/", "write a brace that is a part of keys twice"),
+    ],
+)
+def test_a_text_that_names_no_groups_says_why(pattern: str, why: str) -> None:
+    with pytest.raises(GroupPatternError) as raised:
+        GroupPattern(pattern)
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(("prefix", "fits"), [("", True), ("in/", True), ("in/a", True), ("i", True), ("out/", False)])
+def test_a_prefix_fits_if_one_of_its_keys_may_have_a_group(prefix: str, fits: bool) -> None:
+    assert GroupPattern("in/{account}/").fits(prefix) is fits
