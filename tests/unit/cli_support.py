@@ -138,6 +138,7 @@ class Site:
         kind |= {"INTAKE_MESSAGE_SOURCE": deployed.message_source} if deployed.message_source else {}
         kind |= {"INTAKE_STATE_MACHINE": deployed.state_machine} if deployed.state_machine else {}
         kind |= {"INTAKE_WORKERS": "true"} if deployed.workers else {}
+        kind |= {"INTAKE_REJECTS": deployed.rejects} if deployed.rejects else {}
         return kind | {
             "INTAKE_PIPELINE_NAME": deployed.name,
             "INTAKE_BUCKET_NAME": deployed.bucket,

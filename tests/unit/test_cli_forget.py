@@ -19,6 +19,7 @@ from intake_ledger.protocol import (
     Status,
     forgotten_key,
     newest_forgotten_key,
+    rejects_place,
     to_dynamodb,
     ulid,
 )
@@ -279,6 +280,24 @@ def test_a_tombstone_is_removed_after_a_day(
     assert found["outputs"] == 1
     listed = client("s3").list_object_versions(Bucket=outputs)
     assert not [*listed.get("Versions", ()), *listed.get("DeleteMarkers", ())]
+
+
+@pytest.mark.failure_mode("F441")
+def test_rejected_rows_need_no_option(
+    seat: Callable[[Site], Person], outputs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the content of the object. The pipeline knows their place."""
+    site = make_site()
+    site.deployed = replace(site.deployed, rejects=f"{outputs}/rejects/")
+    person = seat(site)
+    bucket, name = rejects_place(f"{outputs}/rejects/", KEY, None)
+    rows = Output(client("s3"), bucket, name, fence=7, source=source_of(KEY, None), look_first=False)
+    rows.put(b"7 EUR")
+    person.types("forget", KEY, *BECAUSE, ends=1)
+    assert "still has its content" in person.complaint
+    rows.remove()
+    monkeypatch.setattr(forget_command, "now_ms", lambda: now() + DAY + HOUR)
+    assert person.reads("forget", KEY, *BECAUSE)["outputs"] == 1
 
 
 def test_an_output_of_another_key_is_refused(seat: Callable[[Site], Person], outputs: str) -> None:

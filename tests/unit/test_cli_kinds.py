@@ -53,6 +53,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "list --waiting": ("list", "--waiting"),
     "list --stuck": ("list", "--stuck"),
     "list --removed": ("list", "--removed"),
+    "list --rejected-rows": ("list", "--rejected-rows"),
     "list --by-reason": ("list", "--by-reason"),
     "list --csv": ("list", "--csv"),
     "list --prefix": ("list", "--prefix", "l", "--older-than", "1s"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from intake_ledger.protocol import Row, Settlement, StateKind, Status, removed_partition
+from intake_ledger.protocol import Row, Settlement, StateKind, Status, rejected_rows_partition, removed_partition
 from tests.inside.audits import Report, RowNumbers, total
 from tests.inside.command import report_table
 from tests.unit.cli_support import make_site
@@ -53,6 +53,25 @@ def test_inspect_says_what_happened(person: Person) -> None:
     text = person.types("inspect", KEY, "--no-logs")
     assert "REMOVED: v#v1 was removed before it was processed, after 4 attempts" in text
     assert REASON in text
+
+
+def test_files_without_their_bad_rows_are_listed_and_counted(person: Person) -> None:
+    """They are committed, so they are no failures."""
+    partition = rejected_rows_partition(person.site.deployed.name)
+    row = Row(
+        Status.PROCESSED, 7, "v1", etag="e", size=9, committed_state="v#v1", read_rows=4_000, rejected_rows=1_234,
+        needs_review=partition, updated_at=START,
+    )  # fmt: skip
+    person.site.row("in/orders.csv", row)
+    [found] = person.reads("list", "--rejected-rows")["rows"]
+    assert (found["key"], found["rejected_rows"]) == ("in/orders.csv", 1_234)
+    for more in ((), ("--csv",), ("--by-reason",)):
+        assert "1,234 of 4,000 rows are rejected" in person.types("list", "--rejected-rows", *more)
+    assert "1,234 of 4,000 rows are rejected" in person.types("inspect", "in/orders.csv", "--no-logs")
+    status = person.reads("status")
+    assert (status["rejectedRows"], status["rejected"], status["removed"]) == (1, 1, 1)
+    assert "files were committed without their bad rows" in person.types("status")
+    assert [one["key"] for one in person.reads("list")["rows"]] == ["in/other"]
 
 
 @pytest.mark.failure_mode("F240")

@@ -11,6 +11,7 @@ from intake_ledger.protocol import (
     Status,
     dismissed_partition,
     from_dynamodb,
+    rejected_rows_partition,
     removed_partition,
     review_partitions,
     row_from_attributes,
@@ -66,6 +67,8 @@ class Counts:
     """Rejected rows that a person has dismissed. `rejected` leaves them out."""
     removed: Count = field(default_factory=lambda: Count(0))
     """Rows of objects that were removed before they were processed. Nothing is to be done about them."""
+    rejected_rows: Count = field(default_factory=lambda: Count(0))
+    """Committed rows whose files have rejected rows."""
 
 
 @dataclass(slots=True)
@@ -95,7 +98,9 @@ class _Tallies:
 
 
 def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_rows: int | None = None) -> Counts:
-    """Count rows in at most `PAGES` + 2 requests. With many removed objects, one more for each partition of the index.
+    """Count rows in at most `PAGES` + 3 requests.
+
+    With many rows that did not fail, it sends one more for each partition of the index.
 
     Args:
         client: of DynamoDB.
@@ -109,10 +114,13 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
     tallies = _Tallies()
     waiting_why = _read(_partition_pages(client, deployed, waiting_partition(deployed.name)), 1, tallies, deployed)
     removed_why = _read(_partition_pages(client, deployed, removed_partition(deployed.name)), 1, tallies, deployed)
+    rows_partition = rejected_rows_partition(deployed.name)
+    rows_why = _read(_partition_pages(client, deployed, rows_partition), 1, tallies, deployed)
     why = _read(_review_pages(client, deployed), PAGES, tallies, deployed)
-    if why and tallies.by_kind.get("removed"):
-        # Removed objects must not hide the failures of the others.
-        kept = {kind: tally for kind, tally in tallies.by_kind.items() if kind in ("waiting", "removed")}
+    if why and not tallies.by_kind.keys().isdisjoint({"removed", "rejected_rows"}):
+        # They must not hide the failures of the others.
+        apart = ("waiting", "removed", "rejected_rows")
+        kept = {kind: tally for kind, tally in tallies.by_kind.items() if kind in apart}
         tallies, names = _Tallies(kept), [*review_partitions(deployed.name), dismissed_partition(deployed.name)]
         reasons = [_read(_partition_pages(client, deployed, name), 1, tallies, deployed) for name in names]
         why = next(filter(None, reasons), "")
@@ -125,6 +133,7 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
         later_format=tallies.count(Status.LATER_FORMAT, why),
         dismissed=tallies.count("dismissed", why),
         removed=tallies.count("removed", removed_why),
+        rejected_rows=tallies.count("rejected_rows", rows_why),
     )
 
 
@@ -157,6 +166,8 @@ def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> 
         tallies.add("dismissed", row.updated_at)
     elif content["needs_review"].endswith("#removed"):
         tallies.add("removed", row.updated_at)
+    elif content["needs_review"].endswith("#rejected_rows"):
+        tallies.add("rejected_rows", row.updated_at)
     elif content["needs_review"].endswith("#waiting"):
         tallies.add("waiting", row.waiting_since or row.updated_at)
 
@@ -164,11 +175,13 @@ def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> 
 def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
     """Scan the index. A query for each of its partitions would take at least as many requests as partitions."""
     request = _request(deployed) | {
-        "FilterExpression": "begins_with(#needs_review, :own) AND NOT #needs_review IN (:waiting, :removed)",
+        "FilterExpression": "begins_with(#needs_review, :own)"
+        " AND NOT #needs_review IN (:waiting, :removed, :rejected_rows)",
         "ExpressionAttributeValues": {
             ":own": {"S": f"{deployed.name}#"},
             ":waiting": {"S": waiting_partition(deployed.name)},
             ":removed": {"S": removed_partition(deployed.name)},
+            ":rejected_rows": {"S": rejected_rows_partition(deployed.name)},
         },
     }
     yield from client.get_paginator("scan").paginate(**request)

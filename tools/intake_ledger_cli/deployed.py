@@ -85,6 +85,8 @@ class DeployedPipeline:
     """True if `IntakeWorkers` takes the messages instead of the function, whose event source mapping is disabled."""
     set_variables: Mapping[str, str] | None = None
     """The variables of the function of sets of files. None if this is a pipeline of objects."""
+    rejects: str | None = None
+    """The place of outputs with rejected rows. None: there is none."""
     sets: str = ""
     """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
     max_wait_seconds: int | None = None
@@ -188,6 +190,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
             others=tuple(sorted(consumers.keys() - {name})),
             workers=read("has_workers"),
             set_variables=variables if SET_FORM in variables else None,
+            rejects=read("rejects"),
             sets=read("sets"),
             max_wait_seconds=read("max_wait_seconds")
             if variable_of(ConsumerSettings, "max_wait_seconds") in variables

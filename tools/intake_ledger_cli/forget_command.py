@@ -10,7 +10,7 @@ from intake_ledger_cli import forgetting, operations
 from intake_ledger_cli.app import Yes, app, now_ms
 from intake_ledger_cli.console import GOOD, WARNING, escape
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.forget_outputs import Tombstone, find_tombstones, remove_tombstone
+from intake_ledger_cli.forget_outputs import Tombstone, find_tombstones, rejects_uris, remove_tombstone
 from intake_ledger_cli.forget_remains import remains
 from intake_ledger_cli.forgetting import ForgetResult, Forgetting
 from intake_ledger_cli.formatting import duration, timestamp
@@ -42,7 +42,9 @@ def forget_command(
         raise UsageError("--because names the key, and the record of the operation keeps the reason: leave it out")
 
     def tombstones() -> list[Tombstone]:
-        return find_tombstones(aws.s3, output or [], key, task.identities(), now_ms())
+        versions = task.identities()
+        places = [*(output or []), *rejects_uris(deployed, key, versions)]
+        return find_tombstones(aws.s3, places, key, versions, now_ms())
 
     task.check(now_ms())
     tombstones()

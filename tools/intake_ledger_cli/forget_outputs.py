@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.outputs import REMOVED, Present, source_of
+from intake_ledger.protocol import Ordering, rejects_place
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.formatting import relative_time
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from intake_ledger_cli.deployed import DeployedPipeline
 
 GUARDS_MS = 86_400_000
 """The age from which a tombstone guards nothing. The lifecycle rule of `grant_output` deletes it then, too."""
@@ -27,6 +30,14 @@ class Tombstone:
     bucket: str
     key: str
     etag: str
+
+
+def rejects_uris(deployed: "DeployedPipeline", key: str, versions: Sequence[str]) -> list[str]:
+    """The URIs of the outputs with rejected rows of a key. `versions` are as in `find_tombstones`."""
+    if deployed.rejects is None:
+        return []
+    names = versions if deployed.ordering is Ordering.EVERY_VERSION else (None,)
+    return ["s3://" + "/".join(rejects_place(deployed.rejects, key, name)) for name in names]
 
 
 def find_tombstones(

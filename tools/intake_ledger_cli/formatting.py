@@ -73,6 +73,17 @@ def shown_status(row: Row) -> str:
     return "REMOVED" if row.removed_unprocessed else row.status.value
 
 
+def shown_reason(row: Row) -> str:
+    """The reason of a row for people, or its rejected rows."""
+    return row.reason or rejected_rows(row)
+
+
+def rejected_rows(row: Row) -> str:
+    """The rejected rows of a file. Empty if it has none."""
+    number = row.rejected_rows
+    return f"{number:,} of {row.read_rows or number:,} rows are rejected" if number else ""
+
+
 def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple[str, str]]:
     """Describe a row as pairs of a label and its text. The first pair is the status.
 
@@ -117,6 +128,7 @@ def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple
         ("reason code", row.reason_code or ""),
         ("state", describe_state(State(row.kind, row.version_id, row.etag, row.size), now)),
         ("committed", _committed(row)),
+        ("rejected rows", rejected_rows(row)),
         ("late writes", ", ".join(sorted(row.late_writes))),
         (
             "redrives",

@@ -13,12 +13,13 @@ from intake_ledger.protocol import (
     Status,
     dismissed_partition,
     from_dynamodb,
+    rejected_rows_partition,
     removed_partition,
     review_partitions,
     waiting_partition,
 )
 from intake_ledger_cli import reading
-from intake_ledger_cli.formatting import shown_status, timestamp
+from intake_ledger_cli.formatting import shown_reason, shown_status, timestamp
 from intake_ledger_cli.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.reading import ObjectRow
 
@@ -42,6 +43,8 @@ class ListedRows:
     dismissed: bool = False
     removed: bool = False
     """Rows of objects that were removed before they were processed."""
+    rejected_rows: bool = False
+    """Committed rows whose files have rejected rows."""
     stuck: bool = False
     """PROCESSING rows whose lease has ended: their worker died."""
     prefix: str = ""
@@ -94,6 +97,8 @@ def _partitions(deployed: "DeployedPipeline", selection: ListedRows) -> list[str
         return [dismissed_partition(deployed.name)]
     if selection.removed:
         return [removed_partition(deployed.name)]
+    if selection.rejected_rows:
+        return [rejected_rows_partition(deployed.name)]
     return [waiting_partition(deployed.name)] if selection.waiting else review_partitions(deployed.name)
 
 
@@ -120,7 +125,7 @@ class ReasonCounts:
 def count_reasons(rows: Iterator[ObjectRow], budget: ReadBudget) -> ReasonCounts:
     """Count rows by status, reason code and text."""
     counts = Counter(
-        (shown_status(entry.row), entry.row.reason_code or _NO_REASON, entry.row.reason or "") for entry in rows
+        (shown_status(entry.row), entry.row.reason_code or _NO_REASON, shown_reason(entry.row)) for entry in rows
     )
     ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     stopped_after = budget.used if budget.stopped else None
@@ -136,7 +141,7 @@ def csv_lines(deployed: "DeployedPipeline", rows: Iterator[ObjectRow], limit: in
     for entry in islice(rows, limit):
         row = entry.row
         since = timestamp(row.waiting_since or row.updated_at)
-        shown = (since, shown_status(row), row.attempts, row.reason_code or "", row.reason or "", entry.key)
+        shown = (since, shown_status(row), row.attempts, row.reason_code or "", shown_reason(row), entry.key)
         yield _csv_line((*shown, *((row.version_id or "",) if identities else ())))
 
 

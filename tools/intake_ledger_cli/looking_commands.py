@@ -94,6 +94,9 @@ def list_command(
     removed: Annotated[
         bool, typer.Option("--removed", help="List objects that were removed before they were processed.")
     ] = False,
+    rejected_rows: Annotated[
+        bool, typer.Option("--rejected-rows", help="List files that were committed without their bad rows.")
+    ] = False,
     stuck: Annotated[
         bool,
         typer.Option(
@@ -117,13 +120,12 @@ def list_command(
     exit_code: ExitCode = False,
 ) -> None:
     """List objects that failed or were rejected, with reasons, oldest first."""
-    if sum((bool(only), waiting, dismissed, removed, stuck)) > 1:
-        raise UsageError("use only one of --status, --waiting, --dismissed, --removed and --stuck")
+    kinds = bool(only), waiting, dismissed, removed, rejected_rows, stuck
+    if sum(kinds) > 1:
+        raise UsageError("use only one of --status, --waiting, --dismissed, --removed, --rejected-rows and --stuck")
     if as_csv and (by_reason or call.as_json):
         raise UsageError("--csv prints rows: omit --by-reason and --json")
-    if running and (
-        only or waiting or dismissed or removed or stuck or prefix or older_than or by_reason or as_csv or after
-    ):
+    if running and (any(kinds) or prefix or older_than or by_reason or as_csv or after):
         raise UsageError("--running lists executions: use it with --limit and --json only")
     now = now_ms()
     selection = listing.ListedRows(
@@ -131,6 +133,7 @@ def list_command(
         waiting=waiting,
         dismissed=dismissed,
         removed=removed,
+        rejected_rows=rejected_rows,
         stuck=stuck,
         prefix=prefix,
         before=None if older_than is None else now - formatting.parse_age("--older-than", older_than),

@@ -71,11 +71,12 @@ def _tiles(found: PipelineStatus) -> Iterator[tuple[str, str, str]]:
         (found.rejected, "rejected", "bad"),
         (found.waiting, "waiting", ""),
         (found.removed, "removed before they were processed", "dim"),
+        (found.rejected_rows, "files without their bad rows", "warning"),
     )
     for count, what, style in kinds:
         if isinstance(count, NotRead):
             yield "?", f"{what}: {count}", "dim"
-        elif count.number or count is not found.removed:
+        elif count.number or (count is not found.removed and count is not found.rejected_rows):
             yield _number(count), what, style if count.number else ""
 
 

@@ -127,6 +127,7 @@ class PipelineStatus:
     rejected: Count | NotRead
     dismissed: Count | NotRead
     removed: Count | NotRead
+    rejected_rows: Count | NotRead
     waiting: Count | NotRead
     later_format: Count | NotRead
     """These are of `counting.Counts`."""

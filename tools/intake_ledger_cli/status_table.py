@@ -28,13 +28,18 @@ if TYPE_CHECKING:
     from intake_ledger_cli.deployed import DeployedPipeline
 
 
+_WITHOUT_ROWS = "files were committed without their bad rows, see: list --rejected-rows"
+
+
 def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> RenderableType:
     lines, now, is_listed = grid(), found.at, deployed.work.audit_event is None
 
     def add[T](label: str, part: T | NotRead, show: Callable[[T], Text]) -> None:
         add_line(lines, label, _not_read(part) if isinstance(part, NotRead) else show(part))
 
-    def add_count(label: str, count: Count | NotRead, style: str, what: str) -> None:
+    def add_count(label: str, count: Count | NotRead, style: str, what: str, *, if_any: bool = False) -> None:
+        if if_any and not (isinstance(count, Count) and count.number):
+            return
         add(label, count, lambda one: count_text(one, style, what, now))
 
     add("Consumer", found.consumer, lambda one: _source(one, found.pause, now, workers=deployed.workers))
@@ -48,10 +53,9 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> Rendera
         add("Executions", found.executions, lambda one: _executions(one, now))
     add_count("Failed", found.failed, WARNING, "will be retried, see: list --status FAILED")
     add_count("Rejected", found.rejected, BAD, "need a person, see: list --status REJECTED")
-    if isinstance(found.dismissed, Count) and found.dismissed.number:
-        add_count("Dismissed", found.dismissed, DIM, "see: list --dismissed")
-    if isinstance(found.removed, Count) and found.removed.number:
-        add_count("Removed", found.removed, DIM, "removed before they were processed, see: list --removed")
+    add_count("Dismissed", found.dismissed, DIM, "see: list --dismissed", if_any=True)
+    add_count("Removed", found.removed, DIM, "removed before they were processed, see: list --removed", if_any=True)
+    add_count("Rejected rows", found.rejected_rows, WARNING, _WITHOUT_ROWS, if_any=True)
     add_count("Waiting", found.waiting, WARNING, _waiting_for(deployed))
     if isinstance(found.later_format, Count) and (found.later_format.number or found.later_format.why):
         add_count("Later release", found.later_format, WARNING, "rows that this release does not process")

@@ -54,7 +54,7 @@ def list_table(deployed: "DeployedPipeline", found: ReviewPage, now: int) -> Ren
             str(row.attempts),
             escape(entry.key),
             *([escape(row.version_id or "")] if identities else []),
-            escape(row.reason or "") + due,
+            escape(formatting.shown_reason(row)) + due,
         )
     if found.after is None and found.stopped_after is None:
         return table
