@@ -6,7 +6,7 @@ The count has the consumer's requests from the arrival of a message until its de
 Lambda's poller, which any consumer needs (receive, delete). The processor's read of the object has a separate column.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.measure import table
@@ -45,6 +45,23 @@ def start() -> Bill:
 def grouped(size: int, *, commit_together: bool = False) -> Bill:
     """The cost of a batch of new keys for a worker that has measured its processing time."""
     pipeline = MeteredPipeline(processing_time=ProcessingTime(1), batch_size=size, commit_together=commit_together)
+    begun = pipeline.clock()
+    for number in range(size):
+        pipeline.clock.now = begun  # at one time: each put takes a second
+        pipeline.put(f"{KEY[:-4]}{number:04}", "1")
+    pipeline.run()
+    return pipeline.bill
+
+
+def in_calls(size: int) -> Bill:
+    """The cost of a batch of new keys that one call of the processor has."""
+
+    def load(changes: Sequence[ObjectChange]) -> dict[str, None]:
+        for change in changes:
+            change.read(100)
+        return {change.idempotency_key: None for change in changes}
+
+    pipeline = MeteredPipeline(load, batch_size=size, max_per_call=size)
     begun = pipeline.clock()
     for number in range(size):
         pipeline.clock.now = begun  # at one time: each put takes a second
@@ -206,6 +223,7 @@ def measure() -> dict[str, dict[str, float]]:
     bills = {name: (case(), 1) for name, case in CASES.items()}
     bills |= {f"new key, batch of {size}": (grouped(size), size) for size in GROUPS}
     bills |= {f"the same, commit_together, {size}": (grouped(size, commit_together=True), size) for size in GROUPS}
+    bills |= {f"the same, in one call, {size}": (in_calls(size), size) for size in GROUPS}
     bills["start of an environment"] = (start(), 1)
     return {
         name: {

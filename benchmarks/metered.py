@@ -18,7 +18,7 @@ from intake_ledger.consumer import ProcessingTime
 from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.observability import Telemetry
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor import Processor
+from intake_ledger.processor import BatchProcessor, Processor
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.local_settings import TABLE
 from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
@@ -243,7 +243,7 @@ class MeteredPipeline(LocalPipeline):
 
     def __init__(
         self,
-        processor: Processor = lambda _: "done",
+        processor: Processor | BatchProcessor = lambda _: "done",
         *,
         processing_time: ProcessingTime | None = None,
         batch_size: int = 1,

@@ -483,3 +483,23 @@ def test_two_workers_may_die_at_any_of_their_requests(after: bool) -> None:
             assert not pipeline.dead_letters
             if pipeline.will_die:
                 break
+
+
+def test_a_shared_file_has_rows_twice_and_a_file_for_each_object_has_them_once() -> None:
+    """The members of a dead call come again in other calls. So no name of a shared file replaces the first one."""
+    for is_shared in (True, False):
+        files: dict[str, list[str]] = {}
+
+        def load(changes: Sequence[ObjectChange]) -> dict[str, None]:
+            keys = [change.key for change in changes]
+            files.update({"+".join(keys): keys} if is_shared else {key: [key] for key in keys})  # noqa: B023 - called here
+            return {change.idempotency_key: None for change in changes}
+
+        pipeline = LocalPipeline(load, max_per_call=3)
+        for number in range(3):
+            pipeline.put(f"k{number}", "1")
+        pipeline.next(Fault.KILLED_AFTER_EFFECT)
+        pipeline.run()
+        rows = sorted(key for keys in files.values() for key in keys)
+        assert (rows == ["k0", "k1", "k2"]) is not is_shared
+        assert len(rows) == (6 if is_shared else 3)

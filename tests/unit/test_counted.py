@@ -66,6 +66,14 @@ def test_commits_together_cost_the_same_units_in_a_tenth_of_the_requests(size: i
     assert (bill.write_units, bill.read_units) == (2 * size, 0)
 
 
+@pytest.mark.parametrize(("size", "groups"), [(10, 1), (100, 4)])
+def test_a_call_with_several_changes_costs_no_more_than_commits_together(size: int, groups: int) -> None:
+    """Also without a measured processing time: the call has its whole time, or is not started."""
+    bill = counted.in_calls(size)
+    assert bill.requests == Counter({"dynamodb.BatchExecuteStatement": 2 * groups, "s3.GetObject": size})
+    assert (bill.write_units, bill.read_units) == (2 * size, 0)
+
+
 def test_a_transaction_charges_the_commit_twice_and_asks_no_more() -> None:
     bill = counted.new_key_with_transaction()
     assert (bill.dynamodb, bill.write_units) == (2, 3)

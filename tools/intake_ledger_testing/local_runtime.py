@@ -105,7 +105,7 @@ class LocalRuntime:
         self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
         # All workers are of one execution environment that has started.
         self._row_history = RowHistoryRecord(settings, self._table, self.clock)
-        self._batch_size = BATCH_SIZE
+        self._batch_size = max(BATCH_SIZE, settings.max_per_call)
         self._processing_time: ProcessingTime | None = None
         self._faults: list[Fault | None] = []
         self._standing_still = 0

@@ -1,0 +1,1 @@
+"""A thousand small files into PostgreSQL in ten writes."""
