@@ -97,14 +97,14 @@ def test_a_file_whose_rows_cannot_be_told_apart_is_unprocessable(max_share: floa
 @pytest.mark.failure_mode("F490")
 def test_a_row_that_is_too_long_rejects_the_file_or_its_line() -> None:
     """A quote may begin in it. The text is not kept."""
-    content = f"customer,cents\nann,5\n{'x' * 99},6\r\nfay,7\n"
+    content = f"customer,cents\nann,5\n{'x' * 99},6\r\nfay,7\neve\n"
     _, _, pipeline = run(content, max_line=20)
     assert pipeline.outcomes["Rejected"] == 1
     one_line = Rejects(max_share=None, one_line_rows=True)
     for size in range(17, 60):  # the line end is read in one piece, or in two
         rows, rejected, _ = run(content, max_line=size, on_error=one_line)
         assert [row["customer"] for row in rows] == ["ann", "fay"]
-        assert places(rejected) == [(3, None, "length")]
+        assert places(rejected) == [(3, None, "length"), (5, None, "fields")]
         assert rejected[0]["row"] is None
     for header in ("x" * 99, 'a\\"b'):
         _, _, pipeline = run(f'{header},"cents"\n1,2\n', max_line=20, on_error=one_line)
@@ -292,6 +292,17 @@ def test_a_worker_may_die_at_each_request(contents: tuple[str, ...], *, commit_t
             if pipeline.will_die:
                 break
         assert pipeline.will_die
+
+
+def test_commits_with_rejected_rows_are_not_held() -> None:
+    """A statement for several commits has no room for their numbers."""
+    pipeline = LocalPipeline(loading({}, on_error=STREAMING), commit_together=True, keep_rejects=True)
+    contents = {"a.csv": BAD, "b.csv": GOOD, "c.csv": WORSE, "d.csv": GOOD}
+    for key, content in contents.items():
+        pipeline.put(key, content)
+    pipeline.run()
+    assert [row_of(pipeline, key).rejected_rows for key in contents] == [1, None, 2, None]
+    assert pipeline.requests.count("batch_execute_statement") == 2
 
 
 class Pausing:
