@@ -7,7 +7,7 @@ import csv
 from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 from zipfile import ZipFile
 
 import psycopg
@@ -37,7 +37,16 @@ from cdk_intake_ledger import (
     SetForm,
 )
 from cdk_intake_ledger.testing import Fault, LocalAws, LocalPipeline, events, logical_ids, stable_template
-from intake_ledger import Commit, FileSet, ObjectChange, ObjectGone, ObjectReadError, ObjectStream, Unprocessable
+from intake_ledger import (
+    Commit,
+    FileSet,
+    ObjectChange,
+    ObjectGone,
+    ObjectReadError,
+    ObjectStream,
+    Rejects,
+    Unprocessable,
+)
 from intake_ledger.outputs.sql import lock_object, schema
 from intake_ledger.protocol import Row
 
@@ -48,6 +57,14 @@ def process(change: ObjectChange) -> Commit:
         assert_type(stream.read(), bytes)
     for row in change.csv_rows(delimiter=";", encoding="cp1252", fieldnames=["account", "amount"]):
         Decimal(row["amount"])
+        assert_type(row, dict[str, str])
+    typed = {"account": str, "amount": Decimal}
+    for converted in change.csv_rows(columns=typed, on_error=Rejects(max_share=0.01, check=lambda one: one["amount"])):
+        assert_type(converted, dict[str, Any])
+    for line in change.csv_rows(columns=("account", "amount"), on_error=Rejects(max_share=None)):
+        assert_type(line, dict[str, str])
+    list(change.json_lines(columns={"amount": int}))
+    change.csv_rows(on_error=0.01)  # type: ignore[call-overload]
     if change.size is None or change.remaining_seconds < 1:
         raise Unprocessable("no content")
     return Commit(change.idempotency_key, transact=[{"Put": {"TableName": "t", "Item": {"id": {"S": change.key}}}}])

@@ -131,6 +131,23 @@ def test_more_bad_rows_than_the_share_reject_the_file_before_its_first_row() -> 
     assert pipeline.rejected_rows("b.csv") == []
 
 
+@pytest.mark.failure_mode("F491")
+def test_an_effect_that_commits_at_the_end_needs_no_first_reading() -> None:
+    """The rows of the table are replaced after the last row."""
+    table: Table = {}
+    rejects = Rejects(max_share=0.4, commits_at_end=True)
+    pipeline = LocalPipeline(loading(table, on_error=rejects), keep_rejects=True)
+    pipeline.put("a.csv", FILE)
+    pipeline.put("b.csv", FILE.replace("ann,5", "ann,y"))
+    pipeline.run()
+    assert list(table) == ["a.csv"]
+    assert pipeline.requests.count("get_object") == 2
+    assert row_of(pipeline, "b.csv").reason_code == "too_many_rejects"
+    assert [len(pipeline.rejected_rows(key)) for key in ("a.csv", "b.csv")] == [2, 0]
+    with pytest.raises(ValueError, match="commits_at_end"):
+        Rejects(max_share=None, commits_at_end=True)
+
+
 @pytest.mark.failure_mode("F492")
 @pytest.mark.parametrize(
     ("header", "why"),

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from intake_ledger import Commit, Unprocessable
+from intake_ledger import Commit
 from intake_ledger.outputs.sql import lock_object
 
 if TYPE_CHECKING:
     from intake_ledger import ObjectChange
 
+COLUMNS = {"customer": str, "order": int, "cents": int}
 COPY = "COPY orders (source_key, source_version, customer, order_number, cents) FROM STDIN"
 
 
@@ -28,21 +29,10 @@ def process(change: ObjectChange) -> Commit:
             return Commit("removed")
         count = 0
         with cursor.copy(COPY) as copy:
-            for row in change.csv_rows():
-                copy.write_row((change.key, change.version_id, *order(row)))
+            for row in change.csv_rows(columns=COLUMNS):
+                copy.write_row((change.key, change.version_id, row["customer"], row["order"], row["cents"]))
                 count += 1
         return Commit(f"{count} rows")
-
-
-def order(row: dict[str, str]) -> tuple[str, int, int]:
-    """Return the customer, the order number and the amount in cents of a row.
-
-    :raises Unprocessable: if the row is not an order, since a retry would not help.
-    """
-    try:
-        return row["customer"], int(row["order"]), int(row["cents"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise Unprocessable("a row is not an order") from error
 
 
 def connect() -> psycopg.Connection[Any]:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast, override
 
 from intake_ledger.processor.text import RowProblem, RowReader, closing
 from intake_ledger.protocol import State, TooManyRejects, Unprocessable
@@ -35,7 +35,7 @@ class Rejects:
     is too long. Then the whole object is `Unprocessable`.
 
     Raises:
-        ValueError: `max_share` is out of its range.
+        ValueError: `max_share` is out of its range, or None with `commits_at_end`.
 
     """
 
@@ -43,6 +43,10 @@ class Rejects:
     """The largest share of bad rows, from 0 to below 1. The object is read twice then: `csv_rows` and `json_lines`
     count, and raise `TooManyRejects` before the processor gets the first row. With None, any share is accepted, and the
     rows stream in at one reading."""
+    commits_at_end: bool = False
+    """True if the effect becomes visible only after the last row: one SQL transaction, an output, or the writes of
+    `Commit(transact=...)`. Then `TooManyRejects` comes after the last row, and the object is read once. An effect that
+    becomes visible row by row would stay. When omitted, the rows are counted first."""
     check: Callable[[Any], object] | None = None
     """A function that takes each row. The row is rejected if it raises ValueError, ArithmeticError, LookupError or
     `Unprocessable`, with the text of the error as the reason. Its result is ignored. No function when omitted."""
@@ -57,6 +61,8 @@ class Rejects:
                 f"max_share is {self.max_share!r}: it must be at least 0 and below 1, such as 0.01. None accepts any "
                 "share, without a first reading"
             )
+        if self.commits_at_end and self.max_share is None:
+            raise ValueError("commits_at_end is for a max_share, and there is none: give a max_share, or leave it out")
 
 
 class Reading:
@@ -65,6 +71,8 @@ class Reading:
     def __init__(self, rejects: Rejects) -> None:
         self.one_line_rows = rejects.one_line_rows
         self._check = rejects.check
+        self._first: list[str] = []
+        """The first problems, without the content that they may quote."""
         self.read = 0
         self.rejected = 0
 
@@ -72,11 +80,17 @@ class Reading:
         """See `RowErrors`."""
         self.read += 1
         self.rejected += 1
-        self.reject(problem)
+        if len(self._first) < _NAMED:
+            self._first.append(f"line {problem.line} ({problem.code})")
 
-    def reject(self, problem: RowProblem) -> None:
-        """Take the problem of a rejected row."""
-        raise NotImplementedError
+    def check_share(self, most: float) -> None:
+        """Raise TooManyRejects if more rows are bad than this share."""
+        if self.rejected > most * self.read:
+            share = self.rejected / self.read
+            named = ", ".join(self._first) + (" and others" if self.rejected > len(self._first) else "")
+            raise TooManyRejects(
+                f"{self.rejected:,} of {self.read:,} rows are bad ({share:.3%}), and max_share is {most:.3%}: {named}"
+            )
 
     def good(self, line: int, value: Any, text: str | None) -> bool:
         """See `RowErrors`."""
@@ -92,26 +106,6 @@ class Reading:
         return True
 
 
-class _Counting(Reading):
-    """The first reading. It keeps the first problems, without the content that they may quote."""
-
-    def __init__(self, rejects: Rejects) -> None:
-        super().__init__(rejects)
-        self._first: list[str] = []
-
-    def reject(self, problem: RowProblem) -> None:
-        if len(self._first) < _NAMED:
-            self._first.append(f"line {problem.line} ({problem.code})")
-
-    def check_share(self, most: float) -> None:
-        if self.rejected > most * self.read:
-            share = self.rejected / self.read
-            named = ", ".join(self._first) + (" and others" if self.rejected > len(self._first) else "")
-            raise TooManyRejects(
-                f"{self.rejected:,} of {self.read:,} rows are bad ({share:.3%}), and max_share is {most:.3%}: {named}"
-            )
-
-
 class RejectedRows(Reading):
     """The rejected rows of one file, as lines of JSON."""
 
@@ -121,8 +115,9 @@ class RejectedRows(Reading):
         self.file = cast("BinaryIO", tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - the attempt closes it
         """The lines of JSON."""
 
-    def reject(self, problem: RowProblem) -> None:
-        """See `Reading`."""
+    @override
+    def bad(self, problem: RowProblem) -> None:
+        super().bad(problem)
         row = {
             **self._fixed,
             "line": problem.line,
@@ -177,14 +172,15 @@ def rows(
     """Yield the good rows, and give the others to the reading that `begin` makes.
 
     Raises:
-        TooManyRejects: More rows are bad than `max_share` allows. No row was yielded.
+        TooManyRejects: More rows are bad than `max_share` allows. No row was yielded, or each one with
+            `commits_at_end`.
 
     """
     if not isinstance(rejects, Rejects):
         raise TypeError(f"on_error is {type(rejects).__name__}: pass Rejects(max_share=...)")
-    if rejects.max_share is None:
-        return _second(open_stream(), read, begin(rejects))
-    counting = _Counting(rejects)
+    if rejects.max_share is None or rejects.commits_at_end:
+        return _checked(open_stream(), read, begin(rejects), rejects.max_share)
+    counting = Reading(rejects)
     stream = open_stream()
     for _ in closing(stream, read(stream, errors=counting)):
         pass
@@ -192,13 +188,17 @@ def rows(
     return _later(open_stream, read, begin(rejects))
 
 
-def _second(stream: BinaryIO, read: RowReader, reading: Reading) -> Iterator[Any]:
-    return closing(stream, read(stream, errors=reading))
+def _checked(stream: BinaryIO, read: RowReader, reading: Reading, most: float | None) -> Iterator[Any]:
+    """Yield the rows of a stream that is open. Its share is checked at the end."""
+    yield from closing(stream, read(stream, errors=reading))
+    if most is not None:
+        reading.check_share(most)
 
 
 def _later(open_stream: Callable[[], BinaryIO], read: RowReader, reading: Reading) -> Iterator[Any]:
     """Open the file when the first row is wanted, so that the parts of a set need no connection each."""
-    yield from _second(open_stream(), read, reading)
+    stream = open_stream()
+    yield from closing(stream, read(stream, errors=reading))
 
 
 def _readable(text: str) -> str:
