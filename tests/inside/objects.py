@@ -41,5 +41,6 @@ from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.lambda_processor import commit_from, remote_function
 from intake_ledger.processor.object_stream import download_to_file
 from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
+from intake_ledger.runners.calls import InlineCalls
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.remote import Remote

@@ -1324,7 +1324,7 @@ MUTANTS = (
         "Row.runs_alone",
         "self.call_mark == CallMark.ALONE or self.died_together",
         "self.call_mark == CallMark.ALONE",
-        "tests/unit/test_calls.py -k poison",
+        "calls, budget",
     ),
     Mutant(
         "a change that runs alone loses its mark",

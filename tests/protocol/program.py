@@ -7,7 +7,7 @@ call that the history does not answer. The explorer then chooses the next step a
 
 import io
 import traceback
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -38,6 +38,7 @@ from intake_ledger.protocol import (
 )
 from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
 from tests.inside.kit import dynamodb_expressions, memory_dynamodb, object_consumer, object_ledger
+from tests.inside.objects import InlineCalls
 from tests.protocol.strict_telemetry import StrictTelemetry
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"
@@ -158,6 +159,8 @@ class Config(NamedTuple):
     """The consumer claims every new message as a group of one."""
     commit_together: bool = False
     """The consumer commits a group together."""
+    calls: bool = False
+    """The consumer claims each message for a call with others, as if there were any."""
     effect: Effect = Effect.PLAIN
     bare: bool = False
     """No message leaves room for attributes in its copy."""
@@ -413,9 +416,12 @@ def run(
             jitter=lambda: 0.0,
         ),
         processor,
+        runner=InlineCalls(lambda changes: _results(processor, changes)) if config.calls else None,
         output_client=lambda: cast("Any", _OutputS3(port)),
         processing_time=ProcessingTime(0.0) if config.group else None,
     )
+    if consumer._calls is not None:
+        consumer._calls.least = 1
     record: dict[str, Any] = {"messageId": message.id, "receiptHandle": "r", "body": message.body, "attributes": {}}
     if message.rejected_fence is not None:
         record["messageAttributes"] = {"rejected_fence": {"stringValue": str(message.rejected_fence)}}
@@ -426,6 +432,17 @@ def run(
     except Exception as error:  # noqa: BLE001
         return _raised(error)
     return Finished(acknowledged=not answer["batchItemFailures"])
+
+
+def _results(processor: Callable[[ObjectChange], object], changes: Sequence[ObjectChange]) -> dict[str, object]:
+    """Each change ends by its own result."""
+    results = dict[str, object]()
+    for change in changes:
+        try:
+            results[change.idempotency_key] = processor(change)
+        except Exception as error:  # noqa: BLE001 - it is the result
+            results[change.idempotency_key] = error
+    return results
 
 
 def _write_output(change: ObjectChange, *, every_version: bool) -> None:
@@ -531,6 +548,7 @@ def _consumer_settings(config: Config) -> ConsumerSettings:
         max_backoff_seconds=0,
         max_event_age_seconds=6 * 3600,
         commit_together=config.commit_together,
+        max_per_call=2 if config.calls else 1,
     )
 
 

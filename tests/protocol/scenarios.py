@@ -21,6 +21,7 @@ SOMETIMES = Config(effect=Effect.SOMETIMES)
 KEYED = Config(effect=Effect.KEYED)
 FENCED = Config(effect=Effect.FENCED)
 TOGETHER = Config(group=True, commit_together=True)
+CALLS = Config(group=True, calls=True)
 
 SHORT: dict[str, Scenario] = {
     "puts": Scenario("p p", crashes=1, deliveries=2),
@@ -37,6 +38,9 @@ SHORT: dict[str, Scenario] = {
     "late write, grouped commits": Scenario("p p", TOGETHER, pauses=1, no_audit=True),
     "late write, every version": Scenario("p p", EVERY, pauses=1),
     "late write, deletes off": Scenario("p m", NO_DELETES, pauses=1),
+    "calls": Scenario("p p", CALLS, crashes=1),
+    "calls, a slow worker": Scenario("p p", CALLS, pauses=1, no_audit=True),
+    "calls, budget": Scenario("p", CALLS._replace(max_attempts=2), crashes=3),
     "a lock broken by hand": Scenario("p p", breaks=1),
     "a lock broken by hand, the last attempt": Scenario("p", BUDGET, breaks=1, crashes=1),
     "puts, slow claims": Scenario("p p", slow=1, crashes=1),
@@ -273,6 +277,12 @@ FULL: dict[str, Scenario] = SHORT | {
     "grouped commits, every version": Scenario(
         "p p", Config(every_version=True, group=True, commit_together=True), deliveries=2, crashes=1
     ),
+    "calls, zombies": Scenario("p p", CALLS, pauses=1, crashes=1),
+    "calls, rollback": Scenario("p p d2", CALLS, crashes=1),
+    "calls, lost answers": Scenario("p p", CALLS, answers=1, crashes=1),
+    "calls, a lock broken by hand": Scenario("p", CALLS._replace(max_attempts=2), breaks=1, crashes=2),
+    "calls, rejection": Scenario("p p", CALLS._replace(max_attempts=2), rejects=1, crashes=1, redrives=1),
+    "calls, every version": Scenario("p p", CALLS._replace(every_version=True), deliveries=2, crashes=2),
     "groups, zombies": Scenario("p p", GROUP, pauses=1, deliveries=2),
     "groups, rollback": Scenario("p p d2", GROUP, crashes=1, slow=1),
     "groups, unversioned": Scenario("A B A", Config(versioned=False, group=True), crashes=1),

@@ -43,6 +43,8 @@ class SharedCalls:
     failures: Failures
     downstream: Downstream
     groups: Groups
+    least: int = 2
+    """The fewest changes of a call. Fewer run alone."""
 
     def run(self, batch: Batch) -> None:
         """Carry out calls until fewer than two changes are left for one. All other messages wait for their own turn.
@@ -50,9 +52,9 @@ class SharedCalls:
         While the downstream is out, each change is tried alone: one failure then shows as much as a hundred.
         """
         left = [message for message in batch.messages if self._joins(message)]
-        while len(left) > 1 and not self.downstream.breaker.is_open and batch.spare_ms(RESERVE_SECONDS) >= 0:
+        while len(left) >= self.least and not self.downstream.breaker.is_open and batch.spare_ms(RESERVE_SECONDS) >= 0:
             members, left = self._fill(left, batch)
-            if len(members) < 2 or batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
+            if len(members) < self.least or batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
                 # Each of them is started or released in its own turn.
                 batch.answers |= {member.message: member.claim for member in members}
                 continue
