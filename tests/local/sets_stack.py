@@ -5,6 +5,7 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
@@ -43,12 +44,15 @@ class SetsStack(cdk.Stack):
 
         pipeline = IntakePipeline(self, "Parts", processor=processor("collecting:process_part"), **times)
         effects.grant(pipeline, "dynamodb:UpdateItem")
+        rejects = s3.Bucket(self, "RejectedRows", removal_policy=cdk.RemovalPolicy.DESTROY)
+        pipeline.keep_rejects(rejects, "parts/")
         values = {
             "Bucket": pipeline.bucket.bucket_name,
             "Table": pipeline.table.table_name,
             "EffectsTable": effects.table_name,
             "PartsFunction": pipeline.function.function_name,
             "PartsQueueUrl": pipeline.queue.queue_url,
+            "RejectsBucket": rejects.bucket_name,
         }
         for name, form in FORMS.items():
             sets = FileSets(
@@ -61,6 +65,8 @@ class SetsStack(cdk.Stack):
                 **times,
             )
             effects.grant(sets, "dynamodb:UpdateItem")
+            if name == "Loads":
+                sets.keep_rejects(rejects, "loads/")
             values |= {
                 f"{name}Function": sets.function.function_name,
                 f"{name}QueueUrl": sets.queue.queue_url,

@@ -130,6 +130,32 @@ def test_a_manifest_and_its_parts_become_one_run_in_any_order(sets: Sets, order:
     assert [len(sets.runs(key)) for key in (a, b)] == [1, 1], "each part was processed by the pipeline before"
 
 
+@pytest.mark.failure_mode("F493")
+@pytest.mark.parametrize("name", ["Parts", "Loads"])
+def test_rejected_rows_are_in_their_bucket_until_the_file_is_repaired(sets: Sets, command: Command, name: str) -> None:
+    """`Parts` is the pipeline of objects, and the file is a part of a set of `Loads`."""
+    folder = {"Parts": "tables", "Loads": "loads/tables"}[name]
+    key = file = f"{folder}/a.csv"
+    s3, place = sets.aws.client("s3"), {"Bucket": sets.found["RejectsBucket"]}
+    version = sets.put(file, "n\n1\nx\n")
+    if name == "Loads":
+        key = f"{folder}/manifest.json"
+        sets.put(key, ["a.csv"])
+    place["Key"] = f"{name.lower()}/{key}.rejects.jsonl"
+
+    def listed() -> list[tuple[str, int, int]]:
+        found = command("list", "--rejected-rows", pipeline="Parts" if name == "Parts" else f"{name}OfTests")
+        return [(row["key"], row["rejected_rows"], row["read_rows"]) for row in found["rows"]]
+
+    sets.wait(listed, "the rejected rows are listed")
+    assert listed() == [(key, 1, 2)]
+    row = json.loads(s3.get_object(**place)["Body"].read())
+    assert (row["source"], row["version_id"], row["line"], row["column"]) == (file, version, 3, "n")
+    sets.put(file, "n\n1\n2\n")
+    sets.wait(lambda: not listed(), "the repaired file is committed")
+    assert "intake-removed" in s3.head_object(**place)["Metadata"]
+
+
 @pytest.mark.failure_mode("F170")
 def test_a_missing_part_is_a_waiting_row_and_its_arrival_completes_the_set(sets: Sets, command: Command) -> None:
     """The command names the parts with their status."""

@@ -6,11 +6,15 @@ from typing import Any
 
 import boto3
 
-from intake_ledger import Commit, FileSet, ObjectChange
+from intake_ledger import Commit, FileSet, ObjectChange, Rejects
+
+REJECTS = Rejects(max_share=0.9)
 
 
 def process_part(change: ObjectChange) -> Commit:
-    """Note a part."""
+    """Note a part. Reject the bad rows of a table."""
+    if change.key.startswith("tables/"):
+        list(change.csv_rows(columns={"n": int}, on_error=REJECTS))
     _note(change.bucket, change.key, change.version_id or "", [])
     return Commit(change.idempotency_key)
 
@@ -21,7 +25,10 @@ def take_part(change: ObjectChange) -> Commit:
 
 
 def process_set(files: FileSet) -> Commit:
-    """Note a set, with key, version and content of each part."""
+    """Note a set, with key, version and content of each part. Reject the bad rows of tables."""
+    if files.key.startswith("loads/tables/"):
+        for part in files.parts:
+            list(part.csv_rows(columns={"n": int}, on_error=REJECTS))
     parts = [[part.key, part.version_id, part.read(100).decode()] for part in files.parts]
     _note(files.bucket, files.key, files.version, parts)
     return Commit(files.idempotency_key)
