@@ -19,6 +19,8 @@ from intake_ledger.protocol import Ordering, Unprocessable
 
 KEY = "in/2026/11/" + "k" * (256 - len("in/2026/11/"))
 """A key with 256 bytes."""
+GROUPED = "in/{year}/"
+"""The pattern of its group."""
 
 
 def new_key() -> Bill:
@@ -68,6 +70,36 @@ def in_calls(size: int) -> Bill:
         pipeline.put(f"{KEY[:-4]}{number:04}", "1")
     pipeline.run()
     return pipeline.bill
+
+
+def new_key_of_a_group() -> Bill:
+    """The second key of a group, whose lock is free."""
+    pipeline = MeteredPipeline(exclusive_by=GROUPED)
+    pipeline.put(f"{KEY[:-1]}0", "1")
+    pipeline.settle()
+    pipeline.put(KEY, "1")
+    pipeline.run()
+    return pipeline.bill
+
+
+def wait_for_a_group(looks: int) -> Bill:
+    """Deliver a message whose group is held. With two `looks`, count the second one."""
+    counted: list[Bill] = []
+
+    def meanwhile(_: ObjectChange) -> str:
+        if not counted:
+            pipeline.put(f"{KEY[:-1]}0", "1")
+            for _look in range(looks):
+                before = pipeline.bill.copy()
+                pipeline.deliver_once()
+                counted.append(pipeline.bill.minus(before))
+                pipeline.clock.advance(60_000)
+        return "done"
+
+    pipeline = MeteredPipeline(meanwhile, exclusive_by=GROUPED)
+    pipeline.put(KEY, "1")
+    pipeline.deliver_once()
+    return counted[-1]
 
 
 def _settled(**options: Any) -> "MeteredPipeline":
@@ -214,6 +246,9 @@ CASES: dict[str, Callable[[], Bill]] = {
     "removal, not told": lambda: removal(deletes=False),
     "audit resubmission": audit_resubmission,
     "reprocess": reprocess,
+    "new key of a group": new_key_of_a_group,
+    "a group is held": lambda: wait_for_a_group(1),
+    "a group is still held": lambda: wait_for_a_group(2),
 }
 GROUPS = (10, 100)
 

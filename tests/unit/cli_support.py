@@ -139,6 +139,7 @@ class Site:
         kind |= {"INTAKE_STATE_MACHINE": deployed.state_machine} if deployed.state_machine else {}
         kind |= {"INTAKE_WORKERS": "true"} if deployed.workers else {}
         kind |= {"INTAKE_REJECTS": deployed.rejects} if deployed.rejects else {}
+        kind |= {"INTAKE_EXCLUSIVE_BY": str(deployed.exclusive_by)} if deployed.exclusive_by else {}
         return kind | {
             "INTAKE_PIPELINE_NAME": deployed.name,
             "INTAKE_BUCKET_NAME": deployed.bucket,

@@ -11,6 +11,7 @@ import pytest
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.outputs import Output, source_of
 from intake_ledger.protocol import (
+    GroupPattern,
     Ordering,
     Row,
     RowKey,
@@ -18,14 +19,17 @@ from intake_ledger.protocol import (
     StateKind,
     Status,
     forgotten_key,
+    group_key,
     newest_forgotten_key,
     rejects_place,
+    row_key,
     to_dynamodb,
     ulid,
 )
 from intake_ledger.requests import Command, Entry, RequestBatch, batch_item, batch_key, queried_batches
 from intake_ledger.set_members import Membership
 from tests.inside.command import Aws, forget_command, forgetting
+from tests.inside.groups import holder_name
 from tests.unit.cli_support import (
     NAME,
     FakeSts,
@@ -140,6 +144,25 @@ def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind:
     # A second call finds nothing more, and its marker is later.
     again = person.reads("forget", key, *BECAUSE)
     assert (again["rows"], again["deadLetters"]) == (0, 0)
+
+
+@pytest.mark.failure_mode("F441")
+@pytest.mark.parametrize(("key", "left"), [(KEY, False), (OTHER, True)])
+def test_the_lock_of_its_group_names_the_key_no_more(
+    seat: Callable[[Site], Person],
+    key: str,
+    left: bool,
+) -> None:
+    """Its last attempt may have left it there. Another key that has the group keeps it."""
+    site = make_site()
+    site = Site(replace(site.deployed, exclusive_by=GroupPattern("in/{name}.")))
+    fill(site, KEY)
+    row = row_key(NAME, Ordering.LATEST, site.deployed.bucket, key, "v#v1")
+    place = group_key(NAME, "Ana Díaz")
+    put(site, place, fence=START, holder=holder_name(row), holder_fence=START)
+    seat(site).reads("forget", KEY, *BECAUSE)
+    holder = LedgerTable(client("dynamodb"), site.deployed.table).read(place)["holder"]
+    assert holder == (holder_name(row) if left else "")
 
 
 def test_the_marker_is_the_one_that_workers_read(seat: Callable[[Site], Person]) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_lambda import LambdaClient
 
+    from intake_ledger.protocol import GroupPattern
     from intake_ledger_cli.aws import Aws
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
@@ -89,6 +90,8 @@ class DeployedPipeline:
     """The place of outputs with rejected rows. None: there is none."""
     sets: str = ""
     """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
+    exclusive_by: "GroupPattern | None" = None
+    """The groups of keys in which one attempt at most is live. None: there are none."""
     max_wait_seconds: int | None = None
     """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
     release made the function."""
@@ -192,6 +195,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
             set_variables=variables if SET_FORM in variables else None,
             rejects=read("rejects"),
             sets=read("sets"),
+            exclusive_by=read("exclusive_by"),
             max_wait_seconds=read("max_wait_seconds")
             if variable_of(ConsumerSettings, "max_wait_seconds") in variables
             else None,

@@ -9,11 +9,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
+from intake_ledger.keyed import holder_row
 from intake_ledger.ledger import (
     FORGOTTEN_AT,
     UNCHECKED_MS,
@@ -30,6 +32,7 @@ from intake_ledger.protocol import (
     Status,
     forgotten_key,
     from_dynamodb,
+    group_key,
     made_at,
     newest_forgotten_key,
     row_from_attributes,
@@ -242,9 +245,23 @@ class Forgetting:
                 self.result.rows += 1
             else:
                 self.result.other_items += 1
+        self._leave_group()
         for place in self._parts_of_set():
             self._table.delete(place, Condition("attribute_exists(#pk)", ("pk",), {}))
             self.result.other_items += 1
+
+    def _leave_group(self) -> None:
+        """Remove the key's name from the lock of its group, where its last attempt may have left it."""
+        groups = self._deployed.exclusive_by
+        if groups is None or (group := groups.group_of(self._key)) is None:
+            return
+        place = group_key(self._deployed.name, group)
+        holder = self._table.read(place).get("holder", "")
+        if holder_row(holder).pk == self._pk:
+            # Another key may take it meanwhile.
+            with suppress(ConditionFailed):
+                self._table.mark(place, {"holder": ""}, Condition("#holder = :seen", ("holder",), {":seen": holder}))
+                self.result.other_items += 1
 
     def remove_from_records(self) -> None:
         """Replace the key in records of operations, and in the marks of a pause and of the circuit breaker."""

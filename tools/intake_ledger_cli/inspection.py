@@ -12,6 +12,7 @@ from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.executions import execution_arn
 from intake_ledger_cli.formatting import agreement
 from intake_ledger_cli.function_errors import FunctionErrors, read_errors
+from intake_ledger_cli.groups import GroupState, group_of
 from intake_ledger_cli.history import History, read_history
 from intake_ledger_cli.reading import ObjectRow
 from intake_ledger_cli.s3_listing import ListedVersion
@@ -56,6 +57,8 @@ class InspectedKey:
     denied: str | None
     """The action that the caller lacks to read S3."""
     states: list[Inspected]
+    group: GroupState | None = None
+    """The group of the key (`exclusive_by`). None if it has none, or if the ledger's locks may not be read."""
     history: History | None = None
     """None without an attempt, or if the log was not searched."""
     consumer_errors: FunctionErrors | None = None
@@ -95,6 +98,7 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
         filters=deployed.filters,
         denied=denied,
         states=[replace(one, execution=execution_arn(deployed, key, one.row)) for one in states],
+        group=_group(aws, deployed, key, now),
     )
     if not logs:
         return found
@@ -104,6 +108,15 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
         history=read_history(aws, deployed, key, [one.row for one in states if one.row is not None], now),
         consumer_errors=None if since is None else read_errors(aws, deployed, since, now),
     )
+
+
+def _group(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> GroupState | None:
+    try:
+        return group_of(aws, deployed, key, now)
+    except ClientError as error:
+        if denied_action(error) is None:
+            raise
+        return None
 
 
 def _states(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Inspected], str | None]:

@@ -19,6 +19,7 @@ from intake_ledger_cli.counting import Count, Counts
 from intake_ledger_cli.errors import denied_action, is_passing
 from intake_ledger_cli.executions import ExecutionCount, count_running
 from intake_ledger_cli.function_errors import FunctionErrors, read_errors
+from intake_ledger_cli.groups import GroupState, waiting_groups
 from intake_ledger_cli.kinds import kind_of
 from intake_ledger_cli.metrics import LastHour, Tick
 from intake_ledger_cli.reading import AuditState
@@ -142,6 +143,8 @@ class PipelineStatus:
     """The lines about failed invocations of the last hour. None if Lambda counted none."""
     executions: ExecutionCount | NotRead | None
     """None if the processor is not a state machine."""
+    groups: list[GroupState] | NotRead | None
+    """The groups that keys wait for. None if the pipeline has no groups."""
     max_wait_seconds: int | None
     alarms: list[Alarm] | NotRead
 
@@ -195,6 +198,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {}), now),
         function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
         executions=allowed(lambda: _executions(aws, deployed)),
+        groups=allowed(lambda: waiting_groups(aws, deployed, now)),
         max_wait_seconds=deployed.max_wait_seconds,
         alarms=allowed(lambda: _alarms(aws, deployed)),
     )

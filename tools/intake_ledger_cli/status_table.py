@@ -12,6 +12,7 @@ from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape,
 from intake_ledger_cli.counting import Count
 from intake_ledger_cli.executions import ExecutionCount
 from intake_ledger_cli.function_errors import FunctionErrors
+from intake_ledger_cli.groups import GroupState, group_text
 from intake_ledger_cli.metrics import LastHour, Tick
 from intake_ledger_cli.reading import AuditState
 from intake_ledger_cli.status import (
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 
 _WITHOUT_ROWS = "files were committed without their bad rows, see: list --rejected-rows"
+
+
+_GROUPS = 3
+"""The groups that the table names."""
 
 
 def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> RenderableType:
@@ -57,6 +62,8 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> Rendera
     add_count("Removed", found.removed, DIM, "removed before they were processed, see: list --removed", if_any=True)
     add_count("Rejected rows", found.rejected_rows, WARNING, _WITHOUT_ROWS, if_any=True)
     add_count("Waiting", found.waiting, WARNING, _waiting_for(deployed))
+    if found.groups:
+        add("Groups", found.groups, lambda one: _groups(one, now))
     if isinstance(found.later_format, Count) and (found.later_format.number or found.later_format.why):
         add_count("Later release", found.later_format, WARNING, "rows that this release does not process")
     if is_listed:
@@ -75,6 +82,13 @@ def _waiting_for(deployed: "DeployedPipeline") -> str:
     most = deployed.max_wait_seconds
     until = "" if most is None else f", rejected after {formatting.duration(most * 1000)}"
     return f"{deployed.work.waits}{until}, see: list --waiting"
+
+
+def _groups(groups: list[GroupState], now: int) -> Text:
+    """The groups with the most waiting keys."""
+    shown = [f"{one.waiting:,} waiting for {group_text(one, now)}" for one in groups[:_GROUPS]]
+    more = f", and {len(groups) - _GROUPS:,} more groups" if len(groups) > _GROUPS else ""
+    return Text(escape("; ".join(shown) + more))
 
 
 def _executions(count: ExecutionCount, now: int) -> Text:

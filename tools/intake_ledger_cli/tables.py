@@ -9,6 +9,7 @@ from rich.text import Text
 from intake_ledger.protocol import Row, Status
 from intake_ledger_cli import formatting
 from intake_ledger_cli.console import BAD, DIM, GOOD, WARNING, add_line, escape, grid, heading
+from intake_ledger_cli.groups import group_text
 from intake_ledger_cli.inspection import InspectedKey
 from intake_ledger_cli.reading import ReviewPage
 
@@ -99,6 +100,10 @@ def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -
     parts: list[RenderableType] = [heading(escape(found.key), f"{deployed.name}, {deployed.place}")]
     if not found.wanted:
         parts.append(Text(escape(_outside_filters(deployed)), style=WARNING))
+    if found.group is not None:
+        lines = grid()
+        add_line(lines, "Group", Text(escape(group_text(found.group, now))))
+        parts.append(lines)
     for one in found.states:
         lines = grid()
         add_row(lines, one.row, now, one.execution)

@@ -1,0 +1,78 @@
+"""`status` and `inspect` show which groups are held, by which keys, and how many wait."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import (
+    GroupPattern,
+    Ordering,
+    ReasonCode,
+    Row,
+    Status,
+    group_key,
+    row_key,
+)
+from tests.inside.groups import holder_name
+from tests.unit.cli_support import NAME, Site, client, make_site
+from tests.unit.support import HOUR, MINUTE
+from tests.unit.test_cli_commands import Person, sit
+from tests.unit.test_cli_kinds import now
+
+__all__ = ["sit"]
+pytestmark = pytest.mark.usefixtures("dynamodb")
+
+
+def grouped(*, lease_ms: int) -> tuple[Site, int]:
+    """`in/acme/1` has the group `acme`, and two keys wait. One waits for `idle`, which is free."""
+    site = make_site()
+    deployed = replace(site.deployed, exclusive_by=GroupPattern("in/{account}/"))
+    site, at = Site(deployed), now() - 2 * MINUTE
+    held = Row(Status.PROCESSING, at, version_id="v1", lease_until=at + lease_ms, lease_owner="w", updated_at=at)
+    site.row("in/acme/1", held)
+    row = row_key(NAME, Ordering.LATEST, deployed.bucket, "in/acme/1", "v#v1")
+    table = LedgerTable(client("dynamodb"), deployed.table)
+    table.write(
+        group_key(NAME, "acme"), {"fence": at, "holder": holder_name(row), "holder_fence": at, "held_since": at}
+    )
+    table.write(group_key(NAME, "idle"), {"fence": at, "holder": "", "holder_fence": at, "held_since": at})
+    waits = replace(held, status=Status.FAILED, lease_until=None, waiting_since=at, reason_code=ReasonCode.GROUP_HELD)
+    for key in ("in/acme/2", "in/acme/3", "in/idle/1"):
+        site.row(key, waits)
+    site.row("in/acme/4", replace(waits, reason_code=ReasonCode.NOT_YET))
+    return site, at
+
+
+def test_status_names_the_groups_that_are_waited_for(sit: Callable[..., Person]) -> None:
+    site, at = grouped(lease_ms=HOUR)
+    person = sit(site)
+    assert person.reads("status")["groups"] == [
+        {"group": "acme", "heldBy": "in/acme/1", "heldSince": at, "waiting": 2},
+        {"group": "idle", "heldBy": None, "heldSince": None, "waiting": 1},
+    ]
+    shown = " ".join(person.types("status").split())
+    assert "2 waiting for acme, held by in/acme/1 for 2" in shown
+    assert "1 waiting for idle, which is free" in shown
+
+
+@pytest.mark.parametrize(("lease_ms", "holder"), [(HOUR, "in/acme/1"), (MINUTE, None)])
+def test_inspect_names_the_key_that_has_the_group(
+    sit: Callable[..., Person],
+    lease_ms: int,
+    holder: str | None,
+) -> None:
+    """A lock whose lease has ended is not held."""
+    site, _ = grouped(lease_ms=lease_ms)
+    person = sit(site)
+    found = person.reads("inspect", "in/acme/2", "--no-logs")
+    assert (found["group"]["group"], found["group"]["heldBy"]) == ("acme", holder)
+    assert "Group" in person.types("inspect", "in/acme/2", "--no-logs")
+    assert person.reads("inspect", "other/1", "--no-logs")["group"] is None
+
+
+def test_a_pipeline_without_groups_sends_no_request_for_them(sit: Callable[..., Person]) -> None:
+    person = sit(make_site())
+    assert person.reads("status")["groups"] is None
+    assert person.reads("inspect", "in/acme/2", "--no-logs")["group"] is None
