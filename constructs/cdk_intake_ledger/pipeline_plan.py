@@ -50,6 +50,8 @@ def plan_of(
         max_pollers=number_of(concurrency.max_pollers),
         threads=number_of(concurrency.threads),
         commit_together=concurrency.commit_together,
+        max_rate=number_of(concurrency.max_rate),
+        max_burst=number_of(concurrency.max_burst),
         ledger_retention=seconds_of(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
         audit_interval=seconds_of(audit.interval),
         settle_time=seconds_of(audit.settle_time),

@@ -573,6 +573,8 @@ LACKS: Mapping[str, str] = {
     "ordering": "a set has one current version, and each identity of a message has its own row",
     "pipeline": "only sets need the work of another construct",
     "queue": "the queue of messages is an option of their source",
+    "max_burst": "pipelines and sets have it in `concurrency`, as `clock_skew`",
+    "max_rate": "pipelines and sets have it in `concurrency`, as `clock_skew`",
     "reserved_concurrency": "pipelines and sets have it in `concurrency`, as `clock_skew`",
     "source": "objects come from the bucket, and sets from their pipeline",
     # Members of the constructs.

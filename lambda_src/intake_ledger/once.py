@@ -14,16 +14,18 @@ dies, the key is free when the lease has ended.
 """
 
 import logging
+import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import ledger_client
 from intake_ledger.keyed import KeyLock, idempotency_key, name_of
-from intake_ledger.ledger import AWS_ERRORS, Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import AWS_ERRORS, Claim, Ledger, LedgerOptions, LedgerTable, Starts
 from intake_ledger.observability import describe, text_of
 from intake_ledger.protocol import (
     Change,
@@ -35,6 +37,7 @@ from intake_ledger.protocol import (
     Origin,
     OutcomeKind,
     Policy,
+    Rate,
     Reason,
     ReasonCode,
     Reasons,
@@ -62,6 +65,7 @@ __all__ = [
     "OnceClaim",
     "OnceLedger",
     "OnceOptions",
+    "Rate",
     "Rejected",
     "TransactionRefused",
     "Unprocessable",
@@ -198,7 +202,7 @@ def _whole(name: str, value: object) -> None:
 class OnceLedger:
     """Runs blocks of code once for each key and identity. Threads may share it.
 
-    The table is the one of `IntakeLedger`, or any table whose keys `pk` and `sk` are texts, with a TTL on `expires_at`.
+    Use the table of `IntakeLedger`, or any table whose keys `pk` and `sk` are texts, with a TTL on `expires_at`.
     """
 
     name: str
@@ -216,6 +220,9 @@ class OnceLedger:
     Also with `ResultNotKept` after a commit without its result. An exception that it raises is logged. Nothing is
     counted when omitted."""
     _ledger: Ledger = field(init=False, repr=False)
+    _table: LedgerTable = field(init=False, repr=False)
+    _starts: dict[Rate, Starts] = field(default_factory=dict, init=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name or "@" in self.name or "#" in self.name:
@@ -224,7 +231,7 @@ class OnceLedger:
         policy = Policy(options.max_attempts or _NO_LIMIT, options.retention_seconds * 1000, deletes=False)
         # No message is late: a key and an identity are new if they have no row.
         given = LedgerOptions(self.name, Ordering.EVERY_VERSION, policy, max_event_age_ms=10**15)
-        table = LedgerTable(self.client or ledger_client(), self.table)
+        table = self._table = LedgerTable(self.client or ledger_client(), self.table)
         self._ledger = Ledger(
             table,
             lambda change, _: change.state,
@@ -235,16 +242,19 @@ class OnceLedger:
         )
 
     @contextmanager
-    def once(self, key: str | int, identity: str | int) -> Iterator[OnceClaim]:
+    def once(self, key: str | int, identity: str | int, rate: Rate | None = None) -> Iterator[OnceClaim]:
         """Run the block once.
 
         Args:
             key: blocks with one key exclude each other.
             identity: the block runs until it was committed once for this identity of the key.
+            rate: the maximum number of blocks of this name that start per second, on all machines; no limit when
+                omitted. A block that finds no start stands in line, and `Busy` says when its place is. It takes none
+                as long as `Duplicate` answers.
 
         Raises:
             Duplicate: The identity was committed before.
-            Busy: Another block holds the key, or the identity's next attempt is not due.
+            Busy: Another block holds the key, the identity's next attempt is not due, or the rate has no start now.
             Rejected: The identity was rejected earlier.
             Fenced: The lease ended before the block did, and another block has the key. Nothing was committed.
             InvalidTransactionError: `claim.transact` is malformed. Nothing was committed, and the identity is rejected.
@@ -255,6 +265,8 @@ class OnceLedger:
 
         """
         held = self._claim(name_of("key", key), name_of("identity", identity))
+        if rate is not None:
+            self._start(held, rate)
         ledger = self._ledger
         claim = OnceClaim(
             key=held.change.key,
@@ -304,6 +316,28 @@ class OnceLedger:
         if isinstance(answer, Ruling):
             raise self._refusal(change, answer)
         return answer
+
+    def _start(self, held: Claim, rate: Rate) -> None:
+        """Take a start for the claim, or let the identity wait for its place. Raises Busy then."""
+        with self._lock:
+            starts = self._starts.get(rate) or Starts(
+                self._table, self.name, rate, clock=self.clock, jitter=random.SystemRandom().random
+            )
+            self._starts[rate] = starts
+        try:
+            at = starts.take(in_line=held.seen is not None and held.seen.in_line)
+            if at is None:
+                return
+            reason = Reason(ReasonCode.MAX_RATE, "the rate had no start for it")
+            self._ledger.wait(held, reason, retry_at=at)
+        except AWS_ERRORS:
+            with suppress(Fenced, *AWS_ERRORS):
+                self._ledger.release(held)
+            raise
+        except Fenced:
+            at = self.clock()
+        self._counted(OutcomeKind.WAITING)
+        raise Busy("the rate has no start now", max(at - self.clock(), 0) / 1000)
 
     def _change(self, key: str, identity: str) -> Change:
         return Change(

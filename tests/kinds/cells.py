@@ -11,7 +11,18 @@ from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, Loca
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import own_message
 from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import GroupPattern, Ordering, Origin, Row, State, StateKind, row_key, success_key, ulid
+from intake_ledger.protocol import (
+    GroupPattern,
+    Ordering,
+    Origin,
+    Row,
+    State,
+    StateKind,
+    rate_key,
+    row_key,
+    success_key,
+    ulid,
+)
 from intake_ledger.requests import (
     Command,
     Entry,
@@ -105,6 +116,8 @@ class Cell:
     """The workers of the pipeline of the parts may die too."""
     max_wait: int = 72 * 3600
     """Seconds."""
+    max_rate: float | None = None
+    """Starts per second."""
     answers: list[dict[str, Any]] = field(default_factory=list)
     """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
     inside: Callable[[Any], object] = lambda _: None
@@ -146,6 +159,7 @@ class Cell:
             local._settings,
             keeps_rows=self.ordering is Ordering.LATEST,
             max_wait_seconds=self.max_wait,
+            max_rate=self.max_rate,
             in_flight_limit=1 if self.crowded else self.in_flight_limit,
             exclusive_by=GroupPattern(self.exclusive_by) if self.exclusive_by else None,
         )
@@ -264,6 +278,12 @@ class Cell:
         if answer:
             self.answers.insert(0, answer)
         self.local.end(execution)
+
+    def use_up(self, seconds: int) -> None:
+        """Take all starts of this time from now on, as other workers of a pipeline with a rate do."""
+        key = rate_key(self.settings.pipeline)
+        table = LedgerTable(cast("Any", self.dynamodb), self.settings.table)
+        table.write(key, {"starts_until": (self.clock() + seconds * SECOND) * 1_000})
 
     def lose(self) -> None:
         """Delete all messages, as a purge does."""

@@ -13,7 +13,17 @@ from botocore.exceptions import ClientError
 from cdk_intake_ledger.testing import LocalSets
 from intake_ledger import Rejects
 from intake_ledger.ledger import LedgerTable, break_claim
-from intake_ledger.protocol import ConsumerSettings, Ordering, Reason, ReasonCode, Status, environment_of, row_key
+from intake_ledger.protocol import (
+    ConsumerSettings,
+    Ordering,
+    Rate,
+    Reason,
+    ReasonCode,
+    Status,
+    environment_of,
+    rate_key,
+    row_key,
+)
 from tests.inside.command import DeployedPipeline, waiting
 from tests.inside.kit import MAX_MESSAGE_BYTES
 from tests.inside.objects import PowertoolsTelemetry
@@ -575,6 +585,64 @@ def test_a_wait_ends_before_its_message_is_lost(make: Make) -> None:
     assert copy.attributes["reason_code"] == "max_wait"
     assert cell.expired == 0
     assert len(cell.calls) < 200
+
+
+@pytest.mark.failure_mode("F510")
+@every_cell
+def test_a_rate_delays_and_counts_no_attempt(make: Make) -> None:
+    """Other workers have taken the starts of an hour. A duplicate costs no start."""
+    cell = make(max_rate=1 / 60)
+    begin = cell.clock()
+    cell.use_up(3_600)
+    cell.submit()
+    cell.turn()
+    assert cell.known().reason_code == "max_rate"
+    cell.run()
+    [call] = cell.calls
+    assert call.attempt == 1
+    assert cell.clock() - begin >= 3_600 * SECOND - Rate(1 / 60).tolerance_us // 1_000
+    check_done(cell)
+    cell.duplicate()
+    cell.run()
+    one_start = (begin + 3_600 * SECOND) * 1_000 + Rate(1 / 60).interval_us
+    assert starts_until(cell) == one_start, "no end of an execution and no duplicate takes a start"
+
+
+def starts_until(cell: Cell) -> int:
+    key = rate_key(cell.settings.pipeline)
+    return int(cell.dynamodb.items[key.pk, key.sk]["starts_until"]["N"])
+
+
+@pytest.mark.failure_mode("F513")
+@every_cell
+def test_a_wait_for_the_rate_ends_before_its_message_is_lost(make: Make) -> None:
+    """After `max_wait`, or before the retention of the source, it is rejected with the reason."""
+    cell = make(max_rate=1 / 60, max_wait=6 * 3_600)
+    cell.use_up(1_000 * 86_400)
+    cell.submit()
+    cell.run()
+    assert cell.known().status is Status.REJECTED
+    [copy] = cell.sqs.dead_letters
+    assert copy.attributes["reason_code"] == "max_rate"
+    assert (cell.expired, cell.calls) == (0, [])
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F514")
+@every_cell
+def test_a_worker_may_die_at_each_request_of_a_wait_for_the_rate(make: Make) -> None:
+    """A start that it has taken is lost. The work is not."""
+
+    def wait(cell: Cell) -> None:
+        cell.use_up(600)
+        submit_and_run(cell)
+
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert len({call.idempotency_key for call in cell.calls}) == 1
+        assert len(cell.calls) == 1 if cell.runner == "machine" else len(cell.calls) <= 2
+
+    kill_everywhere(make, wait, check, max_rate=1 / 60)
 
 
 @pytest.mark.failure_mode("F365")

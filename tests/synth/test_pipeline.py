@@ -476,6 +476,8 @@ def test_every_option_arrives() -> None:
             max_batching_window=Duration.seconds(20),
             max_concurrency=7,
             threads=5,
+            max_rate=2.5,
+            max_burst=20,
             clock_skew=Duration.seconds(30),
         ),
         network=NetworkOptions(
@@ -502,6 +504,7 @@ def test_every_option_arrives() -> None:
     consumer = consumer_settings(variables(template, "OrdersConsumer"))
     assert (consumer.ordering, consumer.deletes, consumer.clock_skew_seconds) == ("EVERY_VERSION", True, 30)
     assert (consumer.max_attempts, consumer.min_backoff_seconds, consumer.max_backoff_seconds) == (3, 1, 9)
+    assert (consumer.max_rate, consumer.max_burst) == (2.5, 20)
     assert consumer.retention_seconds == 40 * 86_400
     audit = audit_settings(variables(template, "OrdersAudit"))
     assert (audit.settle_seconds, audit.look_back_seconds, audit.budget) == (300, 10 * 86_400, 77)

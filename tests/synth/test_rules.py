@@ -121,6 +121,11 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str, str]] = [
     ({"max_pollers": 5}, "min_pollers", 5, 6, "pollers-ordered", "min_pollers is 6 and max_pollers is 5"),
     ({"min_pollers": 5}, "max_concurrency", UNKNOWN, 2, "min-pollers-without-max-concurrency", "max_concurrency is 2"),
     ({"max_pollers": 5}, "max_concurrency", UNKNOWN, 2, "max-pollers-without-max-concurrency", "max_concurrency is 2"),
+    ({}, "max_rate", 400, 401, "max-rate-range", "max_rate is 401: it must be 1/3600 to 400 starts a second"),
+    ({}, "max_rate", 1 / 3_600, 1 / 3_601, "max-rate-range", "limit max_concurrency"),
+    ({"max_rate": 2}, "max_burst", 7_200, 7_201, "max-burst-range", "max_burst is 7,201 and max_rate is 2"),
+    ({"max_rate": 2}, "max_burst", 1, 0, "max-burst-range", "it must be 1 to the starts of an hour"),
+    ({}, "max_burst", UNKNOWN, 2, "max-burst-alone", "max_burst is 2 and max_rate is not set"),
     ({}, "threads", 1, 0, "threads-minimum", "threads is 0: it must be at least 1"),
     ({}, "threads", 10, 11, "threads-within-batch", "threads is 11 and batch_size is 10"),
     (

@@ -503,3 +503,19 @@ def test_a_shared_file_has_rows_twice_and_a_file_for_each_object_has_them_once()
         rows = sorted(key for keys in files.values() for key in keys)
         assert (rows == ["k0", "k1", "k2"]) is not is_shared
         assert len(rows) == (6 if is_shared else 3)
+
+
+@pytest.mark.failure_mode("F510")
+def test_each_change_of_a_call_takes_a_start() -> None:
+    """Those without a start wait, without an attempt, and are in later calls."""
+    table = Table()
+    pipeline = LocalPipeline(table.load, max_per_call=4, max_rate=0.5)  # a burst of three
+    begin = pipeline.now
+    for number in range(8):
+        pipeline.put(f"k{number}", str(number))
+    pipeline.turn()
+    assert sum(map(len, table.writes)) == 3
+    pipeline.run()
+    assert sum(map(len, table.writes)) == len(table.rows) == 8
+    assert pipeline.now - begin >= 2_000 * (8 - 3)
+    assert {row.attempts for number in range(8) if (row := pipeline.row(f"k{number}")) is not None} == {1}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import Row, RowKey, Status, breaker_key, success_key, to_dynamodb
+from intake_ledger.protocol import Row, RowKey, Status, breaker_key, rate_key, success_key, to_dynamodb
 from tests.inside.command import Alarm, Aws, alarms_text, function_errors, now_ms, reading
 from tests.unit.cli_support import NAME, Site, client, denied, make_message_site, make_site, new_consumer_log
 from tests.unit.support import HOUR, MINUTE, START
@@ -101,6 +101,21 @@ def test_successes_of_rows_and_items_count_without_cloudwatch(
     assert person.reads("status")["breaker"]["status"] == "open"
     put(site, success_key(NAME), last_success_at=now - MINUTE // 2)
     assert person.reads("status")["breaker"]["status"] == "closed"
+
+
+@pytest.mark.failure_mode("F510")
+def test_the_rate_and_its_line_are_shown(sit: Callable[..., Person]) -> None:
+    """The limit from the variables of the function, and the line from the item that the workers share."""
+    site = make_site()
+    assert sit(site).reads("status")["rate"] is None
+    person = sit(site, consumer=site.environment() | {"INTAKE_MAX_RATE": "20"})
+    assert "Rate          at most 20 starts a second, 100 at once; none in line" in person.types("status")
+    put(site, rate_key(NAME), starts_until=1, places_until=(now_ms() + HOUR) * 1_000)
+    shown = person.reads("status")["rate"]
+    assert shown["perSecond"] == 20
+    assert shown["burst"] == 100
+    assert shown["inLine"] == pytest.approx(20 * 3_600, rel=0.01)
+    assert "in line, the last one in 59" in person.types("status")
 
 
 def write_lines(*lines: str) -> None:

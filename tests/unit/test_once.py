@@ -23,6 +23,7 @@ from intake_ledger.once import (
     OnceClaim,
     OnceLedger,
     OnceOptions,
+    Rate,
     Rejected,
     TransactionRefused,
     Unprocessable,
@@ -613,3 +614,48 @@ def test_it_needs_neither_the_cdk_nor_powertools() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.failure_mode("F510")
+def test_blocks_start_at_a_rate_and_duplicates_take_no_start() -> None:
+    """Identities that find no start stand in line. No attempt is counted, and the key is free."""
+    clock, rate = Clock(), Rate(1, burst=2)
+    ledger, ran = make(clock=clock), list[tuple[str, int]]()
+
+    def run(identity: str) -> float | None:
+        """Seconds until the next try."""
+        try:
+            with ledger.once(f"key of {identity}", identity, rate) as claim:
+                ran.append((identity, claim.attempt))
+        except Busy as busy:
+            return busy.retry_after
+        return None
+
+    assert [run(name) for name in "abcd"] == [None, None, 1, 2]
+    with pytest.raises(Duplicate), ledger.once("key of a", "a", rate):
+        raise AssertionError
+    assert run("c") == 1
+    clock.now += 1_000
+    assert [run("e"), run("c"), run("d")] == [2, None, 1]
+    clock.now += 1_000
+    assert run("d") is None
+    assert ran == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
+
+
+def test_blocks_that_find_no_start_free_their_key() -> None:
+    ledger, rate = make(clock=Clock()), Rate(1, burst=1)
+    with ledger.once("k", "1", rate):
+        pass
+    with pytest.raises(Busy, match="the rate has no start now"), ledger.once("k", "2", rate):
+        raise AssertionError
+    with ledger.once("k", "3"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("per_second", "burst"), [(0, None), (401, None), (True, None), ("5", None), (1, 0), (1, 3_601)]
+)
+def test_a_rate_that_cannot_be_kept_is_refused(per_second: Any, burst: int | None) -> None:
+    value = per_second if burst is None else burst
+    with pytest.raises(ValueError, match=re.escape(f"is {value!r}: it must be")):
+        Rate(per_second, burst)

@@ -17,6 +17,7 @@ from intake_ledger.protocol import (
     ConsumerSettings,
     KeyFilter,
     Ordering,
+    Rate,
     Reports,
     SettingsError,
     State,
@@ -95,6 +96,8 @@ class DeployedPipeline:
     max_wait_seconds: int | None = None
     """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
     release made the function."""
+    rate: Rate | None = None
+    """The limit of starts. None: there is none."""
 
     @property
     def work(self) -> Work:
@@ -199,6 +202,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
             max_wait_seconds=read("max_wait_seconds")
             if variable_of(ConsumerSettings, "max_wait_seconds") in variables
             else None,
+            rate=None if (rate := read("max_rate")) is None else Rate(rate, read("max_burst")),
         )
     except SettingsError as problem:
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import read_batch
-from intake_ledger.protocol import REVIEW_INDEX, RowKey, breaker_key, from_dynamodb, pause_key, success_key
+from intake_ledger.protocol import (
+    REVIEW_INDEX,
+    RowKey,
+    StartTimes,
+    breaker_key,
+    from_dynamodb,
+    pause_key,
+    rate_key,
+    success_key,
+)
 from intake_ledger_cli import breaker, counting, metrics, reading
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.breaker import BreakerState, BreakerStatus
@@ -58,6 +67,18 @@ class Alarm:
     name: str
     state: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRate:
+    """The limit of starts of a pipeline, and the line of changes that wait for it."""
+
+    per_second: float
+    burst: int
+    in_line: int
+    """About how many changes stand in line."""
+    last_place_at: int | None
+    """The time of the last place, in epoch milliseconds. None: no change stands in line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +158,8 @@ class PipelineStatus:
     last_hour: LastHour | NotRead
     tick: Tick | NotRead | None
     breaker: BreakerState | NotRead
+    rate: StartRate | NotRead | None
+    """None if the pipeline has no `max_rate`."""
     table: TableSize | NotRead
     audit: AuditState | NotRead
     function: FunctionErrors | None
@@ -192,6 +215,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
             None if isinstance(counts, NotRead) else counts,
             now,
         ),
+        rate=_rate(deployed, items, now),
         table=size,
         audit=items
         if isinstance(items, NotRead)
@@ -264,12 +288,26 @@ def _move_task(aws: "Aws", url: str) -> MoveTask | NotRead | None:
 
 
 def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
-    """Read the breaker, the last success, the pause and the audit in one consistent request."""
+    """Read the breaker, the last success, the pause, the rate and the audit in one consistent request."""
     name = deployed.name
     keys = [reading.audit_key(deployed), breaker_key(name), success_key(name), pause_key(name)]
+    keys += [rate_key(name)] if deployed.rate else []
     wanted = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
     items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
     return {RowKey(item["pk"], item["sk"]): item for item in items}
+
+
+def _rate(
+    deployed: "DeployedPipeline", items: Mapping[RowKey, Mapping[str, Any]] | NotRead, now: int
+) -> StartRate | NotRead | None:
+    rate = deployed.rate
+    if rate is None:
+        return None
+    if isinstance(items, NotRead):
+        return items
+    seen = StartTimes(places_until=items.get(rate_key(deployed.name), {}).get("places_until", 0))
+    waiting = rate.waiting(seen, now * 1_000)
+    return StartRate(rate.per_second, rate.most_at_once, waiting, seen.places_until // 1_000 if waiting else None)
 
 
 def _pause(content: Mapping[str, Any]) -> PauseRecord | None:

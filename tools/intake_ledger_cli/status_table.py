@@ -22,6 +22,7 @@ from intake_ledger_cli.status import (
     PauseRecord,
     PipelineStatus,
     QueueDepth,
+    StartRate,
     TableSize,
 )
 
@@ -47,15 +48,19 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus) -> Rendera
             return
         add(label, count, lambda one: count_text(one, style, what, now))
 
+    def add_if_any[T](label: str, part: T | NotRead | None, show: Callable[[T], Text]) -> None:
+        if part is not None:
+            add(label, part, show)
+
     add("Consumer", found.consumer, lambda one: _source(one, found.pause, now, workers=deployed.workers))
     add("Function", found.last_hour, lambda one: _function(one, found.function, now))
     add("Breaker", found.breaker, lambda one: _breaker(one, now))
+    add_if_any("Rate", found.rate, lambda one: _rate(one, now))
     add("Queue", found.queue, _depth)
     add("Dead letters", found.dead_letters, _dead_letters)
-    if found.move_task is not None and not (isinstance(found.move_task, NotRead) and found.move_task.why):
-        add("Redrive of SQS", found.move_task, lambda one: _move_task(one, now))
-    if found.executions is not None:
-        add("Executions", found.executions, lambda one: _executions(one, now))
+    task = None if isinstance(found.move_task, NotRead) and found.move_task.why else found.move_task
+    add_if_any("Redrive of SQS", task, lambda one: _move_task(one, now))
+    add_if_any("Executions", found.executions, lambda one: _executions(one, now))
     add_count("Failed", found.failed, WARNING, "will be retried, see: list --status FAILED")
     add_count("Rejected", found.rejected, BAD, "need a person, see: list --status REJECTED")
     add_count("Dismissed", found.dismissed, DIM, "see: list --dismissed", if_any=True)
@@ -112,6 +117,8 @@ def status_line(found: PipelineStatus) -> str:
     for name, count in (("failed", found.failed), ("rejected", found.rejected), ("waiting", found.waiting)):
         if not isinstance(count, NotRead):
             parts.append(f"{name}={_brief(count)}")
+    if isinstance(found.rate, StartRate):
+        parts.append(f"in_line={found.rate.in_line}")
     if not isinstance(found.alarms, NotRead):
         parts.append(f"alarms={sum(one.state == 'ALARM' for one in found.alarms)}")
     return " ".join(parts)
@@ -169,6 +176,15 @@ def _breaker(breaker: BreakerState, now: int) -> Text:
     failed = formatting.duration(now - (breaker.last_failure_at or now))
     text = escape(f"open for {since}, the last failure {failed} ago, messages are held back, {probe}{why}")
     return Text.assemble((text, BAD), ("  when the downstream is back, see: retry-now", DIM))
+
+
+def _rate(rate: StartRate, now: int) -> Text:
+    text = f"at most {rate.per_second:,.6g} starts a second, {rate.burst:,} at once"
+    if rate.last_place_at is None:
+        return Text(f"{text}; none in line", style=GOOD)
+    last = formatting.duration(rate.last_place_at - now)
+    text += f"; about {rate.in_line:,} in line, the last one in {last}"
+    return Text.assemble((text, WARNING), ("  see: list --waiting", DIM))
 
 
 def _function(hour: LastHour, found: FunctionErrors | None, now: int) -> Text:

@@ -44,6 +44,7 @@ class LocalMessages(LocalRuntime):
         max_per_call: int = 1,
         processing_timeout: float = 60,
         max_wait: int = 3 * 86_400,
+        max_rate: float | None = None,
         reasons: Reasons = Reasons.TYPES,
         dynamodb: Any = None,
         raise_errors: bool = False,
@@ -64,6 +65,7 @@ class LocalMessages(LocalRuntime):
                 when omitted.
             processing_timeout: in real seconds, such as 0.1; 60 when omitted.
             max_wait: as in `RetryOptions`, in seconds of the intake's time; three days when omitted.
+            max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
             reasons: as the construct's; exception types and positions when omitted.
             dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
             raise_errors: as of `LocalPipeline`; False when omitted.
@@ -94,6 +96,7 @@ class LocalMessages(LocalRuntime):
             processing_timeout=processing_timeout,
             max_per_call=max_per_call,
             max_wait=max_wait,
+            max_rate=max_rate,
             pipeline=INTAKE,
             bucket=SOURCE_NAME,
             suffix=".fifo" if self._source is MessageSourceType.FIFO else "",

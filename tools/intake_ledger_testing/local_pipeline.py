@@ -61,6 +61,7 @@ class LocalPipeline(LocalRuntime):
         exclusive_by: str | None = None,
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
+        max_rate: float | None = None,
         dynamodb: "MemoryTables | DynamoDBClient | None" = None,
         raise_errors: bool = False,
         runner: LocalRunner = LocalRunner.PROCESS,
@@ -86,6 +87,7 @@ class LocalPipeline(LocalRuntime):
                 message after the other, so call `turn` with several workers to let them meet.
             reasons: as the construct's; exception types and positions when omitted.
             max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
+            max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
             dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
                 moto's. When omitted, a transaction with a condition is refused.
             raise_errors: `run` raises the first error of the processor, with its traceback, instead of trying again.
@@ -114,6 +116,7 @@ class LocalPipeline(LocalRuntime):
             max_per_call=max_per_call,
             exclusive_by=exclusive_by,
             max_wait=max_wait,
+            max_rate=max_rate,
             directory_markers=directory_markers,
             keep_rejects=keep_rejects,
         )

@@ -51,6 +51,7 @@ class LocalSets(LocalRuntime):
         processing_timeout: float = 60,
         deadline: int = 3 * 86_400,
         exclusive_by: str | None = None,
+        max_rate: float | None = None,
         reasons: Reasons = Reasons.TYPES,
         dynamodb: Any = None,
         raise_errors: bool = False,
@@ -73,6 +74,7 @@ class LocalSets(LocalRuntime):
             processing_timeout: in real seconds, such as 0.1; 60 when omitted.
             deadline: as the construct's, in seconds of the local time; three days when omitted.
             exclusive_by: as of `LocalPipeline`, for the keys of sets; no set waits for another one when omitted.
+            max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
             reasons: as the construct's; exception types and positions when omitted.
             dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
             raise_errors: as of `LocalPipeline`; False when omitted.
@@ -98,6 +100,7 @@ class LocalSets(LocalRuntime):
             max_attempts=max_attempts,
             processing_timeout=processing_timeout,
             max_wait=deadline,
+            max_rate=max_rate,
             directory_markers=True,
             keep_rejects=keep_rejects,
             exclusive_by=exclusive_by,

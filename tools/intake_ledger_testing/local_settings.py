@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from intake_ledger.consumer.deadline import deadline
-from intake_ledger.protocol import MOST_PER_CALL, ConsumerSettings, GroupPattern, Ordering, Reasons
+from intake_ledger.protocol import MOST_PER_CALL, ConsumerSettings, GroupPattern, Ordering, Rate, Reasons
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
@@ -59,6 +59,7 @@ def local_settings(
     directory_markers: bool = False,
     keep_rejects: bool = False,
     exclusive_by: str | None = None,
+    max_rate: float | None = None,
     pipeline: str = PIPELINE,
     bucket: str = BUCKET,
     suffix: str = "",
@@ -66,14 +67,16 @@ def local_settings(
     """Return the settings of a consumer. The arguments are those of `LocalPipeline`, two names, and a suffix.
 
     Raises:
-        ValueError: The processing timeout is no number of seconds above 0, `max_per_call` is out of its range,
-            `exclusive_by` is not a pattern, or both are given.
+        ValueError: The processing timeout is no number of seconds above 0, `max_per_call` or `max_rate` is out of its
+            range, `exclusive_by` is not a pattern, or it is given with `max_per_call`.
 
     """
     if not 1 <= max_per_call <= MOST_PER_CALL:
         raise ValueError(f"max_per_call is {max_per_call}: pass 1 to {MOST_PER_CALL}")
     if max_per_call > 1 and exclusive_by:
         raise ValueError(f"max_per_call is {max_per_call}, and a call would hold several groups: omit exclusive_by")
+    if max_rate is not None:
+        Rate(max_rate)
     if not (math.isfinite(processing_timeout) and processing_timeout > 0):
         raise ValueError(f"processing_timeout is {processing_timeout}: pass a number of seconds above 0")
     return ConsumerSettings(
@@ -99,6 +102,7 @@ def local_settings(
         max_wait_seconds=max_wait,
         directory_markers=directory_markers,
         exclusive_by=GroupPattern(exclusive_by) if exclusive_by else None,
+        max_rate=max_rate,
         # As the construct does.
         keeps_rows=deletes,
         rejects=REJECTS if keep_rejects else None,

@@ -67,7 +67,7 @@ class MemoryDynamoDB:
         return {}
 
     def update_item(self, **request: Any) -> dict[str, Any]:
-        """Update an item with SET and REMOVE, or with ADD and DELETE for string sets."""
+        """Update an item with SET and REMOVE, with ADD for numbers, or with ADD and DELETE for string sets."""
         if not request["UpdateExpression"]:
             self.refuse("Invalid UpdateExpression: The expression can not be empty;")
         old = self._check("UpdateItem", request, request["Key"])
@@ -79,11 +79,14 @@ class MemoryDynamoDB:
         for name in update.remove:
             new.pop(names[name], None)
         for name, value in update.add:
+            if "N" in values[value]:
+                new[names[name]] = {"N": str(int(new.get(names[name], {"N": "0"})["N"]) + int(values[value]["N"]))}
+                continue
             store_set(new, names[name], set_elements(new.get(names[name])) | set_elements(values[value]))
         for name, value in update.delete:
             store_set(new, names[name], set_elements(new.get(names[name])) - set_elements(values[value]))
         self.items[_key(request["Key"])] = new
-        return {}
+        return {"Attributes": dict(new)} if request.get("ReturnValues") == "ALL_NEW" else {}
 
     def refuse(self, problem: str) -> NoReturn:
         """Refuse a request that can never be carried out, as DynamoDB does. The ledger must send none.

@@ -77,6 +77,8 @@ class MessageResources:
     reasons: Reasons
     reserved_concurrency: int | None
     """None for the account's unreserved concurrency."""
+    max_rate: float | None
+    max_burst: int | None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -99,6 +101,8 @@ class MessageResources:
             max_receives=in_text(self.queue.max_receives),
             max_hold_seconds=hold,
             reasons=self.reasons,
+            max_rate=None if self.max_rate is None else in_text(self.max_rate),
+            max_burst=None if self.max_burst is None else in_text(self.max_burst),
         )
         message = environment_of(
             MessageSettings,

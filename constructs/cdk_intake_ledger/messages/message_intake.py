@@ -55,6 +55,8 @@ class MessageIntake(Intake):
         retry: RetryOptions | None = None,
         clock_skew: Duration | None = None,
         reserved_concurrency: int | None = None,
+        max_rate: float | None = None,
+        max_burst: int | None = None,
         network: NetworkOptions | None = None,
         monitoring: MonitoringOptions | None = None,
         encryption_key: kms.IKey | kms.Key | None = None,
@@ -87,6 +89,10 @@ class MessageIntake(Intake):
             reserved_concurrency: concurrent executions that the account reserves for the function, which has no more
                 then; none when omitted. At least the source's `max_concurrency`. A stream needs one for each shard,
                 times `parallelization_factor`.
+            max_rate: the maximum number of starts of the processor per second, over all invocations, 1/3600 to 400; no
+                limit when omitted. FIFO queues and shards keep their order while a message waits for its start.
+            max_burst: the starts that may come at once after a time without any; those of five seconds, and at least 2,
+                when omitted.
             network: the VPC of the function; it runs outside of a VPC when omitted.
             monitoring: alarm actions, log group and the text of failures; alarms without actions, and a new log group,
                 when omitted.
@@ -122,6 +128,8 @@ class MessageIntake(Intake):
             clock_skew=skew,
             retry=retry,
             reserved_concurrency=reserved_concurrency,
+            max_rate=max_rate,
+            max_burst=max_burst,
             queue=queue,
         )
         problems = message_problems(
@@ -168,6 +176,8 @@ class MessageIntake(Intake):
                 retry=retry,
                 reasons=monitoring.reasons,
                 reserved_concurrency=reserved_concurrency,
+                max_rate=max_rate,
+                max_burst=max_burst,
             ),
             processor=processor,
             wildcards=wildcards,

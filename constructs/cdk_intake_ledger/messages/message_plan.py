@@ -53,6 +53,8 @@ def message_plan(
     clock_skew: Duration,
     retry: RetryOptions,
     reserved_concurrency: int | None,
+    max_rate: float | None,
+    max_burst: int | None,
     queue: IntakeQueue | None,
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`, and so is a number that only a pipeline has."""
@@ -73,6 +75,8 @@ def message_plan(
         max_pollers=number_of(source.max_pollers),
         threads=1,
         commit_together=False,
+        max_rate=number_of(max_rate),
+        max_burst=number_of(max_burst),
         keeps_order=source.is_stream or source.kind is SourceKind.FIFO,
         ledger_retention=UNKNOWN,
         audit_interval=DAY,

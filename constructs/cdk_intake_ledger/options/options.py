@@ -73,6 +73,15 @@ class ConcurrencyOptions:
     omitted. Use more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at
     the same time. A processor that exceeds `processing_timeout` ends its process."""
 
+    max_rate: float | None = None
+    """The maximum number of starts of the processor per second, over all invocations, 1/3600 to 400; no limit when
+    omitted. A change that finds no start waits in line, without an attempt, and is rejected after `max_wait`. See
+    docs/protocol.md, "A rate of starts"."""
+
+    max_burst: int | None = None
+    """The starts that may come at once after a time without any, from 1 to those of an hour; those of five seconds, and
+    at least 2, when omitted. With fewer, fewer starts happen than `max_rate` allows."""
+
     commit_together: bool = False
     """True to commit changes that were claimed together in one request, up to 25 at a time; a request for each change
     when omitted. It saves CPU time. A worker that stops before the commit repeats the effects of up to

@@ -17,7 +17,7 @@ from cdk_intake_ledger.validation.plan import (
 )
 from cdk_intake_ledger.validation.plan_check import Check, between, compare, whole
 from cdk_intake_ledger.validation.registry import Problem, Subject
-from intake_ledger.protocol import HOLD_SHARE, MOST_PER_CALL
+from intake_ledger.protocol import HOLD_SHARE, MAX_BURST_SECONDS, MAX_RATE, MIN_RATE, MOST_PER_CALL
 
 SUBJECT = Subject("The consumer's numbers")
 
@@ -45,6 +45,14 @@ DURATION_UNIT = SUBJECT.error(
     what="{name} is a token in another unit than seconds",
     why="the CDK cannot convert a token",
     fix="Pass Duration.seconds() of it",
+)
+
+_BURST_ALONE = SUBJECT.error(
+    "max-burst-alone",
+    inputs=("max_burst", "max_rate"),
+    what="max_burst is {max_burst} and max_rate is not set",
+    why="only starts that are limited are saved",
+    fix="Set max_rate, or omit max_burst",
 )
 
 _WHOLE_SECONDS = SUBJECT.error(
@@ -257,6 +265,34 @@ CHECKS: tuple[Check, ...] = (
         what="threads is {threads} and batch_size is {batch_size}",
         why="a consumer cannot process more records at the same time than a batch has",
         fix="Lower threads, or raise batch_size",
+    ),
+    compare(
+        SUBJECT,
+        "max-rate-range",
+        "max_rate",
+        broken=lambda plan: not MIN_RATE <= plan.max_rate <= MAX_RATE,
+        numbers=("max_rate",),
+        what="max_rate is {max_rate}",
+        why=f"it must be 1/3600 to {MAX_RATE} starts a second: one item of DynamoDB, which has 1,000 writes a second, "
+        "counts all starts, and a start whose message waited takes more than two",
+        fix="Lower max_rate, or omit it and limit max_concurrency",
+    ),
+    compare(
+        SUBJECT,
+        "max-burst-range",
+        "max_burst",
+        "max_rate",
+        broken=lambda plan: not 1 <= plan.max_burst <= max(2, plan.max_rate * MAX_BURST_SECONDS),
+        numbers=("max_burst", "max_rate"),
+        what="max_burst is {max_burst} and max_rate is {max_rate}",
+        why="it must be 1 to the starts of an hour",
+        fix="Set a value in this range, or omit max_burst",
+    ),
+    Check(
+        _BURST_ALONE,
+        ("max_burst",),
+        lambda plan: math.isnan(plan.max_rate) and plan.max_burst > 0,
+        lambda plan: {"max_burst": number_text(plan.max_burst)},
     ),
     compare(
         SUBJECT,

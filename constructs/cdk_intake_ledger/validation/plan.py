@@ -76,6 +76,9 @@ class Plan:
     commit_together: bool
     max_per_call: float = 1
     """The most changes in one call of the processor."""
+    max_rate: float = UNKNOWN
+    """Starts per second. Unknown if it is not set; likewise the burst."""
+    max_burst: float = UNKNOWN
     visibility_timeout: float
     """The value of an existing queue. Unknown if the pipeline sets it."""
     queue_retention: float

@@ -19,7 +19,7 @@ from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable, own_message
 from intake_ledger.kinds import Kind, Work
-from intake_ledger.ledger import Claim
+from intake_ledger.ledger import AWS_ERRORS, Claim
 from intake_ledger.observability import describe
 from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
@@ -43,7 +43,7 @@ from intake_ledger.protocol import (
     after_copy,
     remaining_seconds,
 )
-from intake_ledger.runners import Run, Runner, Started
+from intake_ledger.runners import Run, Runner, Started, StartLater
 
 Limit = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""
@@ -209,7 +209,11 @@ class Attempts:
         Raises the errors of AWS requests. The message then comes again.
         """
         started, limit = self.services.clock(), self.services.settings.processing_timeout_seconds
-        run = Run(self.limit(claim, limit), lambda: remaining_seconds(limit, self.services.clock() - started))
+        run = Run(
+            self.limit(claim, limit),
+            lambda: remaining_seconds(limit, self.services.clock() - started),
+            lambda _: self.take_start(claim, message),
+        )
         with self._letting_go(claim) as attempt:
             outcome = self._unless_overtaken(
                 claim, lambda: self._run(claim, message, run, hold=hold), begun=lambda: run.begun
@@ -217,7 +221,8 @@ class Attempts:
             attempt.ended = True
             attempt.held = outcome.commit is not None
         now = self.services.clock()
-        self.processing_time.add(now - started)
+        if run.begun:
+            self.processing_time.add(now - started)
         if outcome.commit is None:
             self._report(claim, outcome, message, now - started)
         else:
@@ -226,6 +231,23 @@ class Attempts:
         if run.judge_again and not (run.unless_committed and outcome.kind is OutcomeKind.COMMITTED):
             return replace(outcome, judge_again=True)
         return outcome
+
+    def take_start(self, claim: Claim, message: Message) -> None:
+        """Take a start at the rate of the pipeline, if it has one.
+
+        Raises:
+            StartLater: There is none now, or DynamoDB did not answer. A start may be lost then.
+
+        """
+        if (take := self.services.take_start) is None:
+            return
+        try:
+            at = take(claim.continued or (claim.seen is not None and claim.seen.in_line))
+        except AWS_ERRORS as error:
+            self.services.telemetry.log_error("no start could be taken", message.id, error)
+            at = self.services.clock() + round(self.failures.backoff(1) * 1000)
+        if at is not None:
+            raise StartLater(at)
 
     def release(self, answer: Claim | Ruling | None, retry_after: float) -> float:
         """Release the claim, if there is one: its processor was not started. Returns the seconds until the retry."""

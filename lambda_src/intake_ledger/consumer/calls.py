@@ -123,11 +123,12 @@ class SharedCalls:
     def _call(self, members: Sequence[Member], batch: Batch) -> None:
         """Call the processor, and write how each change has ended. Commits come first, since others may take long."""
         started, limit = self.services.clock(), self.services.settings.processing_timeout_seconds
+        worked = [member for member in members if member.work is not None]
         run = Run(
             self.attempts.limit(members[0].claim, limit),
             lambda: remaining_seconds(limit, self.services.clock() - started),
+            lambda place: self.attempts.take_start(worked[place].claim, worked[place].message),
         )
-        worked = [member for member in members if member.work is not None]
         try:
             ends = self.runner.start_together([member.work for member in worked if member.work is not None], run)
         except BaseException:

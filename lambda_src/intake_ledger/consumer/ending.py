@@ -6,6 +6,7 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 | --- | --- | --- |
 | raised Unprocessable | yes | rejected |
 | raised NotYet, or its group is held | no | waits; rejected after `max_wait`, or when its source deletes the message |
+| had no start at `max_rate` | no | waits; rejected as above. Work elsewhere keeps a claim that may have started it |
 | could not start work elsewhere | no | keeps the claim, and starts the same work again |
 | lost its version before it began | no | released, and judged again; settled in EVERY_VERSION |
 | lost its version later | yes | failed, and judged again; settled in EVERY_VERSION |
@@ -53,7 +54,7 @@ from intake_ledger.protocol import (
     keeps_copy,
     wait_seconds,
 )
-from intake_ledger.runners import StartRefused
+from intake_ledger.runners import StartLater, StartRefused
 
 GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount
@@ -157,7 +158,7 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
         )
     if isinstance(error, NotYet):
         return _waiting(claim, error, facts)
-    if isinstance(error, StartRefused):
+    if isinstance(error, StartLater | StartRefused):
         return _postponed(claim, error, facts)
     if isinstance(error, ObjectGone):
         return _gone(claim, facts)
@@ -272,11 +273,13 @@ def _failed(
     )
 
 
-def _postponed(claim: Claim, refused: StartRefused, facts: Facts) -> Outcome:
+def _postponed(claim: Claim, refused: StartRefused | StartLater, facts: Facts) -> Outcome:
     """Keep a claim whose work could not be started.
 
     It is never given up: no object is the cause, and the fence may not grow before this start is over.
     """
+    if isinstance(refused, StartLater):
+        return _without_start(claim, refused, facts)
     wait = growing_wait(claim.row, facts.now, facts.backoff)
     if refused.healthy is False and facts.out:
         wait = facts.held_seconds()
@@ -287,17 +290,36 @@ def _postponed(claim: Claim, refused: StartRefused, facts: Facts) -> Outcome:
 def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     """Retry when the missing thing may be there. This says nothing about the downstream."""
     text = text_of(missing) or "the processor said NotYet and gave no reason"
-    waited_ms = 0 if claim.row.waiting_since is None else facts.now - claim.row.waiting_since
+    # Waits grow, so that they do not use up the queue's maxReceiveCount.
+    wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, _waited_ms(claim, facts) / 1000 * GROWTH)
+    reason = Reason(code_of(missing, ReasonCode.NOT_YET), text)
+    return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT)
+
+
+def _without_start(claim: Claim, later: StartLater, facts: Facts) -> Outcome:
+    """Wait for a place in the line of `max_rate`. A claim that may have started work elsewhere keeps its fence."""
+    wanted, code = max(later.at - facts.now, 0) / 1000, ReasonCode.MAX_RATE
+    if claim.continued:
+        reason = Reason(ReasonCode.START_REFUSED, str(later))
+        return Outcome(OutcomeKind.WAITING, Write.POSTPONE, reason, math.ceil(wanted))
+    return _wait(claim, wanted, Reason(code, str(later)), facts, rejected=code)
+
+
+def _waited_ms(claim: Claim, facts: Facts) -> int:
+    return 0 if claim.row.waiting_since is None else facts.now - claim.row.waiting_since
+
+
+def _wait(claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected: ReasonCode) -> Outcome:
+    """Retry after these seconds, without an attempt. The last try is at the end of `max_wait`."""
+    waited_ms = _waited_ms(claim, facts)
     left_ms, limit = facts.settings.max_wait_seconds * 1000 - waited_ms, "max_wait"
     if facts.last_try_at is not None and not facts.renews and facts.last_try_at - facts.now < left_ms:
         left_ms, limit = facts.last_try_at - facts.now, "the retention of its source"
     if left_ms <= 0:
-        text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {text}"
-        return _rejected(Reason(ReasonCode.MAX_WAIT, text), waited_too_long=True)
-    # Waits grow, so that they do not use up the queue's maxReceiveCount. The last try is at the end of the time.
-    wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, waited_ms / 1000 * GROWTH)
+        text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {reason.text}"
+        return _rejected(Reason(rejected, text), waited_too_long=True)
     delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
-    return Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(code_of(missing, ReasonCode.NOT_YET), text), delay)
+    return Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay)
 
 
 def _gone(claim: Claim, facts: Facts) -> Outcome:

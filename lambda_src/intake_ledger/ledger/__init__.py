@@ -1,5 +1,7 @@
 """Write the decisions into the DynamoDB table, each with its condition."""
 
+from typing import TYPE_CHECKING, Any
+
 from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
 from intake_ledger.ledger.dynamodb_table import (
     AWS_ERRORS,
@@ -26,6 +28,19 @@ from intake_ledger.ledger.ledger import (
 )
 from intake_ledger.ledger.row_history import RowHistory, RowHistoryRecord, UnknownHistory, all_rows_since, record_key
 
+if TYPE_CHECKING:
+    from intake_ledger.ledger.starts import Starts
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import it at its first use. Most pipelines have no rate."""
+        if name == "Starts":
+            from intake_ledger.ledger.starts import Starts  # noqa: PLC0415
+
+            return Starts
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "AWS_ERRORS",
     "BATCH_GET_KEYS",
@@ -46,6 +61,7 @@ __all__ = [
     "NothingForgotten",
     "RowHistory",
     "RowHistoryRecord",
+    "Starts",
     "StateReader",
     "UnknownHistory",
     "all_rows_since",

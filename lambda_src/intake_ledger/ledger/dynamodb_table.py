@@ -252,6 +252,33 @@ class LedgerTable:
             return from_dynamodb(cast("dict[str, Any]", error.response).get("Item", {}))
         return dict(content)
 
+    def move(
+        self, key: RowKey, name: str, *, by: int | None, to: int, condition: Condition
+    ) -> tuple[bool, dict[str, Any]]:
+        """Let a number of an item that is not a row grow, in one write.
+
+        Args:
+            key: of the item.
+            name: of the number.
+            by: is added to it. None: it becomes `to`.
+            to: the number that it becomes without `by`.
+            condition: refuses the write.
+
+        Returns:
+            Whether it was written, and the attributes of the item: after the write, or that refused it.
+
+        """
+        values = {":to": to} if by is None else {":by": by}
+        update = f"SET #{name} = :to" if by is None else f"ADD #{name} :by"
+        arguments = self._arguments(condition, values, (name,), Key=_key(key), UpdateExpression=update)
+        try:
+            answer = send_write(self._client.update_item, arguments | {"ReturnValues": "ALL_NEW"})
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            return False, from_dynamodb(cast("dict[str, Any]", error.response).get("Item", {}))
+        return True, from_dynamodb(answer["Attributes"])
+
     def mark(self, key: RowKey, marks: Mapping[str, Any], condition: Condition) -> None:
         """Set attributes that are not part of a row's protocol state.
 
@@ -354,6 +381,11 @@ def _key(key: RowKey) -> dict[str, Any]:
 def pause(seconds: float) -> None:
     """Wait for about this time, so that workers that were refused together do not return together."""
     time.sleep(seconds * (0.5 + _RANDOM.random()))
+
+
+def is_throttled(error: ClientError) -> bool:
+    """True if DynamoDB had no capacity for the request."""
+    return error.response["Error"]["Code"] in _THROTTLED
 
 
 def is_conflict(error: ClientError) -> bool:

@@ -98,6 +98,8 @@ class Claim:
     """Another key of its group is in work, so its work may not begin. The attempt ends with this error."""
 
     verdict: ClassVar = Verdict.ACCEPTED
+    continued: ClassVar = False
+    """True if an earlier message made the claim. Its work may have been started under the fence of the row."""
 
     @classmethod
     def of_row(cls, key: RowKey, change: Change, row: Row, seen: Row | None = None, why: str = "") -> Self:

@@ -93,6 +93,7 @@ from intake_ledger.protocol.row import (
     newest_forgotten_key,
     operations_partition,
     pause_key,
+    rate_key,
     rejected_rows_partition,
     rejects_may_exist,
     rejects_place,
@@ -154,10 +155,22 @@ from intake_ledger.protocol.verdict import (
 
 if TYPE_CHECKING:
     from intake_ledger.protocol.group_pattern import GroupPattern, GroupPatternError
+    from intake_ledger.protocol.rate import (
+        LONGEST_LINE_SECONDS,
+        MAX_BURST_SECONDS,
+        MAX_RATE,
+        MIN_RATE,
+        Rate,
+        StartTimes,
+        rate_problem,
+    )
     from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, JoinSettings, Reports, audit_settings
     from intake_ledger.protocol.settings_executions import ExecutionSettings, execution_settings
     from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
 else:
+    _OF_RATES = frozenset(
+        ("LONGEST_LINE_SECONDS", "MAX_BURST_SECONDS", "MAX_RATE", "MIN_RATE", "Rate", "StartTimes", "rate_problem")
+    )
 
     def __getattr__(name: str) -> Any:
         """Import these at their first use. The consumer's cold start does not need them."""
@@ -177,6 +190,10 @@ else:
             from intake_ledger.protocol import settings_worker  # noqa: PLC0415
 
             return getattr(settings_worker, name)
+        if name in _OF_RATES:
+            from intake_ledger.protocol import rate  # noqa: PLC0415
+
+            return getattr(rate, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -187,11 +204,15 @@ __all__ = [
     "HOLD_SHARE",
     "LAST_TRY_SHARE",
     "LEASE_ENDED",
+    "LONGEST_LINE_SECONDS",
+    "MAX_BURST_SECONDS",
+    "MAX_RATE",
     "MAX_RETRY_IN",
     "MESSAGE_IDENTITY",
     "MESSAGE_KEY",
     "MESSAGE_SOURCE",
     "MESSAGE_VARIABLES",
+    "MIN_RATE",
     "MOST_PER_CALL",
     "PART_LISTS",
     "PIPELINE_TAG",
@@ -244,6 +265,7 @@ __all__ = [
     "OutputTaken",
     "Overtaken",
     "Policy",
+    "Rate",
     "Reason",
     "ReasonCode",
     "Reasons",
@@ -259,6 +281,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "Settlement",
+    "StartTimes",
     "State",
     "StateKind",
     "Status",
@@ -306,6 +329,8 @@ __all__ = [
     "newest_forgotten_key",
     "operations_partition",
     "pause_key",
+    "rate_key",
+    "rate_problem",
     "real_version",
     "rejected_rows_partition",
     "rejects_may_exist",

@@ -190,7 +190,7 @@ class Row:
     """The time at which the state was first claimed. It is part of the idempotency key, and grows with each new state.
     Retries keep it, unless another state was written late in between."""
     waiting_since: int | None = None
-    """The time at which the processor first raised `NotYet` for this state. Retries keep it, so that a wait ends."""
+    """The time at which this state first waited for `NotYet` or `max_rate`. Retries keep it, so that a wait ends."""
     updated_at: int = 0
     expires_at: int | None = None
     """Only settled rows expire, so that no reason and no half-done work is forgotten. No decision uses it. See
@@ -250,7 +250,13 @@ class Row:
     @property
     def waits(self) -> bool:
         """True if the last attempt waits. Its execution was never started, or has succeeded and cannot run again."""
-        return self.status is Status.FAILED and self.reason_code in (ReasonCode.NOT_YET, ReasonCode.GROUP_HELD)
+        codes = ReasonCode.NOT_YET, ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE
+        return self.status is Status.FAILED and self.reason_code in codes
+
+    @property
+    def in_line(self) -> bool:
+        """True if the change has waited for its place in the line of `max_rate`."""
+        return self.status is Status.FAILED and self.reason_code == ReasonCode.MAX_RATE
 
     @property
     def dismissed(self) -> bool:
@@ -774,6 +780,11 @@ def success_key(pipeline: str) -> RowKey:
 def breaker_key(pipeline: str) -> RowKey:
     """The key of the item that shows the circuit breaker's state to people."""
     return RowKey(f"{pipeline}#downstream", "breaker")
+
+
+def rate_key(pipeline: str) -> RowKey:
+    """The key of the item that limits the starts of a pipeline. It is alone in its partition, because it is hot."""
+    return RowKey(f"{pipeline}#rate", "starts")
 
 
 def pause_key(pipeline: str) -> RowKey:

@@ -189,6 +189,22 @@ def _groups(name: str, text: str) -> "GroupPattern | None":
     return group_pattern(name, text)
 
 
+def _rate(name: str, text: str) -> float:
+    from intake_ledger.protocol.rate import rate_problem  # noqa: PLC0415 - most pipelines have no rate
+
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if problem := rate_problem(number):
+        raise SettingsError(f"{name} is {text!r}: {problem}")
+    return number
+
+
+def _burst(name: str, text: str) -> int:
+    return _whole(name, text, 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of both the consumer and the audit. Durations are in seconds."""
@@ -279,6 +295,10 @@ class ConsumerSettings(Settings):
     rejects: Annotated[str | None, Variable("INTAKE_REJECTS")] = None
     """The place of outputs with rejected rows: the bucket's name, a slash, and the beginning of their keys. None: there
     is none."""
+    max_rate: Annotated[float | None, Variable("INTAKE_MAX_RATE", parse=_rate)] = None
+    """The limit of starts per second of all workers. None: there is no limit."""
+    max_burst: Annotated[int | None, Variable("INTAKE_MAX_BURST", parse=_burst)] = None
+    """Starts that may come at once. None: see `Rate`."""
     processor_version: Annotated[str | None, Variable("INTAKE_PROCESSOR_VERSION", parse=_version)] = None
     """The version of the processor's code, shortened as `short_version` does. None: it is not known."""
 

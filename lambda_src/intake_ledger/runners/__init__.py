@@ -21,6 +21,8 @@ class Run:
     limit: AbstractContextManager[None]
     """Limits a processor in this process to its time."""
     remaining_seconds: Callable[[], float]
+    take_start: Callable[[int], None] = lambda _: None
+    """Takes a start at the rate of the pipeline for the change at this place of the call. Raises StartLater."""
     begun: bool = False
     """True once the work has started. It may have written something then."""
     judge_again: bool = False
@@ -31,12 +33,30 @@ class Run:
     """The rejected rows of the file, for the commit. None: the attempt neither wrote nor removed an output with them.
     """
 
+    def begin(self) -> None:
+        """Take a start, just before the work starts.
+
+        Raises:
+            StartLater: There is none now.
+
+        """
+        self.take_start(0)
+        self.begun = True
+
 
 class Started(NamedTuple):
     """The work goes on elsewhere, and the claim stays."""
 
     retry_after: float
     """Seconds until the message of the claim asks how the work stands."""
+
+
+class StartLater(Exception):  # noqa: N818 - an answer, not an error
+    """The rate of the pipeline has no start now. `at`: when to ask again, in epoch milliseconds."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__("max_rate had no start for it")
+        self.at = at
 
 
 class StartRefused(Exception):  # noqa: N818 - an answer, not an error
@@ -64,6 +84,7 @@ class Runner(Protocol):
             The processor's answer, or `Started`.
 
         Raises:
+            StartLater: The rate of the pipeline has no start now.
             StartRefused: The work was not started.
 
         """

@@ -25,7 +25,9 @@ class InlineCalls(Inline):
         for place, work in enumerate(works):
             work.__enter__()
             try:
-                given[place] = work.ready(run.remaining_seconds, together=True)
+                one = work.ready(run.remaining_seconds, together=True)
+                run.take_start(place)
+                given[place] = one
             except Exception as error:  # noqa: BLE001 - the others go on
                 ends[place].error = error
         if given:
@@ -79,7 +81,7 @@ def results_of(returned: object, given: Sequence[Any]) -> list[object]:
     exception that it would raise. A change without a value has the result `MissingResultError`.
 
     Raises:
-        WrongReturnError: It is no mapping, or has a key of no change in the call.
+        WrongReturnError: It is not a mapping, or has a key that no change of the call has.
 
     """
     hint = "return a dict with a value for each change.idempotency_key"

@@ -23,7 +23,7 @@ class Inline(AnswersAtOnce):
         # The work is closed after the limit: an attempt that has succeeded cannot overrun any more.
         with work, run.limit:
             given = work.ready(run.remaining_seconds)
-            run.begun = True
+            run.begin()
             try:
                 returned = self._call(given)
             except ObjectGone as gone:

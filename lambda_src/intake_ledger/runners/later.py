@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from botocore.exceptions import ClientError
 
@@ -72,6 +72,7 @@ class LaterClaim(Claim):
     """A claim that an earlier message made. `execution`: it has ended. None: it is to be started again."""
 
     execution: Execution | None = None
+    continued: ClassVar = True
 
 
 class Later:
@@ -108,7 +109,7 @@ class Later:
         # A language whose numbers are floating-point may round the fence.
         request |= {"fenceText": str(claim.row.fence), "intake": {"pk": claim.key.pk, "sk": claim.key.sk}}
         given, most = json.dumps(request, sort_keys=True, separators=(",", ":")), self._elsewhere.most_bytes
-        run.begun = True
+        run.begin()
         if len(given) > most:
             raise Unprocessable(f"the input of the execution has {len(given)} bytes, Step Functions takes {most}")
         try:

@@ -26,5 +26,5 @@ class Remote(AnswersAtOnce):
         change = claim.change
         with work, run.limit:
             request = work.request() | {"eventName": change.event_name, "eventTime": change.event_time}
-            run.begun = True
+            run.begin()
             return self._call(request)

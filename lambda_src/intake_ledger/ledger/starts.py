@@ -1,0 +1,122 @@
+"""Take starts at a limited rate, from an item that all workers of a pipeline share.
+
+    a start is free     move `starts_until`, on the condition that it is not too far in the future: one write
+    none is free        move `places_until`: the message comes again then
+    others wait         the same at once, when the worker has seen it before
+
+Both times only grow. A worker remembers them, and sends no request that DynamoDB would refuse.
+A start is taken by the write. If its answer is lost, or its worker dies, the start is lost: the rate is only lower.
+"""
+
+from collections.abc import Callable
+from threading import Lock
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.ledger.conditions import Condition
+from intake_ledger.ledger.dynamodb_table import LedgerTable, is_throttled
+from intake_ledger.protocol import LONGEST_LINE_SECONDS, Rate, StartTimes, rate_key
+
+_TRIES = 4
+"""A write is repeated if another worker has moved the time past the present one in between."""
+_THROTTLED_MS = 2_000
+"""The shortest wait if DynamoDB has no capacity for the item."""
+
+
+class Starts:
+    """Gives starts. One object is for an execution environment. Threads may share it."""
+
+    def __init__(
+        self, table: LedgerTable, pipeline: str, rate: Rate, *, clock: Callable[[], int], jitter: Callable[[], float]
+    ) -> None:
+        """Make it.
+
+        Args:
+            table: the ledger's table.
+            pipeline: the name of the pipeline, whose workers share the rate.
+            rate: the limit.
+            clock: gives epoch milliseconds.
+            jitter: gives a random number from 0 to 1.
+
+        """
+        self.rate = rate
+        self._table = table
+        self._key = rate_key(pipeline)
+        self._clock = clock
+        self._jitter = jitter
+        self._lock = Lock()
+        self._seen = StartTimes()
+
+    def take(self, *, in_line: bool) -> int | None:
+        """Take a start.
+
+        Args:
+            in_line: true if the message has waited for a place. Other messages do not overtake it.
+
+        Returns:
+            None: the start is taken, and the processor has to start now. Otherwise the time at which to ask again, in
+            epoch milliseconds.
+
+        Raises:
+            ClientError: DynamoDB did not answer. Also BotoCoreError. A start may be lost.
+
+        """
+        try:
+            if self._start(in_line=in_line):
+                return None
+            return self._place()
+        except ClientError as error:
+            if not is_throttled(error):
+                raise
+            return self._clock() + round(_THROTTLED_MS * (1 + 4 * self._jitter()))
+
+    def _start(self, *, in_line: bool) -> bool:
+        for _ in range(_TRIES):
+            now = self._now_us()
+            if not self.rate.may_ask(self._seen, now, in_line=in_line):
+                return False
+            line = None if in_line else now
+            if self._move("starts_until", self.rate.interval_us, now, now + self.rate.tolerance_us, line=line):
+                return True
+        return False
+
+    def _place(self) -> int:
+        """Take a place in line. Returns its time in epoch milliseconds.
+
+        The line begins when the next start is free. If it is as long as it may be, the message comes again before it is
+        empty, so no start is lost.
+        """
+        interval = self.rate.interval_us
+        for _ in range(_TRIES):
+            now = self._now_us()
+            longest = now + LONGEST_LINE_SECONDS * 1_000_000
+            begin = max(now, self._seen.starts_until - self.rate.tolerance_us - interval)
+            if max(begin, self._seen.places_until) > longest:
+                break
+            if self._move("places_until", interval, begin, longest):
+                return -(-self._seen.places_until // 1_000)
+        return self._clock() + round(LONGEST_LINE_SECONDS * 1_000 * (1 + self._jitter()) / 2)
+
+    def _move(self, name: str, by: int, begin: int, limit: int, *, line: int | None = None) -> bool:
+        """Move a time by an interval: from `begin`, or from its own value if that is later.
+
+        False: it is beyond the limit, or was not on the expected side of `begin`. `_seen` shows which.
+        """
+        ahead = getattr(self._seen, name) >= begin
+        if ahead:
+            test, values = f"#{name} >= :begin AND #{name} <= :limit", {":begin": begin, ":limit": limit}
+        else:
+            test, values = f"(attribute_not_exists(#{name}) OR #{name} < :begin)", {":begin": begin}
+        names: tuple[str, ...] = (name,)
+        if line is not None:
+            test += " AND (attribute_not_exists(#places_until) OR #places_until <= :line)"
+            names, values[":line"] = (*names, "places_until"), line
+        condition = Condition(test, names, values)
+        moved, item = self._table.move(self._key, name, by=by if ahead else None, to=begin + by, condition=condition)
+        found = StartTimes(int(item.get("starts_until", 0)), int(item.get("places_until", 0)))
+        with self._lock:
+            self._seen = StartTimes(*map(max, self._seen, found))
+        return moved
+
+    def _now_us(self) -> int:
+        return self._clock() * 1_000

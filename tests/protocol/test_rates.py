@@ -1,0 +1,101 @@
+"""Starts at a limited rate, in virtual time: with clocks that differ, pauses, late messages and deaths."""
+
+import bisect
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+from intake_ledger.ledger import LedgerTable, Starts
+from intake_ledger.protocol import LONGEST_LINE_SECONDS, Rate, rate_key
+from tests.protocol.rate_world import BEGIN_MS, RateWorld
+from tests.settings import THOROUGH
+
+WORLDS = (
+    (Rate(0.2), 60, 3_000),
+    (Rate(2), 300, 1_000),
+    (Rate(3, burst=20), 300, 500),
+    (Rate(20), 1_500, 200),
+)
+SEEDS = range(5 if THOROUGH else 1)
+
+
+def run(rate: Rate, messages: int, work_ms: int, seed: int) -> RateWorld:
+    return RateWorld(rate, messages, seed, work_ms=work_ms).run()
+
+
+@pytest.mark.failure_mode("F510")
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("rate", "messages", "work_ms"), WORLDS)
+def test_twenty_environments_start_at_the_rate(rate: Rate, messages: int, work_ms: int, seed: int) -> None:
+    """Grants are exact on the timeline of the item. Starts follow within the clocks' difference and a pause."""
+    world = run(rate, messages, work_ms, seed)
+    slots = [grant.slot_us for grant in world.grants]
+    assert all(b - a >= rate.interval_us for a, b in pairwise(slots)), "no two starts have a slot"
+    for grant in world.grants:
+        assert grant.slot_us <= grant.clock_us + rate.tolerance_us, "no start is early"
+    check_windows(world, seconds=(1, 10, 60))
+    assert world.utilisation >= 0.9
+    assert world.looks <= 2.5 * len(world.starts), "a message is judged when it comes, and at its place"
+
+
+def check_windows(world: RateWorld, seconds: tuple[int, ...]) -> None:
+    """In each window, at most the rate of a window that is longer by pause and differences, and the burst."""
+    times = sorted(world.starts)
+    for window in seconds:
+        longer_ms = window * 1_000 + world.pause_ms + 2 * world.skew_ms
+        most = longer_ms * 1_000 // world.rate.interval_us + world.rate.most_at_once + 1
+        assert all(bisect.bisect(times, at + window * 1_000) - place <= most for place, at in enumerate(times))
+
+
+@pytest.mark.failure_mode("F511")
+def test_messages_that_wait_do_not_all_ask_at_once() -> None:
+    """However many wait, about as many ask in a second as start."""
+    world = run(Rate(20), 1_500, 200, 7)
+    assert world.writes <= 2.5 * len(world.starts)
+
+
+def test_new_messages_do_not_overtake_those_in_line() -> None:
+    world = RateWorld(Rate(1, burst=2), 0, 1, skew_ms=0)
+    first, second = world.environment(), world.environment()
+    taken = [first.take(in_line=False) for _ in range(5)]
+    assert taken == [None, None, BEGIN_MS + 1_000, BEGIN_MS + 2_000, BEGIN_MS + 3_000]
+    world.now += 2_500
+    assert second.take(in_line=False) == BEGIN_MS + 4_000, "starts are free, and another message is in line for one"
+    assert second.take(in_line=True) is None
+
+
+def test_a_line_that_is_too_long_has_no_more_places() -> None:
+    """Those behind its end come again before it is empty, so no start is lost."""
+    world = RateWorld(Rate(1 / 3_600, burst=2), 0, 1, skew_ms=0)
+    starts = world.environment()
+    waits = [(at - BEGIN_MS) / 1_000 for _ in range(20) if (at := starts.take(in_line=False)) is not None]
+    longest = LONGEST_LINE_SECONDS
+    assert waits[:10] == [3_600 * hour for hour in range(1, 11)]
+    assert all(longest / 2 <= wait <= longest + 3_600 for wait in waits[10:])
+
+
+@pytest.mark.failure_mode("F512")
+def test_a_throttled_item_gives_no_start_and_loses_nothing() -> None:
+    world = RateWorld(Rate(20), 600, 3, writes_a_second=25).run()
+    check_windows(world, seconds=(1, 10))
+    assert len(world.started) == 600
+
+
+def test_a_lost_answer_loses_a_start_and_gives_none() -> None:
+    """The SDK repeats the write. The rate is lower then, never higher."""
+    world = RateWorld(Rate(1, burst=3), 0, 1, skew_ms=0)
+    update, key = world.store.update_item, rate_key("sim")
+
+    class Repeating:
+        def update_item(self, **request: Any) -> Any:
+            update(**request)
+            return update(**request)
+
+    table = LedgerTable(cast("Any", Repeating()), "ledger")
+    starts = Starts(table, "sim", world.rate, clock=lambda: BEGIN_MS, jitter=lambda: 0.5)
+    world.environment().take(in_line=False)
+    starts.take(in_line=False)
+    item = world.store.items[key.pk, key.sk]
+    assert int(item["starts_until"]["N"]) == BEGIN_MS * 1_000 + 3 * world.rate.interval_us
+    assert starts.take(in_line=False) is not None
