@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "a group has no filters",
-        "Groups._takes",
+        "Groups.takes",
         "self.services.settings.wants(change.key) and not misdirected(change, self.services)",
         "not misdirected(change, self.services)",
         "tests/unit/test_groups.py -k f105",
@@ -436,7 +436,7 @@ MUTANTS = (
     Mutant(
         "a group claims messages of a stopped operation",
         "Groups.claim",
-        "not self._may_be_stopped(message)",
+        "not self.may_be_stopped(message)",
         "True",
         "tests/kinds/test_stops.py",
     ),
@@ -498,7 +498,7 @@ MUTANTS = (
     Mutant(
         "attempts are not counted",
         "claimed",
-        "base.attempts + 1 if retry else 1",
+        "base.spent_attempts + 1 if retry else 1",
         "1",
         "budget",
     ),
@@ -1082,8 +1082,8 @@ MUTANTS = (
     Mutant(
         "what came before is claimed in a group again",
         "Groups.claim",
-        "message.receives == 1 and (change := message.only_change) is not None and self._takes(change)",
-        "(change := message.only_change) is not None and self._takes(change)",
+        "message.receives == 1 and (change := message.only_change) is not None and self.takes(change)",
+        "(change := message.only_change) is not None and self.takes(change)",
         "tests/unit/test_groups.py -k f92",
     ),
     Mutant(
@@ -1213,7 +1213,7 @@ MUTANTS = (
     Mutant(
         "a foreign bucket's message is claimed in a group",
         "Groups.claim",
-        "message.receives == 1 and (change := message.only_change) is not None and self._takes(change)",
+        "message.receives == 1 and (change := message.only_change) is not None and self.takes(change)",
         "message.receives == 1 and (change := message.only_change) is not None",
         "tests/unit/test_groups.py -k f123",
     ),
@@ -2190,7 +2190,7 @@ MUTANTS = (
     Mutant(
         "what waits counts against the downstream",
         "_waiting",
-        "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(ReasonCode.NOT_YET, text), delay)",
+        "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(code_of(missing, ReasonCode.NOT_YET), text), delay)",
         "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(ReasonCode.NOT_YET, text), delay, healthy=False)",
         "tests/unit/test_not_yet.py -k no_outage",
     ),
@@ -3306,7 +3306,7 @@ MUTANTS = (
     Mutant(
         "the output of an object that is renamed is rejected at once",
         "ObjectWork.ready",
-        "removals=self._settings.deletes",
+        "removals=settings.deletes",
         "removals=False",
         "tests/unit/test_outputs.py -k renamed",
     ),
@@ -4395,8 +4395,8 @@ MUTANTS = (
     Mutant(
         "a lock broken by hand counts no attempt",
         "broken",
-        "failed(seen, reason, review_partition=review_partition, now=now)",
-        "failed(replace(seen, attempts=seen.attempts - 1), reason, review_partition=review_partition, now=now)",
+        "failed(row, reason, review_partition=review_partition, now=now)",
+        "failed(replace(row, attempts=row.attempts - 1), reason, review_partition=review_partition, now=now)",
         "tests/unit/test_release.py -k attempt_counts",
     ),
     Mutant(

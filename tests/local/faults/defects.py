@@ -84,7 +84,7 @@ DEFECTS = (
     Mutant(
         "an attempt that did not come back is not counted",
         "judge_state",
-        "row.unfinished and (uncopied or row.attempts >= policy.max_attempts) and not ignored",
+        "row.unfinished and (uncopied or row.spent_attempts >= policy.max_attempts) and not ignored",
         "False",
         "Killed",
     ),
