@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
-from intake_ledger import ObjectChange
+from intake_ledger import ObjectChange, Rejects
 from intake_ledger.outputs import PART_BYTES
+from intake_ledger.processor import Processor
 from intake_ledger_cli import prices
 
 KEY = "in/a"
@@ -22,11 +23,19 @@ def process(change: ObjectChange) -> None:
         output.remove()
 
 
+def process_rows(change: ObjectChange) -> None:
+    """Reject the bad rows of a file of numbers."""
+    list(change.csv_rows(columns={"n": int}, on_error=Rejects(max_share=None)))
+
+
+GOOD, BAD = "n\n1\n", "n\nx\n"
+
+
 class Counting(LocalPipeline):
     """A pipeline whose requests to output buckets are counted."""
 
-    def __init__(self) -> None:
-        super().__init__(process, deletes=True)
+    def __init__(self, processor: Processor = process) -> None:
+        super().__init__(processor, deletes=True, keep_rejects=processor is process_rows)
 
     def count(self) -> Counter[str]:
         """Run, and return the requests since the last call by operation."""
@@ -66,6 +75,17 @@ def retry() -> Counter[str]:
     return pipeline.count()
 
 
+def rows(*contents: str, fault: Fault | None = None) -> Counter[str]:
+    """The requests of the last of some states of a file, whose first worker may die."""
+    pipeline = Counting(process_rows)
+    for content in contents[:-1]:
+        pipeline.put(KEY, content)
+        pipeline.count()
+    pipeline.put(KEY, contents[-1])
+    pipeline.next(fault)
+    return pipeline.count()
+
+
 CASES: dict[str, Callable[[], Counter[str]]] = {
     "the first output of a key": first,
     "a later output": later,
@@ -73,6 +93,10 @@ CASES: dict[str, Callable[[], Counter[str]]] = {
     "a removal": removal,
     f"the first output, {PARTS} parts": lambda: first(PARTS),
     f"a later output, {PARTS} parts": lambda: later(PARTS),
+    "a file without rejected rows": lambda: rows(GOOD),
+    "a file with rejected rows": lambda: rows(BAD),
+    "the repaired file": lambda: rows(BAD, GOOD),
+    "a file without rejected rows, after a worker that died": lambda: rows(GOOD, fault=Fault.KILLED_BEFORE_EFFECT),
 }
 
 
