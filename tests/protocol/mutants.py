@@ -2168,7 +2168,7 @@ MUTANTS = (
     ),
     Mutant(
         "a wait has no end",
-        "_waiting",
+        "_wait",
         "left_ms <= 0",
         "left_ms <= -(10**15)",
         "tests/unit/test_not_yet.py -k never_comes",
@@ -2183,15 +2183,15 @@ MUTANTS = (
     Mutant(
         "waits use a message's receives up",
         "_waiting",
-        "waited_ms / 1000 * GROWTH",
+        "_waited_ms(claim, facts) / 1000 * GROWTH",
         "0",
         "tests/unit/test_not_yet.py -k thirty_hours",
     ),
     Mutant(
         "what waits counts against the downstream",
-        "_waiting",
-        "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(code_of(missing, ReasonCode.NOT_YET), text), delay)",
-        "Outcome(OutcomeKind.WAITING, Write.WAIT, Reason(ReasonCode.NOT_YET, text), delay, healthy=False)",
+        "_wait",
+        "Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay)",
+        "Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay, healthy=False)",
         "tests/unit/test_not_yet.py -k no_outage",
     ),
     Mutant(
@@ -3557,7 +3557,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message waits until its source has deleted it",
-        "_waiting",
+        "_wait",
         "facts.last_try_at is not None and not facts.renews and facts.last_try_at - facts.now < left_ms",
         "False",
         "tests/unit/test_message_ends.py -k keeps_it_no_longer",
@@ -4148,8 +4148,8 @@ MUTANTS = (
     Mutant(
         "a row that waits for its group is asked about an execution",
         "Row.waits",
-        "self.reason_code in (ReasonCode.NOT_YET, ReasonCode.GROUP_HELD)",
-        "self.reason_code == ReasonCode.NOT_YET",
+        "codes = ReasonCode.NOT_YET, ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE",
+        "codes = ReasonCode.NOT_YET, ReasonCode.MAX_RATE",
         "tests/kinds/test_group_lock.py -k no_execution_to_ask",
     ),
     Mutant(
