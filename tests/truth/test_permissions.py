@@ -76,6 +76,7 @@ UNUSED: dict[str, dict[str, str]] = {
     | {
         "dynamodb:Scan": "The check of rows of messages, which runs once a day.",
         "kms:DescribeKey": _KEY,
+        "s3:AbortMultipartUpload": "An output above 8 MiB whose upload fails: `tests/unit/test_outputs.py`.",
         "s3:ListBucketVersions": _FORBIDDEN,
     },
 }
