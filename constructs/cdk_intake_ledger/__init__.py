@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Reasons,
         RetryOptions,
     )
+    from cdk_intake_ledger.outcome_events import OutcomeEvents
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
     from cdk_intake_ledger.sets import FileSets, ManifestFormat, SetForm
@@ -59,6 +60,7 @@ __all__ = [
     "MonitoringOptions",
     "NetworkOptions",
     "Ordering",
+    "OutcomeEvents",
     "Processor",
     "Reasons",
     "RetryOptions",
@@ -90,6 +92,7 @@ if not TYPE_CHECKING:
             "MonitoringOptions": "cdk_intake_ledger.options",
             "NetworkOptions": "cdk_intake_ledger.options",
             "Ordering": "cdk_intake_ledger.options",
+            "OutcomeEvents": "cdk_intake_ledger.outcome_events",
             "Processor": "cdk_intake_ledger.functions",
             "Reasons": "cdk_intake_ledger.options",
             "RetryOptions": "cdk_intake_ledger.options",

@@ -22,7 +22,7 @@ from cdk_nag import (
 from constructs import IConstruct
 
 import cdk_intake_ledger
-from cdk_intake_ledger import IntakePipeline, IntakeWorkers
+from cdk_intake_ledger import IntakePipeline, IntakeWorkers, OutcomeEvents
 from tests.inside.constructs import COMPLIANCE_SUPPRESSIONS, nag_suppressions
 from tests.synth import matrix as rows
 from tests.synth.build import new_app, new_stack, processor
@@ -49,7 +49,7 @@ THEIRS = {
 """Paths in the matrix whose findings do not concern the library."""
 
 OURS = re.compile(
-    "(.*/)?(Orders|Returns|Models|Loads|Exports|Drops|Sqs|Fifo|Kinesis|DynamoDb|EventBridge|Workers)/.+"
+    "(.*/)?(Orders|Returns|Models|Loads|Exports|Drops|Sqs|Fifo|Kinesis|DynamoDb|EventBridge|Workers|Outcomes)/.+"
     "|[^/]+/Inbox/Notifications/.+"
 )
 """Paths of the library's resources in the matrix, without the name of the stack. The packs for regulated data find much
@@ -134,7 +134,7 @@ def covers(rule: str, construct: IConstruct, finding: Finding) -> bool:
 
 
 def with_workers(app: App) -> None:
-    """A pipeline whose queue has workers outside of Lambda."""
+    """A pipeline whose queue has workers outside of Lambda, and whose outcomes are events."""
     stack = Stack(app, "WithWorkers")
     pipeline = rows.orders(stack)
     cluster = ecs.Cluster(
@@ -142,6 +142,7 @@ def with_workers(app: App) -> None:
     )
     image = ecs.ContainerImage.from_registry("example/orders")
     IntakeWorkers(stack, "Workers", intake=pipeline, cluster=cluster, image=image)
+    OutcomeEvents(stack, "Outcomes", intakes=[pipeline])
 
 
 def with_an_alias(app: App) -> None:

@@ -8,15 +8,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import batched
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from intake_ledger.protocol import Ordering, Status, from_dynamodb, matches_reason, to_dynamodb
+from intake_ledger.outcome_events import ENTRIES, MESSAGES, outcome_of, send
+from intake_ledger.protocol import Ordering, Status, from_dynamodb, matches_reason, row_key, to_dynamodb
 from intake_ledger_cli import reading
 from intake_ledger_cli.app import app
+from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.formatting import shown_status
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
@@ -76,7 +79,8 @@ class ExportResult:
     """The document of `export`."""
 
     pipeline: str
-    file: str
+    file: str | None
+    """None: the rows were sent as events."""
     rows: int
 
 
@@ -85,9 +89,17 @@ class ExportResult:
 def export_command(
     call: Call,
     file: Annotated[
-        Path, typer.Argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.", show_default=False)
-    ],
+        Path | None,
+        typer.Argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.", show_default=False),
+    ] = None,
     *,
+    event_bus: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of a file: send the last outcome of each row to this bus again, as `OutcomeEvents` does.",
+            show_default=False,
+        ),
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
     status: Annotated[
         str | None, typer.Option(help=f"Only rows with this status: {', '.join(_STATUSES)}.", show_default=False)
@@ -102,8 +114,10 @@ def export_command(
         str | None, typer.Option(help="Only rows whose last change is before this time.", show_default=False)
     ] = None,
 ) -> None:
-    """Write the rows of the ledger into a file, for SQL. Reads the whole table."""
-    if file.suffix not in FORMS:
+    """Write the rows of the ledger into a file, for SQL, or send their outcomes again. Reads the whole table."""
+    if (file is None) is (event_bus is None):
+        raise UsageError("export needs a file or --event-bus, and not both")
+    if file is not None and file.suffix not in FORMS:
         raise UsageError(f"{file} has no known form: use a name that ends with {', '.join(FORMS)}")
     if status is not None and status.upper() not in _STATUSES:
         raise UsageError(f"--status {status} is no status of a row: use one of {', '.join(_STATUSES)}")
@@ -114,12 +128,18 @@ def export_command(
         since=None if since is None else parse_time(since, "--since"),
         before=None if before is None else parse_time(before, "--before"),
     )
-    duckdb = _duckdb(file) if file.suffix == ".parquet" else None
+    duckdb = _duckdb(file) if file is not None and file.suffix == ".parquet" else None
     aws, deployed = call.open()
-    number = write_file(file, (_values(deployed, one) for one in select(aws.dynamodb, deployed, chosen)), duckdb)
+    rows = select(aws.dynamodb, deployed, chosen)
+    if file is not None:
+        number = write_file(file, (_values(deployed, one) for one in rows), duckdb)
+        result, shown = ExportResult(deployed.name, str(file), number), f"{number:,} rows written to {file}"
+    else:
+        number = send_outcomes(aws, deployed, event_bus or "", rows)
+        result, shown = ExportResult(deployed.name, None, number), f"{number:,} events sent to {event_bus}"
     if not number:
         check_reason(reason)
-    call.output(ExportResult(deployed.name, str(file), number), Text(f"{number:,} rows written to {file}"))
+    call.output(result, Text(shown))
 
 
 def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: ExportedRows) -> Iterator["ObjectRow"]:
@@ -134,6 +154,31 @@ def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: Expor
             row = entry.row
             if chosen.reason is None or matches_reason(chosen.reason, row.reason_code, row.reason or ""):
                 yield entry
+
+
+def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterator["ObjectRow"]) -> int:
+    """Send the last outcome of each row that has one.
+
+    Returns:
+        the number of events.
+
+    Raises:
+        CliError: EventBridge refuses an event. Those before it were sent.
+
+    """
+    client = aws.client("events")
+    kinds = {deployed.name: "" if deployed.work.in_bucket else MESSAGES}
+    number = 0
+    for group in batched(rows, ENTRIES):
+        found = []
+        for one in group:
+            place = row_key(deployed.name, deployed.ordering, deployed.bucket, one.key, one.row.identity)
+            if event := outcome_of(place.pk, place.sk, None, one.row, kinds):
+                found.append((one.key, event))
+        if refused := send(client, bus, found):
+            raise CliError(f"{bus} refused the event of {refused}: {number:,} were sent before it")
+        number += len(found)
+    return number
 
 
 def _scan(deployed: "DeployedPipeline", chosen: ExportedRows) -> dict[str, Any]:

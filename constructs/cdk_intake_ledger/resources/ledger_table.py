@@ -17,6 +17,9 @@ from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
 from cdk_intake_ledger.validation.ledger_rules import (
     KEY_OF_EXISTING_TABLE,
+    OUTCOME_NO_STREAM,
+    OUTCOME_SECOND_READER,
+    OUTCOME_STREAM_VIEW,
     TABLE_INDEX,
     TABLE_KEYS,
     TABLE_TIME_TO_LIVE,
@@ -30,6 +33,7 @@ from intake_ledger.protocol import REVIEW_INDEX, AuditSettings, operations_parti
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"
 REVIEW_TIME = "updated_at"
+_BOTH_IMAGES = "NEW_AND_OLD_IMAGES"
 
 
 @check_arguments
@@ -75,6 +79,7 @@ class IntakeLedger(Construct):
         """
         super().__init__(scope, id)
         self._pipelines: list[tuple[str, str, lambda_.Function | None]] = []
+        self._stream_reader: str | None = None
         self._retention = retention
         self._is_existing = table is not None
         self._key_beside_table = table is not None and encryption_key is not None
@@ -214,6 +219,41 @@ class IntakeLedger(Construct):
             conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [operations_partition(name)]}},
         )
         return self._with_key(grantee, grant, TABLE_KEY_ACTIONS)
+
+    def open_stream(self, reader: Construct) -> tuple[str | None, list[Problem]]:
+        """Let the table have a stream with old and new images, for one reader.
+
+        Args:
+            reader: the construct that reads it. DynamoDB throttles more than two readers, and one may be the owner's.
+
+        Returns:
+            the stream's ARN, and reasons why it cannot be read. Then the ARN is None.
+
+        """
+        if self._stream_reader is not None:
+            return None, [OUTCOME_SECOND_READER.problem(path=self._stream_reader)]
+        self._stream_reader = reader.node.path
+        resource, path = _resource_of(self._table), self._table.node.path
+        if resource is None:
+            arn = self._table.table_stream_arn
+            return (arn, []) if arn else (None, [OUTCOME_NO_STREAM.problem(path=path)])
+        view = properties_of(resource).get("streamSpecification", {}).get("streamViewType")
+        if view not in (None, _BOTH_IMAGES):
+            return None, [OUTCOME_STREAM_VIEW.problem(path=path, view=view, both=_BOTH_IMAGES)]
+        resource.stream_specification = dynamodb.CfnTable.StreamSpecificationProperty(stream_view_type=_BOTH_IMAGES)
+        return resource.attr_stream_arn, []
+
+    def grant_stream(self, role: iam.IRole, stream_arn: str) -> None:
+        """Let a role read the table's stream.
+
+        Args:
+            role: gets the reading actions and the use of the table's key to decrypt.
+            stream_arn: of `open_stream`.
+
+        """
+        actions = [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")]
+        grant = iam.Grant.add_to_principal(grantee=role, actions=actions, resource_arns=[stream_arn])
+        self._with_key(role, grant, TABLE_READ_KEY_ACTIONS)
 
     def grant_update(self, grantee: iam.IGrantable, *, rows: str, marks: str) -> iam.Grant:
         """Let a principal update rows, and write the marks of a pipeline.

@@ -85,3 +85,45 @@ PIPELINE_NAME_TWICE = SUBJECT.warning(
     why="CloudWatch would add up the metrics of both",
     fix="Give each its own name",
 )
+OUTCOME_SECOND_READER = SUBJECT.error(
+    "outcome-events-twice",
+    inputs=("intakes",),
+    what="{path} sends the outcomes of this ledger already",
+    why="more than two readers of a stream are throttled",
+    fix="Pass all intakes of the ledger to one construct",
+)
+OUTCOME_NO_STREAM = SUBJECT.error(
+    "outcome-events-without-stream",
+    inputs=("intakes",),
+    what="the stream of {path} is not known",
+    why="events are made from the stream of the table",
+    fix="Turn on the stream with new and old images, and import the table with its table_stream_arn",
+)
+OUTCOME_STREAM_VIEW = SUBJECT.error(
+    "outcome-events-stream-view",
+    inputs=("intakes",),
+    what="the stream of {path} has {view}",
+    why="an outcome is a difference between two images of a row",
+    fix="Let the stream have {both}",
+)
+OUTCOME_NO_INTAKE = SUBJECT.error(
+    "outcome-events-of-nothing",
+    inputs=("intakes",),
+    what="intakes is empty",
+    why="no event would be sent",
+    fix="Pass at least one pipeline, intake or set",
+)
+OUTCOME_SEVERAL_LEDGERS = SUBJECT.error(
+    "outcome-events-of-several-ledgers",
+    inputs=("intakes",),
+    what="{first} and {other} have different ledgers",
+    why="one function reads one stream",
+    fix="Create one construct for each ledger",
+)
+OUTCOME_LATE_AFTER = SUBJECT.error(
+    "outcome-events-late-after",
+    inputs=("late_after",),
+    what="late_after is {value}",
+    why="the alarm has periods of five minutes, and the stream keeps a record for 24 hours",
+    fix="Use 5 minutes to 12 hours",
+)

@@ -69,6 +69,21 @@ STREAM_DESTINATION = Suppression(
     "Lambda gives no record up: it retries until the ledger has rejected the record, with a copy in the dead-letter "
     "queue. An alarm reports records that wait.",
 )
+OUTCOME_DESTINATION = Suppression(
+    ("Serverless-LambdaEventSourceMappingDestination",),
+    "the mapping of the ledger's stream to the function of `OutcomeEvents`",
+    "Lambda repeats a batch until EventBridge has taken its events. An alarm reports records that wait.",
+)
+OUTCOME_DEAD_LETTERS = Suppression(
+    ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
+    "the function of `OutcomeEvents`",
+    "The setting is for asynchronous invocations. A stream invokes this function.",
+)
+OUTCOME_STREAMS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the role of `OutcomeEvents`, `*`",
+    "Lambda needs `dynamodb:ListStreams`, which supports no resource.",
+)
 STREAMS = Suppression(
     ("AwsSolutions-IAM5",),
     "the role of a message intake that reads a table's stream, `*`",
@@ -189,6 +204,9 @@ SUPPRESSIONS = (
     CONSUMER_DEAD_LETTERS,
     SOURCE_DESTINATION,
     STREAM_DESTINATION,
+    OUTCOME_DESTINATION,
+    OUTCOME_DEAD_LETTERS,
+    OUTCOME_STREAMS,
     STREAMS,
     AUDIT_DEAD_LETTERS,
     AUDIT_DESTINATION,

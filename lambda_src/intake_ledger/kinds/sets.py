@@ -1,6 +1,5 @@
 """Sets of files. The truth is the manifest, marker or folder with the versions of the parts that are committed."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -28,6 +27,7 @@ from intake_ledger.protocol import (
     RowCounts,
     State,
     Unprocessable,
+    state_key,
 )
 from intake_ledger.set_members import FormKind, Membership
 from intake_ledger.sets.reader import COMPLETE, SHRINKING, Contents, Listing, SetReader, known_row
@@ -250,8 +250,6 @@ class SetWork:
         return SetFile(key, state, opened, partial(rejects.begin, source=key, state=state))
 
     def _idempotency_key(self) -> str:
-        # As that of an object: a version that returns is another one, and only retries keep `first_claimed_at`.
         claim, pipeline = self._claim, self._kind.settings.consumer.pipeline
-        change, since = claim.change, str(claim.row.first_claimed_at)
-        facts = (pipeline, change.bucket, change.key, claim.state.identity, since)
-        return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
+        change = claim.change
+        return state_key(pipeline, change.bucket, change.key, claim.state.identity, claim.row.first_claimed_at)

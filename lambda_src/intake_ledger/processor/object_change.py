@@ -1,6 +1,5 @@
 """The argument of a processor, its return value, and how the processor is imported."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from intake_ledger.protocol import (
     WrongReturnError,
     is_sequence,
     shown,
+    state_key,
 )
 
 if TYPE_CHECKING:
@@ -281,8 +281,6 @@ def make_object_change(
     begin_rejects: "Callable[[Rejects], Reading]",
 ) -> ObjectChange:
     """Make the argument of the processor for a claim."""
-    # A state that returns is another change, so the key contains `first_claimed_at`. Only retries keep that time.
-    name = "\n".join((pipeline, change.bucket, change.key, state.identity, str(row.first_claimed_at)))
     return ObjectChange(
         bucket=change.bucket,
         key=change.key,
@@ -295,7 +293,7 @@ def make_object_change(
         attempt=row.attempts,
         fence=row.fence,
         fenced_version=state.version_id or state.etag if ordering is Ordering.EVERY_VERSION else None,
-        idempotency_key=hashlib.sha256(name.encode()).hexdigest()[:32],
+        idempotency_key=state_key(pipeline, change.bucket, change.key, state.identity, row.first_claimed_at),
         _remaining_seconds=remaining_seconds,
         _open=opened.open,
         _download=opened.download,

@@ -20,6 +20,7 @@ from intake_ledger.protocol.change import (
     is_skipped_marker,
     may_be_directory_marker,
     real_version,
+    state_key,
 )
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
@@ -349,6 +350,7 @@ __all__ = [
     "settings_from",
     "short_version",
     "shown",
+    "state_key",
     "success_key",
     "to_dynamodb",
     "truncate",

@@ -1,5 +1,6 @@
 """A key in S3: its states, and the reports of their changes in the form that all parts of the runtime use."""
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -207,3 +208,12 @@ class Change:
     def asked_for(self) -> bool:
         """True if a person sent this: a reprocess request, or a copy from the dead-letter queue."""
         return self.reprocess_id is not None or self.rejected_fence is not None
+
+
+def state_key(pipeline: str, bucket: str, key: str, identity: str, first_claimed_at: int) -> str:
+    """The idempotency key of a state of an object or of a set. `first_claimed_at` is the row's, in epoch milliseconds.
+
+    A state that returns is another change. Only retries keep that time.
+    """
+    name = "\n".join((pipeline, bucket, key, identity, str(first_claimed_at)))
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""An example: what became of each invoice, as events on a bus."""
