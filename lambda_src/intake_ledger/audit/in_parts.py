@@ -209,7 +209,7 @@ class AuditInParts:
         """Add up the reports of the looks, and give the run back. A repeated call returns the same report."""
         plan, joined = self._scratch.get(PLAN), self._scratch.get(JOINED)
         if plan is None:
-            # Somebody removed it, or a lifecycle rule did.
+            # A user or a lifecycle rule removed it.
             with suppress(RunLeaseLost):
                 self._runs.give_back()
             left = ["all of it: the plan of the run is gone. The next run starts from the beginning"]

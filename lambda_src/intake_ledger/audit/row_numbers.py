@@ -1,4 +1,4 @@
-"""Counts the rows of a scan by status, and its claims. A status that nobody counts anew reads these numbers."""
+"""Counts the rows of a scan by status, and its claims. `status` reads these numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -42,7 +42,7 @@ class Carried(NamedTuple):
 
 
 def carried(record: Mapping[str, Any], sent_at: int | None) -> Carried | None:
-    """The past of the copy in this record. None: it is no copy.
+    """The past of the copy in this record. None: the message is the first one.
 
     Senders choose attributes. A copy that was sent after its time was moved by a person or by SQS, and is new.
 

@@ -456,9 +456,9 @@ class Message:
         """`queued_at`: when SQS got this message, in epoch milliseconds. None: the record does not say."""
         past = carried(record, self.queued_at)
         self.carried = past
-        """The past of a copy. None: it is no copy."""
+        """The past of a copy. None for other messages."""
         self.due = past.due if past else 0
-        """The time before which a copy is passed on, in epoch milliseconds. 0: it is no copy."""
+        """The time before which a copy is passed on, in epoch milliseconds. 0 for other messages."""
         self.sent_at = past.sent_at if past else self.queued_at
         """When the first message of a chain of copies was sent."""
         self.parsed = (parse or parse_message)(self.body, rejected_fence=self.rejected_fence)

@@ -1,4 +1,4 @@
-"""What a pipeline knows of the sets of files that are made of its objects."""
+"""The sets of files that are made of a pipeline's objects, as the pipeline knows them."""
 
 from intake_ledger.set_members.forms import (
     MAX_PARTS,

@@ -109,7 +109,7 @@ class Contents:
 
 @dataclass(slots=True)
 class _Read:
-    """What the rows of the parts say."""
+    """The content of the rows of the parts."""
 
     parts: dict[str, State] = field(default_factory=dict)
     others: dict[str, State] = field(default_factory=dict)
