@@ -127,7 +127,6 @@ def test_a_batch_is_sent_in_requests_of_ten(bus: FakeBus) -> None:
     assert (bus.taken, bus.requests) == (keys, 3)
 
 
-@pytest.mark.failure_mode("F442")
 def test_a_refused_event_is_repeated_with_all_behind_it(bus: FakeBus) -> None:
     """Lambda repeats a batch of a stream from the first failed record on: no event is lost."""
     keys = [f"k{number}" for number in range(23)]
