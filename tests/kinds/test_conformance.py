@@ -157,9 +157,11 @@ def test_rejected_rows_are_those_of_the_committed_state(make: Make) -> None:
 
     cell.inside = read
     local: Any = cell.local
-    cell.submit("n\nx\n")
-    cell.run()
+    with metrics(cell) as written:
+        cell.submit("n\nx\n")
+        cell.run()
     found = local.rejected_rows(KEY)
+    assert written["RejectedRows"] == len(found)
     assert {(one["line"], one["column"], one["fence"]) for one in found} == {(2, "n", cell.known().committed_fence)}
     assert cell.known().rejected_rows == len(found) > 0
     before = None if is_latest(cell) else cell.known().version_id
