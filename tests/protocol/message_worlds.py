@@ -568,7 +568,7 @@ class MessageSearch:
     def _returned(self, state: _State, worker: _Worker, failed: list[str]) -> _State:
         """Lambda deletes the messages that the worker does not return, or goes on in the shard."""
         for key, item in state.items.items():
-            row = state.items.get((key[0], item.get("holder", {}).get("S", "")), {}) if key[1].endswith("@lock") else {}
+            row = self._holder(state, key, item) if key[1].endswith("@lock") else {}
             mine = row.get("lease_owner", {}).get("S", "").startswith(f"w{worker.number}.")
             works = (
                 row.get("status", {}).get("S") == "PROCESSING"
@@ -599,6 +599,10 @@ class MessageSearch:
         late = {place for place in state.waiting if place in worker.batch}
         # A copy that came again after a lapse stays: SQS takes no receipt handle of an earlier receive.
         return replace(state, waiting=tuple(sorted(waiting | late)))
+
+    def _holder(self, state: _State, lock: tuple[str, str], item: Any) -> Any:
+        """The row that a lock names."""
+        return state.items.get((lock[0], item.get("holder", {}).get("S", "")), {})
 
     def _is_moved_back(self, state: _State, name: tuple[str, str]) -> bool:
         """True if a copy of a message was moved back from the dead-letter queue and is not finished."""

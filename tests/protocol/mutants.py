@@ -4108,14 +4108,14 @@ MUTANTS = (
         "Attempts._work",
         "claim.held is not None",
         "False",
-        "tests/kinds/test_group_lock.py -k keeps_each_booking",
+        "tests/kinds/test_group_worlds.py -k death",
     ),
     Mutant(
         "the commit of a group does not ask for its lock",
         "GroupLock.with_commit",
         "super().with_commit(claim)",
         "()",
-        "tests/kinds/test_group_lock.py -k lost_its_group",
+        "tests/kinds/test_group_worlds.py -k late",
     ),
     Mutant(
         "a late worker frees the group of its successor",

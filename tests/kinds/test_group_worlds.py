@@ -1,0 +1,17 @@
+"""Every order of steps of two keys of a group."""
+
+import pytest
+
+from tests.kinds.group_worlds import FULL, SHORT, GroupSearch
+from tests.protocol.prove import tell
+
+
+@pytest.mark.failure_mode("F500", "F501")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.thorough) for name in FULL]
+)
+def test_every_order_of_a_world_of_groups_holds(name: str) -> None:
+    result = GroupSearch(FULL[name]).explore()
+    assert not result.violation, tell(name, result)
+    assert result.complete
+    assert result.states > 15
