@@ -1,15 +1,30 @@
 """Count the requests and units of a change with the real consumer, so that its cost cannot grow unnoticed."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 from benchmarks import counted, metered, units
 
+from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger.events import parse_message
-from intake_ledger.protocol import Change, Ordering, Retention, Row, row_attributes, row_changes, row_key, to_dynamodb
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import (
+    Change,
+    Ordering,
+    Retention,
+    Row,
+    rate_key,
+    row_attributes,
+    row_changes,
+    row_key,
+    to_dynamodb,
+)
 from tests.inside.kit import s3_notification
+from tests.unit.support import MINUTE
 
 KB = 1024
 
@@ -151,3 +166,32 @@ class TestUnits:
         assert units.index_units(here, there, keys) == 2
         assert units.index_units(out, out, keys) == units.index_units(here, here, keys) == 0
         assert units.index_units(None, out, keys) == 0
+
+
+@pytest.mark.failure_mode("F510")
+def test_a_rate_adds_a_write_for_each_start() -> None:
+    """A pipeline without one sends no request more. A change that waits is claimed, opened, and has its row written."""
+    pipeline = LocalPipeline(lambda _: None, max_rate=1)
+    pipeline.put("a", "1")
+    pipeline.run()
+    assert Counter(pipeline.requests) == {"put_item": 1, "update_item": 2, "get_object": 1}
+    worker, taken = pipeline.new_worker(), {"starts_until": (pipeline.now + MINUTE) * 1_000}
+    LedgerTable(cast("Any", pipeline._dynamodb), "ledger").write(rate_key("local"), taken)
+
+    def requests(step: Callable[[], object]) -> Counter[str]:
+        before = len(pipeline.requests)
+        step()
+        return Counter(pipeline.requests[before:])
+
+    def look() -> Counter[str]:
+        return requests(lambda: pipeline.turn(worker))
+
+    waits = {"put_item": 1, "update_item": 2, "get_object": 1, "change_message_visibility_batch": 1}
+    pipeline.put("b", "1")
+    assert look() == waits | {"update_item": 3}
+    pipeline.put("c", "1")
+    assert look() == waits
+    pipeline.clock.advance(58_000)
+    found = look()
+    del found["get_item"]  # the messages are a minute old: was a key forgotten?
+    assert found == {"put_item": 2, "update_item": 6, "get_object": 2, "head_object": 2}
