@@ -2928,8 +2928,8 @@ MUTANTS = (
     Mutant(
         "sets: a version that returns has its earlier idempotency key",
         "SetWork._idempotency_key",
-        "(pipeline, change.bucket, change.key, claim.state.identity, since)",
-        "(pipeline, change.bucket, change.key, claim.state.identity)",
+        "claim.row.first_claimed_at",
+        "0",
         "tests/unit/test_sets.py -k idempotency_key",
     ),
     Mutant(
