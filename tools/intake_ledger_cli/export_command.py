@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from intake_ledger.outcome_events import ENTRIES, MESSAGES, outcome_of, send
 from intake_ledger.protocol import Ordering, Status, from_dynamodb, matches_reason, row_key, to_dynamodb
 from intake_ledger_cli import reading
 from intake_ledger_cli.app import app
@@ -166,6 +165,8 @@ def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterat
         CliError: EventBridge refuses an event. Those before it were sent.
 
     """
+    from intake_ledger.outcome_events import ENTRIES, MESSAGES, outcome_of, send  # noqa: PLC0415 - for the help
+
     client = aws.client("events")
     kinds = {deployed.name: "" if deployed.work.in_bucket else MESSAGES}
     number = 0
