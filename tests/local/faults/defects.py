@@ -33,6 +33,20 @@ DEFECTS = (
         "Messages",
     ),
     Mutant(
+        "a group that is held is taken",
+        "KeyLock.take",
+        "(wait_ms := self._held_ms(claim, item)) is not None",
+        "False",
+        "Grouped",
+    ),
+    Mutant(
+        "a call that was killed spends the attempts of its changes",
+        "Row.spent_attempts",
+        "self.attempts - 1 if self.died_together else self.attempts",
+        "self.attempts",
+        "Called",
+    ),
+    Mutant(
         "the later messages of a group do not wait for a failed one",
         "InGroups.wait_behind",
         "self._returned.get(message.group)",

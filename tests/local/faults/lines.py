@@ -8,7 +8,7 @@ from tests.local.faults.executions import executions
 from tests.local.faults.intakes import EventIntake, FifoIntake, Intake
 from tests.local.faults.messages import messages
 from tests.local.faults.outcomes import Outcome
-from tests.local.faults.scenarios import killed, outage, plain, wired
+from tests.local.faults.scenarios import called, grouped, killed, outage, plain, wired
 from tests.local.faults.sets import sets
 from tests.local.faults.sizes import Sizes
 from tests.local.faults.streams import StreamIntake, TableIntake
@@ -40,6 +40,8 @@ LINES: dict[str, Run] = {
     "Wired": _of_pipeline("Wired", wired),
     "Plain": _of_pipeline("Plain", plain),
     "Outage": _of_pipeline("Outage", outage),
+    "Grouped": _of_pipeline("Grouped", grouped),
+    "Called": _of_pipeline("Called", called),
     "Executions": executions,
     "Messages": _of_intake("Messages", Intake, fewer=False),
     "Fifo": _of_intake("Fifo", FifoIntake, fewer=False),

@@ -5,10 +5,12 @@ Each scenario uses a separate key prefix and runs at the same time as the others
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from threading import Event
 
-from tests.local.faults.downstream import TAKEN, Reaction
+from tests.local.faults import BURST, GROUPS, PER_CALL, PER_SECOND
+from tests.local.faults.downstream import TAKEN, Call, Delivery, Reaction
 from tests.local.faults.judge import Expected
 from tests.local.faults.moods import dies_on_first, mixed, poisoned
 from tests.local.faults.outbreaks import described, not_over, of_dynamodb, of_s3, one_get_in
@@ -20,6 +22,8 @@ FAST_FORWARD = 17
 """Seconds for which a queue hides a message where workers die. This is just more than the lease of a processing timeout
 of two seconds (a function timeout of 14, a skew of 1). The construct's default is half a minute longer.
 """
+PAUSE = 5
+"""Seconds between a start at the rate and its call, on a machine that is busy with other runs."""
 REQUESTS_PER_OVERWRITE = 8
 """A message for a busy key asks at once and again after the lease: each time an insert, then a HEAD. The other requests
 are for messages that are processed, and for retries.
@@ -121,6 +125,82 @@ def plain(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     report = line.settled("bulk/", Expected(poison=refused, redrive_count=1), timeout=sizes.timeout)
     few = [] if moved == len(poison) else [f"{moved} messages were moved, {len(poison)} should have been there"]
     yield outcome("moved back from the dead letters", started, report, f"{len(raising)} of {moved} were healed", few)
+
+
+def grouped(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """Keys of a few groups, at a rate of starts. Workers that have a group are killed."""
+    started = time.monotonic()
+    line.hide_for(FAST_FORWARD)
+    world.downstream.moods["grouped"] = _dies_in_group
+    before, after, living = (
+        [f"grouped/a{n % GROUPS}/{kind}/{n}" for n in range(count)]
+        for kind, count in (("before", sizes.deaths), ("after", sizes.deaths), ("lives", sizes.neighbours))
+    )
+    for number, key in enumerate(mixed(before, after, living)):
+        version = line.put(key)
+        if number % 10 == 0:
+            line.announce(key, version, copies=2)
+    expected = Expected(repeats=len(after))
+    report = line.settled("grouped/", expected, timeout=sizes.timeout)
+    calls = sorted(world.downstream.calls_of("grouped/"), key=lambda one: one.started)
+    problems = [*_not_exclusive(calls), *_too_fast([one.started for one in calls])]
+    told = f"{len(before + after)} holders killed, {GROUPS} groups, {len(calls)} starts at {PER_SECOND} in a second"
+    yield outcome("groups and a rate", started, report, told, problems)
+
+
+def _dies_in_group(delivery: Delivery) -> Reaction:
+    kind = delivery.key.split("/")[2]
+    if kind != "lives" and delivery.attempt == 1:
+        return Reaction(kill=True, taken=kind == "after", seconds=0.2)
+    return Reaction(seconds=0.2)
+
+
+def _not_exclusive(calls: Sequence[Call]) -> list[str]:
+    """Calls of one group that had not ended when the next one began."""
+    of_group: dict[str, list[Call]] = {}
+    for call in calls:
+        of_group.setdefault(call.delivery.key.split("/")[1], []).append(call)
+    pairs = [pair for some in of_group.values() for pair in pairwise(some)]
+    return [
+        f"{two.delivery.key} began before {one.delivery.key} had ended" for one, two in pairs if two.started < one.ended
+    ]
+
+
+def _too_fast(starts: Sequence[float]) -> list[str]:
+    """Starts beyond the bound of docs/protocol.md, for workers that pause for `PAUSE` seconds at most."""
+    found = []
+    for first, begin in enumerate(starts):
+        for number, end in enumerate(starts[first:], 1):
+            if number > PER_SECOND * (end - begin + PAUSE) + BURST:
+                found.append(f"{number} starts in {end - begin:.1f} s")
+                break
+    return found
+
+
+def called(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """Several changes in each call of the processor. Workers are killed in a call, and some changes are poison."""
+    started = time.monotonic()
+    line.hide_for(FAST_FORWARD)
+    dying = dies_on_first("called/before/", "called/after/")
+    refused = {f"called/refused/{n}": "no invoice in it" for n in range(sizes.deaths)}
+    world.downstream.moods["called"] = lambda delivery: (
+        Reaction(422, refused[delivery.key], taken=False) if delivery.key in refused else dying(delivery)
+    )
+    before, after, innocent = (
+        [f"called/{kind}/{n}" for n in range(count)]
+        for kind, count in (("before", sizes.deaths), ("after", sizes.deaths), ("innocent", sizes.neighbours))
+    )
+    for number, key in enumerate(mixed(before, after, list(refused), innocent)):
+        version = line.put(key)
+        if number % 10 == 0:
+            line.announce(key, version, copies=2)
+    # A worker that dies repeats the effects that its call had before.
+    expected = Expected(poison=refused, repeats=len(after) + (PER_CALL - 1) * len(before + after))
+    report = line.settled("called/", expected, timeout=sizes.timeout)
+    tried = world.downstream.tried_of("called/innocent/")
+    spent = [f"{one.key} had attempt {one.attempt}" for one in tried if one.attempt != 1]
+    told = f"{len(before + after)} workers killed in a call, {len(refused)} of {report.sent} are poison"
+    yield outcome("several changes in a call", started, report, told, spent)
 
 
 def outage(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:

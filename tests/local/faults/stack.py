@@ -21,7 +21,7 @@ from cdk_intake_ledger import (
     Processor,
     RetryOptions,
 )
-from tests.local.faults import HOUR, STACK, WIRED_SECONDS
+from tests.local.faults import BURST, HOUR, PER_CALL, PER_SECOND, STACK, WIRED_SECONDS
 from tests.local.faults.copies import wait_as_copies
 from tests.local.faults.execution_stack import add_executions
 from tests.local.faults.message_stack import MESSAGES, add_messages
@@ -54,6 +54,18 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "Wired": {"processing_timeout": seconds(WIRED_SECONDS), "retry": SOON},
     "Plain": {"processing_timeout": seconds(10), "retry": SOON_GIVEN_UP, "concurrency": concurrency(threads=4)},
     "Outage": {"processing_timeout": seconds(10), "retry": LIKE_THE_DEFAULT},
+    "Grouped": {
+        "processing_timeout": seconds(5),
+        "retry": SOON_GIVEN_UP,
+        "concurrency": ConcurrencyOptions(
+            max_concurrency=3,
+            clock_skew=seconds(1),
+            exclusive_by="grouped/{account}/",
+            max_rate=PER_SECOND,
+            max_burst=BURST,
+        ),
+    },
+    "Called": {"processing_timeout": seconds(5), "retry": SOON_GIVEN_UP},
 }
 
 LINES = (*PIPELINES, "Executions", *MESSAGES, *FORMS)
@@ -70,7 +82,7 @@ class FaultsStack(cdk.Stack):
             pipeline = IntakePipeline(
                 self,
                 name,
-                processor=_wired(downstream, proxy) if name == "Wired" else _processor(PROCESSORS, downstream),
+                processor=_wired(downstream, proxy) if name == "Wired" else _processor_of(name, downstream),
                 removal_policy=cdk.RemovalPolicy.DESTROY,
                 monitoring=MonitoringOptions(alarms=[]),
                 **({"concurrency": concurrency()} | options),
@@ -93,6 +105,17 @@ class FaultsStack(cdk.Stack):
 def _processor(code: Path, downstream: str, **environment: str) -> Processor:
     return Processor.from_asset(
         code, entrypoint="delivering:process", environment={"DOWNSTREAM_URL": downstream} | environment
+    )
+
+
+def _processor_of(name: str, downstream: str) -> Processor:
+    if name != "Called":
+        return _processor(PROCESSORS, downstream)
+    return Processor.from_asset(
+        PROCESSORS,
+        entrypoint="delivering:process_batch",
+        environment={"DOWNSTREAM_URL": downstream},
+        max_per_call=PER_CALL,
     )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -27,6 +28,17 @@ def _digest(change: ObjectChange) -> str:
 def process(change: ObjectChange) -> Commit:
     """Deliver the bytes of an object."""
     return _deliver(change, change.key, change.version_id or "", _digest(change))
+
+
+def process_batch(changes: Sequence[ObjectChange]) -> dict[str, object]:
+    """Deliver the bytes of several objects, each with its own result."""
+    results: dict[str, object] = {}
+    for change in changes:
+        try:
+            results[change.idempotency_key] = process(change)
+        except Exception as error:  # noqa: BLE001 - it is the result of this object only
+            results[change.idempotency_key] = error
+    return results
 
 
 def process_message(message: KeyedMessage) -> Commit:
