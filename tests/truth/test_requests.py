@@ -32,6 +32,7 @@ UNSENT = {
     "ListKeys": "a function of ours has this name",
     "ListMessageMoveTasks": "the local AWS may not know it: tests/unit/test_cli_stop.py",
     "ListObjects": "a function of ours has this name",
+    "PutEvents": "events of outcomes: tests/examples/test_events_out.py, which takes long",
     "StartQueryExecution": "the local AWS knows no tables of Athena: tests/integration/test_audit_athena.py",
 }
 """Operations that the code names, and that no deployed test has to send, with the reasons. Some depend on the time."""
