@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from cdk_intake_ledger.testing import LocalAws
 
 
 @contextmanager
-def events_are_lost(aws: LocalAws, bucket: str) -> Iterator[None]:
-    """Let the bucket send no event meanwhile, as if a notification got lost."""
-    s3 = aws.client("s3")
+def events_are_lost(s3: Any, bucket: str) -> Iterator[None]:
+    """Let the bucket send no event meanwhile, as if a notification got lost. `s3` is a client."""
     found = s3.get_bucket_notification_configuration(Bucket=bucket)
     configuration = {name: value for name, value in found.items() if name != "ResponseMetadata"}
     s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})

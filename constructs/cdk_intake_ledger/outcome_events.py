@@ -30,12 +30,10 @@ from cdk_intake_ledger.validation.nag_suppressions import (
 )
 from cdk_intake_ledger.validation.plan import span
 from cdk_intake_ledger.validation.reporting import refuse
-from intake_ledger.contract import MESSAGES, OBJECTS
+from intake_ledger.contract import MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES
 
 # The code is in the layer. Lambda requires some inline code too.
 CODE = "from intake_ledger.outcome_events import handler\n"
-INTAKES_VARIABLE, BUS_VARIABLE = "INTAKE_OUTCOME_INTAKES", "INTAKE_OUTCOME_BUS"
-"""The names in `intake_ledger.outcome_events`, which a CDK app does not import: it needs boto3."""
 LATE_SECONDS = (300, 12 * 3_600)
 
 
@@ -107,7 +105,7 @@ class OutcomeEvents(Construct):
             ),
             description=f"Intake ledger, outcomes of {first.name}"[:256],
             timeout=Duration.minutes(1),
-            environment={INTAKES_VARIABLE: json.dumps(kinds), BUS_VARIABLE: bus.event_bus_name},
+            environment={OUTCOME_INTAKES: json.dumps(kinds), OUTCOME_BUS: bus.event_bus_name},
             suppressions=(OUTCOME_DEAD_LETTERS,),
         )
         ledger.grant_stream(role, stream)

@@ -51,7 +51,7 @@ def main() -> int:
             return 1
         put("days/tuesday/a.csv", FIRST)
         wait(tuesday, (3, 35))
-        with events_are_lost(aws, outputs["BucketName"]):
+        with events_are_lost(aws.client("s3"), outputs["BucketName"]):
             put("days/monday/b.csv", FIRST)
         if without:
             # No later event is on its way, and nothing else looks at the bucket.

@@ -55,7 +55,7 @@ def main() -> int:
             print(f"{error}: {words()}, expected {expected}", file=sys.stderr)
             return 1
         key, text = LOST
-        with events_are_lost(aws, found["Bucket"]):
+        with events_are_lost(s3, found["Bucket"]):
             s3.put_object(Bucket=found["Bucket"], Key=key, Body=text.encode())
         if without:
             # No event is on its way, and nothing else looks at the bucket.

@@ -19,6 +19,9 @@ SETS: Final = "sets"
 KINDS: Mapping[str, str] = {OBJECTS: "IntakePipeline", MESSAGES: "MessageIntake", SETS: "FileSets"}
 """The kinds of work, and the construct of each."""
 
+OUTCOME_INTAKES, OUTCOME_BUS = "INTAKE_OUTCOME_INTAKES", "INTAKE_OUTCOME_BUS"
+"""The settings of the function of `OutcomeEvents`: the kind of work of each intake by name, and the bus."""
+
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 AN_HOUR_OF_PERIODS = 12
 """Periods of five minutes."""

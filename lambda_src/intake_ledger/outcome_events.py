@@ -13,6 +13,7 @@ from functools import cache
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
+from intake_ledger.contract import MESSAGES, OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.keyed import idempotency_key
 from intake_ledger.protocol import Row, Status, from_dynamodb, row_from_attributes, state_key
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 SOURCE = "intake-ledger"
 COMMITTED, REJECTED = "Intake Committed", "Intake Rejected"
-INTAKES_VARIABLE, BUS_VARIABLE = "INTAKE_OUTCOME_INTAKES", "INTAKE_OUTCOME_BUS"
-MESSAGES = "messages"
-"""The kind of an intake whose idempotency keys are those of messages."""
 ENTRIES = 10
 """Most entries of a PutEvents: https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
 
@@ -36,7 +34,7 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, list[dict[s
         the first record whose event EventBridge has not taken. Lambda repeats the batch from there on.
 
     """
-    kinds: dict[str, str] = json.loads(os.environ[INTAKES_VARIABLE])
+    kinds: dict[str, str] = json.loads(os.environ[OUTCOME_INTAKES])
     found: list[tuple[str, dict[str, Any]]] = []
     for record in event["Records"]:
         change = record["dynamodb"]
@@ -45,7 +43,7 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, list[dict[s
         outcome = outcome_of(keys["pk"], keys["sk"], before, after, kinds)
         if outcome is not None:
             found.append((change["SequenceNumber"], outcome))
-    failed = send(_client(), os.environ[BUS_VARIABLE], found)
+    failed = send(_client(), os.environ[OUTCOME_BUS], found)
     return {"batchItemFailures": [{"itemIdentifier": failed}] if failed else []}
 
 

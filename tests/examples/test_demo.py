@@ -3,13 +3,13 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from scripts.demo_table import table
 
 from tests.browser import INSTALL, chromium, has_chromium
+from tests.examples.runs import ran
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDER_THAN_THE_PAGE = (
@@ -18,14 +18,7 @@ WIDER_THAN_THE_PAGE = (
 
 
 def demo(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "examples.demo", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    return ran("demo", *arguments, timeout=timeout)
 
 
 def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> None:

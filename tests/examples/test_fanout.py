@@ -2,21 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.examples.runs import ran
 
 
 def fan_out(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "examples.fanout", "--short", "--output", str(output), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    return ran("fanout", "--short", "--output", str(output), *arguments, timeout=900)
 
 
 def test_both_indexes_are_right_and_no_replay_changes_them(tmp_path: Path) -> None:

@@ -3,21 +3,13 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.examples.runs import ran
 
 
 def load(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "examples.load", "--short", "--output", str(output), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    return ran("load", "--short", "--output", str(output), *arguments, timeout=900)
 
 
 def test_the_table_has_the_rows_of_s3_in_every_case(tmp_path: Path) -> None:

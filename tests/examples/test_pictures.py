@@ -1,8 +1,6 @@
 """Run `make pictures` in its short form."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +9,15 @@ from examples.pictures.columns import LEDGERS, LOCKS, Column, chosen
 from examples.pictures.judge import demonstrated
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.examples.runs import ran
+
 ROUNDS = 12
 
 
 def play(output: Path, *options: str, code: int = 0) -> dict[str, Any]:
     """Play the rounds, and return the result."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "examples.pictures", "--rounds", str(ROUNDS), "--output", str(output), *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert ran.returncode == code, ran.stdout + ran.stderr
+    found = ran("pictures", "--rounds", str(ROUNDS), "--output", str(output), *options, timeout=900)
+    assert found.returncode == code, found.stdout + found.stderr
     result: dict[str, Any] = json.loads(output.with_suffix(".json").read_text())
     assert result["rounds"] == ROUNDS
     return result

@@ -12,18 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, cast, override
 
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
+from intake_ledger.aws import Bucket
+from intake_ledger.consumer import Consumer
+from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.protocol import GroupPattern, Ordering, Policy, State, StateKind, row_key
 from tests.inside.groups import GroupLock, holder_row
-from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemoryS3
-from tests.inside.objects import Inline, Objects
+from tests.inside.kit import QUEUE_URL, MemoryS3
+from tests.inside.objects import Objects
 from tests.protocol.message_worlds import (
     MessageSearch,
     MessageWorld,
-    _Counter,
-    _Pause,
     _Port,
     _Request,
     _State,
@@ -93,31 +91,18 @@ class GroupSearch(MessageSearch):
             self._states[group, name] = State(StateKind.OBJECT, stored.version_id, stored.etag, 1)
 
     @override
-    def _ask(self, worker: _Worker) -> _Request | list[str]:
-        port, settings = _ObjectPort(worker, self._world), self._settings
+    def _port(self, worker: _Worker) -> _ObjectPort:
+        return _ObjectPort(worker, self._world)
+
+    @override
+    def _consumer(self, port: Any) -> Consumer:
+        settings, table = self._settings, LedgerTable(cast("Any", port), "table")
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        table = LedgerTable(cast("Any", port), "table")
-        groups = GroupPattern("{group}/").group_of
-        lock = GroupLock(table, PIPELINE, options.retention, groups, clock=port.now)
+        lock = GroupLock(table, PIPELINE, options.retention, GroupPattern("{group}/").group_of, clock=port.now)
         bucket = Bucket(lambda: cast("Any", self._s3), BUCKET)
         kind = Objects(settings, bucket, lambda: cast("Any", None), guards=[lock])
-        services = Services(
-            settings,
-            Ledger(table, kind.look, options, clock=port.now, new_owner=port.owner, guards=kind.guards),
-            bucket,
-            Queues(lambda: cast("Any", port), QUEUE_URL, DEAD_LETTER_URL, shortened=kind.shortened),
-            _Counter(port),
-            port.now,
-            lambda: 0.0,
-        )
-        consumer = Consumer(services, kind, Inline(port.process_object))
-        try:
-            answer = consumer.handle({"Records": [self._record(place) for place in worker.batch]}, port)
-        except _Pause:
-            assert port.asked is not None
-            return port.asked
-        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+        return self._wired(port, kind, options, table, bucket, port.process_object)
 
     @override
     def _record(self, place: int) -> dict[str, Any]:

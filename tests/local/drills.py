@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -14,6 +13,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
+from examples.lost_event import events_are_lost
 
 from cdk_intake_ledger import (
     AuditOptions,
@@ -258,15 +258,9 @@ class Drilled:
         document: Json = json.loads(output.getvalue())
         return document
 
-    @contextmanager
-    def no_notification(self) -> Iterator[None]:
+    def no_notification(self) -> AbstractContextManager[None]:
         """The bucket notifies nothing in the meantime."""
-        client, bucket = self.client("s3"), self["Bucket"]
-        before = client.get_bucket_notification_configuration(Bucket=bucket)
-        before.pop("ResponseMetadata")
-        client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
-        yield
-        client.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=before)
+        return events_are_lost(self.client("s3"), self["Bucket"])
 
     def _synthesise(self, form: Form) -> tuple[Json, dict[str, Path]]:
         folder = self.folder / form

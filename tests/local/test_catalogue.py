@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import pytest
+from examples.lost_event import events_are_lost
 
 from tests.local.support import Catalogue, model
 
@@ -170,15 +171,9 @@ def test_a_poison_file_is_rejected_with_the_reason_of_the_processor(catalogue: C
 @pytest.mark.failure_mode("F46")
 def test_an_object_whose_message_was_never_sent_is_found_by_the_audit(catalogue: Catalogue) -> None:
     """Nothing arrives while the notification is off; a dry run tells, a real run repairs, the next is content."""
-    s3 = catalogue.aws.client("s3")
-    configuration = s3.get_bucket_notification_configuration(Bucket=catalogue.bucket)
-    configuration.pop("ResponseMetadata")
-    s3.put_bucket_notification_configuration(Bucket=catalogue.bucket, NotificationConfiguration={})
-    try:
-        key = "models/lost/service-2.json.gz"
+    key = "models/lost/service-2.json.gz"
+    with events_are_lost(catalogue.aws.client("s3"), catalogue.bucket):
         version = catalogue.put(key, model("1"))
-    finally:
-        s3.put_bucket_notification_configuration(Bucket=catalogue.bucket, NotificationConfiguration=configuration)
 
     def told() -> list[str]:
         return [finding["why"] for finding in catalogue.audit(dry_run=True)["findings"] if finding["key"] == key]

@@ -19,7 +19,7 @@ worker's claim by hand, or lets all leases end. After each step these promises a
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
@@ -448,17 +448,41 @@ class MessageSearch:
 
     def _ask(self, worker: _Worker) -> _Request | list[str]:
         """The worker's next request, or the ids that it returns."""
-        port, settings = _Port(worker, self._world), self._settings
+        port = self._port(worker)
+        consumer = self._consumer(port)
+        try:
+            answer = consumer.handle({"Records": [self._record(place) for place in worker.batch]}, port)
+        except _Pause:
+            assert port.asked is not None
+            return port.asked
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+    def _port(self, worker: _Worker) -> _Port:
+        return _Port(worker, self._world)
+
+    def _consumer(self, port: Any) -> Consumer:
+        """The consumer of the world, whose requests go to the port."""
+        settings, table = self._settings, LedgerTable(cast("Any", port), "table")
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
         bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
         fingerprint = "amount" if any(self._contents) else ""
         intake = MessageSettings(settings, self._world.source, "order", "event", fingerprint=fingerprint)
-        table = LedgerTable(cast("Any", port), "table")
         lock = KeyLock(table, options.pipeline, options.retention, clock=port.now)
-        kind = Messages(intake, lock, sleep=lambda _: None)
+        return self._wired(port, Messages(intake, lock, sleep=lambda _: None), options, table, bucket, port.process)
+
+    def _wired(
+        self,
+        port: Any,
+        kind: Any,
+        options: LedgerOptions,
+        table: LedgerTable,
+        bucket: Bucket,
+        process: Callable[[Any], object],
+    ) -> Consumer:
+        """The consumer of a kind with the clock, the names and the queues of the port."""
         services = Services(
-            settings,
+            self._settings,
             Ledger(table, kind.look, options, clock=port.now, new_owner=port.owner, guards=kind.guards),
             bucket,
             Queues(lambda: cast("Any", port), QUEUE_URL, DEAD_LETTER_URL, shortened=kind.shortened),
@@ -466,13 +490,7 @@ class MessageSearch:
             port.now,
             lambda: 0.0,
         )
-        consumer = Consumer(services, kind, Inline(port.process))
-        try:
-            answer = consumer.handle({"Records": [self._record(place) for place in worker.batch]}, port)
-        except _Pause:
-            assert port.asked is not None
-            return port.asked
-        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+        return Consumer(services, kind, Inline(process))
 
     def _record(self, place: int) -> dict[str, Any]:
         key, identity = self._names[place]

@@ -2612,12 +2612,9 @@ MUTANTS = (
     ),
     Mutant(
         "the item of a lock is taken for a lock that is held",
-        "KeyLock._held_ms",
-        """
-        if not holder.is_live(now):
-            return None
-        """,
-        "",
+        "is_holding",
+        "outlives or row.is_live(now)",
+        "True",
         "tests/unit/test_messages.py -k lapsed",
     ),
     Mutant(
@@ -2656,16 +2653,16 @@ MUTANTS = (
     ),
     Mutant(
         "a failure keeps the lock",
-        "KeyLock._held_ms",
+        "is_holding",
         """
-        if holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]:
-            return None
+        if row is None or row.status is not Status.PROCESSING or row.fence != lock["holder_fence"]:
+            return False
         """,
         """
-        if holder is None:
-            return None
-        if holder.status is not Status.PROCESSING:
-            return _SHORTEST_WAIT_MS
+        if row is None:
+            return False
+        if row.status is not Status.PROCESSING:
+            return True
         """,
         "tests/unit/test_messages.py -k failure_after_the_lock",
     ),
@@ -4011,9 +4008,9 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that has not taken the key holds it",
-        "KeyLock._held_ms",
-        'holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]',
-        "holder is None or holder.status is not Status.PROCESSING",
+        "is_holding",
+        'row is None or row.status is not Status.PROCESSING or row.fence != lock["holder_fence"]',
+        "row is None or row.status is not Status.PROCESSING",
         "tests/unit/test_messages.py -k has_not_taken_the_key",
     ),
     Mutant(
@@ -4039,9 +4036,9 @@ MUTANTS = (
     ),
     Mutant(
         "the key of an execution is free when a lease ends",
-        "KeyLock._held_ms",
-        "self._outlives",
-        "False",
+        "is_holding",
+        "outlives or row.is_live(now)",
+        "row.is_live(now)",
         "tests/kinds/test_messages_elsewhere.py",
     ),
     Mutant(
@@ -4191,8 +4188,8 @@ MUTANTS = (
     ),
     Mutant(
         "a holder of a later format is not in work",
-        "KeyLock._held_ms",
-        "holder is not None and holder.status is Status.LATER_FORMAT",
+        "is_holding",
+        "row is not None and row.status is Status.LATER_FORMAT",
         "False",
         "tests/kinds/test_key_lock.py -k later_format",
     ),

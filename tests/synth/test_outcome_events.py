@@ -9,8 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 
 from cdk_intake_ledger import IntakeLedger, IntakePipeline, MessageIntake, MessageSource, OutcomeEvents
-from intake_ledger.contract import MESSAGES
-from tests.inside.outcomes import outcome_events as runtime
+from intake_ledger.contract import MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES
 from tests.synth.build import Json, actions, new_stack, only, processor, refused, statements, template_of, variables
 
 
@@ -38,14 +37,11 @@ def template() -> Json:
     return template_of(stack)
 
 
-def test_the_names_are_those_of_the_runtime(template: Json) -> None:
-    assert {runtime.INTAKES_VARIABLE, runtime.BUS_VARIABLE} <= set(variables(template, "Outcomes"))
-    assert runtime.MESSAGES == MESSAGES
-
-
 def test_the_function_knows_each_intake_and_reads_both_images(template: Json) -> None:
-    kinds = json.loads(variables(template, "Outcomes")[runtime.INTAKES_VARIABLE])
-    assert sorted(kinds.values()) == ["messages", "objects"]
+    found = variables(template, "Outcomes")
+    assert {OUTCOME_INTAKES, OUTCOME_BUS} <= set(found)
+    kinds = json.loads(found[OUTCOME_INTAKES])
+    assert sorted(kinds.values()) == [MESSAGES, OBJECTS]
     assert only(template, "AWS::DynamoDB::Table")["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     mapping = only(template, "AWS::Lambda::EventSourceMapping", "Outcomes")
     assert mapping["StartingPosition"] == "TRIM_HORIZON"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
+from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.protocol import Row, Settlement, Status, row_attributes, to_dynamodb
 from tests.inside.outcomes import outcome_events
 
@@ -115,8 +116,8 @@ def batch(*keys: str) -> dict[str, Any]:
 @pytest.fixture
 def bus(monkeypatch: pytest.MonkeyPatch) -> FakeBus:
     made = FakeBus()
-    monkeypatch.setenv(outcome_events.INTAKES_VARIABLE, json.dumps(KINDS))
-    monkeypatch.setenv(outcome_events.BUS_VARIABLE, "outcomes")
+    monkeypatch.setenv(OUTCOME_INTAKES, json.dumps(KINDS))
+    monkeypatch.setenv(OUTCOME_BUS, "outcomes")
     monkeypatch.setattr(outcome_events, "_client", lambda: made)
     return made
 

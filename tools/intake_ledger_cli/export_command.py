@@ -2,9 +2,7 @@
 
 import csv
 import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -15,13 +13,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from intake_ledger.protocol import Ordering, Status, from_dynamodb, matches_reason, row_key, to_dynamodb
+from intake_ledger.protocol import Status, matches_reason, row_key, to_dynamodb
 from intake_ledger_cli import reading
 from intake_ledger_cli.app import app
 from intake_ledger_cli.aws import Aws
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.formatting import shown_status
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
+from intake_ledger_cli.report_file import replacing
 from intake_ledger_cli.selection import parse_time
 
 if TYPE_CHECKING:
@@ -143,13 +142,8 @@ def export_command(
 
 def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: ExportedRows) -> Iterator["ObjectRow"]:
     """Scan the table, a request for each MB. Reads are not consistent: a row may lack the last second."""
-    latest = deployed.ordering is Ordering.LATEST
     for page in client.get_paginator("scan").paginate(**_scan(deployed, chosen)):
-        for item in page["Items"]:
-            content = from_dynamodb(item)
-            entry = reading.entry_of(deployed, content)
-            if entry is None or content["sk"].endswith("@latest") is not latest:
-                continue
+        for _, entry in reading.entries_of(deployed, page["Items"]):
             row = entry.row
             if chosen.reason is None or matches_reason(chosen.reason, row.reason_code, row.reason or ""):
                 yield entry
@@ -165,7 +159,8 @@ def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterat
         CliError: EventBridge refuses an event. Those before it were sent.
 
     """
-    from intake_ledger.outcome_events import ENTRIES, MESSAGES, outcome_of, send  # noqa: PLC0415 - for the help
+    from intake_ledger.contract import MESSAGES  # noqa: PLC0415 - for the help
+    from intake_ledger.outcome_events import ENTRIES, outcome_of, send  # noqa: PLC0415 - as above
 
     client = aws.client("events")
     kinds = {deployed.name: "" if deployed.work.in_bucket else MESSAGES}
@@ -204,7 +199,7 @@ def _scan(deployed: "DeployedPipeline", chosen: ExportedRows) -> dict[str, Any]:
 
 
 def write_file(path: Path, rows: Iterator[dict[str, Value]], duckdb: Any = None) -> int:
-    """Write a file in one step: a reader sees the former content, or the whole new one.
+    """Write a file as `replacing` does.
 
     Args:
         path: of the file. Its suffix is the form.
@@ -215,24 +210,21 @@ def write_file(path: Path, rows: Iterator[dict[str, Value]], duckdb: Any = None)
         The number of rows.
 
     Raises:
-        CliError: The disk is full, or the folder is missing or not writable. The former file is left as it was.
+        CliError: As for `replacing`.
 
     """
-    place = path.resolve()
-    part, lines = (place.with_name(f".{place.name}.{os.getpid()}.{end}") for end in ("part", "lines"))
-    try:
-        with (part if duckdb is None else lines).open("w", encoding="utf-8", newline="") as file:
-            number = (_write_csv if path.suffix == ".csv" else _write_lines)(file, rows)
-        if duckdb is not None:
+    with replacing(path) as part:
+        if duckdb is None:
+            with part.open("w", encoding="utf-8", newline="") as file:
+                return (_write_csv if path.suffix == ".csv" else _write_lines)(file, rows)
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for the help
+
+        with TemporaryDirectory(dir=part.parent, prefix=f".{path.name}.") as folder:
+            lines = Path(folder, "lines")
+            with lines.open("w", encoding="utf-8") as file:
+                number = _write_lines(file, rows)
             _make_parquet(duckdb, lines, part)
-        part.replace(place)
-    except OSError as error:
-        raise CliError(f"{path}: {error.strerror or error}: check disk space and permissions") from None
-    finally:
-        for one in (part, lines):
-            with suppress(OSError):
-                one.unlink(missing_ok=True)
-    return number
+            return number
 
 
 def _write_lines(file: IO[str], rows: Iterator[dict[str, Value]]) -> int:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.keyed import holder_row
+from intake_ledger.keyed import holder_row, is_holding
 from intake_ledger.ledger import read_batch
 from intake_ledger.protocol import (
     ReasonCode,
-    Row,
     RowKey,
-    Status,
     from_dynamodb,
     group_key,
     row_from_attributes,
@@ -83,19 +81,13 @@ def _states(aws: "Aws", deployed: "DeployedPipeline", groups: Mapping[str, int |
     for group, waiting in groups.items():
         place = group_key(deployed.name, group)
         holder, lock = held.get(place), locks.get(place, {})
-        if holder is None or not _is_in_work(deployed, rows.get(holder), lock, now):
+        outlives = deployed.state_machine is not None
+        if holder is None or not is_holding(rows.get(holder), lock, outlives=outlives, now=now):
             found.append(GroupState(group, None, None, waiting))
         else:
             key = holder.pk.removeprefix(f"{deployed.bucket}/")
             found.append(GroupState(group, key, lock.get("held_since"), waiting))
     return found
-
-
-def _is_in_work(deployed: "DeployedPipeline", row: Row | None, lock: Mapping[str, Any], now: int) -> bool:
-    """True if the lock is held; see `intake_ledger.keyed.key_lock`."""
-    if row is None or row.status is not Status.PROCESSING or row.fence != lock.get("holder_fence"):
-        return row is not None and row.status is Status.LATER_FORMAT
-    return deployed.state_machine is not None or row.is_live(now)
 
 
 def _read(aws: "Aws", deployed: "DeployedPipeline", places: Collection[RowKey]) -> dict[RowKey, dict[str, Any]]:

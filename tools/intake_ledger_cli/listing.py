@@ -9,10 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import (
-    Ordering,
     Status,
     dismissed_partition,
-    from_dynamodb,
     rejected_rows_partition,
     removed_partition,
     review_partitions,
@@ -174,14 +172,11 @@ def _stuck_rows(
     if after is not None:
         pk, sk = read_token(after, str, str)
         request["ExclusiveStartKey"] = {"pk": {"S": pk}, "sk": {"S": sk}}
-    latest = deployed.ordering is Ordering.LATEST
     pages: Any = client.get_paginator("scan").paginate(**request)
     try:
         for page in budget.pages(pages):
-            for item in page["Items"]:
-                content = from_dynamodb(item)
-                if content["sk"].endswith("@latest") is latest and (entry := reading.entry_of(deployed, content)):
-                    yield replace(entry, token=write_token((content["pk"], content["sk"])))
+            for content, entry in reading.entries_of(deployed, page["Items"]):
+                yield replace(entry, token=write_token((content["pk"], content["sk"])))
             if end := page.get("LastEvaluatedKey"):
                 budget.reached = (end["pk"]["S"], end["sk"]["S"])
     except BudgetSpentError:

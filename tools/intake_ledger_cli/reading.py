@@ -3,7 +3,7 @@
 import heapq
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -91,10 +91,7 @@ def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) 
         ExpressionAttributeValues={":pk": {"S": f"{deployed.bucket}/{key}"}, ":own": {"S": f"{deployed.name}@"}},
         ConsistentRead=True,
     )
-    contents = [from_dynamodb(item) for page in pages for item in page["Items"]]
-    latest = deployed.ordering is Ordering.LATEST
-    fitting = [one for one in contents if one["sk"].endswith("@latest") is latest]
-    return [entry for one in fitting if (entry := entry_of(deployed, one))]
+    return [entry for page in pages for _, entry in entries_of(deployed, page["Items"])]
 
 
 def rows_to_review(
@@ -253,6 +250,19 @@ def _by_place(items: Iterator[Any]) -> Iterator[Any]:
 
 def _place_of(item: Any) -> "_Place":
     return int(item["updated_at"]["N"]), item["pk"]["S"], item["sk"]["S"]
+
+
+def entries_of(
+    deployed: "DeployedPipeline", items: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[dict[str, Any], ObjectRow]]:
+    """Yield the content of each item that is a row of the pipeline in its present ordering, and the row.
+
+    Rows of another ordering are left out: the pipeline may have used another ordering before.
+    """
+    latest = deployed.ordering is Ordering.LATEST
+    for content in map(from_dynamodb, items):
+        if content["sk"].endswith("@latest") is latest and (entry := entry_of(deployed, content)):
+            yield content, entry
 
 
 def entry_of(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow | None:

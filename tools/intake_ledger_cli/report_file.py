@@ -2,7 +2,8 @@
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from intake_ledger_cli import report_data, status
@@ -42,9 +43,19 @@ def write_report(call: Call, path: Path, hours: int) -> bool:
 
 
 def replace_file(path: Path, content: str) -> None:
-    """Write a file in one step: a reader sees the former content, or the whole new one.
+    """Write a text as `replacing` does. Raises CliError as that does."""
+    with replacing(path) as part:
+        part.write_text(content, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Replace a file in one step: a reader sees the former content, or the whole new one.
 
     A link stays a link. A device or a pipe, such as `/dev/stdout`, gets the content and is not replaced by a file.
+
+    Yields:
+        the file to write.
 
     Raises:
         CliError: The disk is full, or the folder is missing or not writable. The former file is left as it was.
@@ -55,14 +66,14 @@ def replace_file(path: Path, content: str) -> None:
     try:
         # Before the link is resolved: `/dev/stdout` leads to a pipe, which has no path.
         if path.exists() and not path.is_file():
-            path.write_text(content, encoding="utf-8")
+            yield path
             return
-        with part.open("w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
         part.replace(place)
     except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}: check disk space and permissions") from None
+    finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise CliError(f"{path}: {error.strerror or error}: check disk space and permissions") from None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import Ordering, StateKind, Status, from_dynamodb, to_dynamodb
+from intake_ledger.protocol import StateKind, Status, to_dynamodb
 from intake_ledger_cli import reading
 from intake_ledger_cli.reprocess import ReprocessResult, Target, row_target
 
@@ -52,12 +52,9 @@ def row_targets(
     if after:
         pk, sk = json.loads(after)
         request["ExclusiveStartKey"] = to_dynamodb({"pk": pk, "sk": sk})
-    latest = deployed.ordering is Ordering.LATEST
     for page in client.get_paginator("scan").paginate(**request):
-        for item in page["Items"]:
-            content = from_dynamodb(item)
-            entry = reading.entry_of(deployed, content)
-            if entry is None or content["sk"].endswith("@latest") is not latest or not _is_processed(deployed, entry):
+        for content, entry in reading.entries_of(deployed, page["Items"]):
+            if not _is_processed(deployed, entry):
                 continue
             if not deployed.wants(entry.key):
                 result.skipped += 1

@@ -18,7 +18,7 @@ from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.services import starts, stops
 from intake_ledger.executions import StateMachine
-from intake_ledger.keyed import GroupLock
+from intake_ledger.keyed import GroupLock, group_locks
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.processor import as_commit
@@ -338,12 +338,9 @@ class LocalRuntime:
     def _group_locks(self, table: LedgerTable) -> Sequence[GroupLock]:
         """The lock of the groups of `exclusive_by`, if there are groups."""
         settings = self._settings
-        if settings.exclusive_by is None:
-            return ()
         retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
         longest = self._execution_seconds * 1000 if self._runner is LocalRunner.STATE_MACHINE else None
-        group_of = settings.exclusive_by.group_of
-        return (GroupLock(table, settings.pipeline, retention, group_of, clock=self.clock, longest_work_ms=longest),)
+        return group_locks(settings, table, retention, clock=self.clock, longest_work_ms=longest)
 
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Kind:
         raise NotImplementedError

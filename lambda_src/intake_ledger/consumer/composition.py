@@ -224,19 +224,14 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
 def _groups(
     settings: ConsumerSettings, tools: KindTools, is_control: Callable[[str], bool] | None = None
 ) -> "Sequence[Guard]":
-    """The lock of the groups that `exclusive_by` names. Keys without work need no lock: `is_control` tells them."""
-    if (pattern := settings.exclusive_by) is None:
+    """The locks of groups; see `group_locks`."""
+    if settings.exclusive_by is None:
         return ()
-    from intake_ledger.keyed import GroupLock  # noqa: PLC0415 - most pipelines have no groups
+    from intake_ledger.keyed import group_locks  # noqa: PLC0415 - most pipelines have no groups
 
-    def group_of(key: str) -> str | None:
-        return None if is_control is not None and is_control(key) else pattern.group_of(key)
-
-    options, longest = tools.options, _longest_work_ms(tools.environment)
-    lock = GroupLock(
-        tools.table, options.pipeline, options.retention, group_of, clock=tools.clock, longest_work_ms=longest
-    )
-    return (lock,)
+    longest = _longest_work_ms(tools.environment)
+    retention, clock = tools.options.retention, tools.clock
+    return group_locks(settings, tools.table, retention, clock=clock, longest_work_ms=longest, is_control=is_control)
 
 
 def _longest_work_ms(environment: Mapping[str, str]) -> int | None:

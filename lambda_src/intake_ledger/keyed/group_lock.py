@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from intake_ledger.keyed.key_lock import KeyLock
 from intake_ledger.ledger import Claim, LedgerTable
-from intake_ledger.protocol import Element, GroupHeld, Retention, RowKey, Ruling, group_key
+from intake_ledger.protocol import ConsumerSettings, Element, GroupHeld, Retention, RowKey, Ruling, group_key
 
 
 class GroupLock(KeyLock):
@@ -76,6 +76,35 @@ class GroupLock(KeyLock):
 
     def _row_of(self, holder: str, claim: Claim) -> RowKey:  # noqa: ARG002 - the name says everything
         return holder_row(holder)
+
+
+def group_locks(
+    settings: ConsumerSettings,
+    table: LedgerTable,
+    retention: Retention,
+    *,
+    clock: Callable[[], int],
+    longest_work_ms: int | None,
+    is_control: Callable[[str], bool] | None = None,
+) -> Sequence[GroupLock]:
+    """The guards of a pipeline: the lock of the groups that `exclusive_by` names, or none.
+
+    Args:
+        settings: of the pipeline.
+        table: as for `GroupLock`.
+        retention: as for `KeyLock`.
+        clock: gives epoch milliseconds.
+        longest_work_ms: as for `KeyLock`.
+        is_control: tells keys without work, which need no lock. All keys have work when omitted.
+
+    """
+    if (pattern := settings.exclusive_by) is None:
+        return ()
+
+    def group_of(key: str) -> str | None:
+        return None if is_control is not None and is_control(key) else pattern.group_of(key)
+
+    return (GroupLock(table, settings.pipeline, retention, group_of, clock=clock, longest_work_ms=longest_work_ms),)
 
 
 def holder_name(key: RowKey) -> str:

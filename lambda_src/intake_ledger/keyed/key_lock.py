@@ -17,7 +17,7 @@ Work that outlives leases holds its key for as long as its row is in work, also 
 PROCESSING only when its work has ended, or was never started and cannot be any more. So the lock never asks elsewhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -185,16 +185,14 @@ class KeyLock:
         if item.get("holder", _FREE) in (_FREE, self._name(claim)):
             return None
         holder, now = self._table.get(self._row_of(item["holder"], claim)), self._clock()
-        if holder is not None and holder.status is Status.LATER_FORMAT:
-            return _LATER_FORMAT_MS
-        if holder is None or holder.status is not Status.PROCESSING or holder.fence != item["holder_fence"]:
+        if holder is None or not is_holding(holder, item, outlives=self._outlives, now=now):
             return None
+        if holder.status is Status.LATER_FORMAT:
+            return _LATER_FORMAT_MS
         age_ms = max(now - int(item["held_since"]), 0)
         if self._outlives:
             shortest, longest = _OUTLIVING_WAITS_MS
             return min(max(age_ms // _GROWTH, shortest), longest)
-        if not holder.is_live(now):
-            return None
         return min(max(age_ms, _SHORTEST_WAIT_MS), (holder.lease_until or now) - now)
 
     def _has_lost_its_row(self, claim: Claim, item: dict[str, Any]) -> bool:
@@ -262,6 +260,23 @@ class KeyLock:
     def _item(self, claim: Claim) -> dict[str, Any]:
         key = self._key(claim)
         return dict(self._table.get_items([key]).get(key, {}))
+
+
+def is_holding(row: Row | None, lock: Mapping[str, Any], *, outlives: bool, now: int) -> bool:
+    """True if the row that a lock names as its holder holds it.
+
+    Args:
+        row: of the holder. None: there is none.
+        lock: the item.
+        outlives: whether work outlives leases.
+        now: epoch milliseconds.
+
+    """
+    if row is not None and row.status is Status.LATER_FORMAT:
+        return True
+    if row is None or row.status is not Status.PROCESSING or row.fence != lock["holder_fence"]:
+        return False
+    return outlives or row.is_live(now)
 
 
 def _as_read(item: dict[str, Any]) -> Condition:

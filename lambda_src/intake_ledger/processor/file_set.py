@@ -1,13 +1,11 @@
 """The argument of a processor of sets of files."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, overload
+from typing import TYPE_CHECKING, BinaryIO, override
 
-from intake_ledger.processor import text as reading
 from intake_ledger.processor.object_change import Commit
-from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, read_all
+from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, ReadableObject
 from intake_ledger.protocol import State
 
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SetFile:
+class SetFile(ReadableObject):
     """One object of a set, in exactly the version that the set has.
 
     A version may be deleted for good while the set is processed. Then each method raises `ObjectGone`. Let it
@@ -40,22 +38,10 @@ class SetFile:
         """The ETag without quotes. None for a part in a bucket with versioning."""
         return self.state.etag
 
+    @override
     def open(self) -> ObjectStream:
         """Open a stream of the object, as `ObjectChange.open` does. It is closed when nothing refers to it."""
         return self._opened.open()
-
-    def read(self, max_bytes: int) -> bytes:
-        """Read the whole content into memory.
-
-        Args:
-            max_bytes: limit of the size in bytes.
-
-        Raises:
-            Unprocessable: The object is larger.
-
-        """
-        with self.open() as stream:
-            return read_all(stream, max_bytes)
 
     def download(self) -> BinaryIO:
         """Copy the content to a temporary file, as `ObjectChange.download` does.
@@ -65,92 +51,9 @@ class SetFile:
         """
         return self._opened.download()
 
-    def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
-        """Read the lines as a stream, as `ObjectChange.lines` does.
-
-        Args:
-            encoding: the text's encoding; UTF-8 when omitted.
-            max_line: limit of a line in characters; 1 Mi when omitted.
-
-        """
-        stream = self.open()
-        return reading.closing(stream, reading.lines(stream, encoding=encoding, max_line=max_line))
-
-    @overload
-    def csv_rows(
-        self,
-        *,
-        encoding: str = ...,
-        delimiter: str = ...,
-        fieldnames: Sequence[str] | None = ...,
-        columns: Sequence[str] | None = ...,
-        max_line: int = ...,
-        on_error: "Rejects | None" = ...,
-    ) -> Iterator[dict[str, str]]: ...
-
-    @overload
-    def csv_rows(
-        self,
-        *,
-        encoding: str = ...,
-        delimiter: str = ...,
-        columns: Mapping[str, Callable[[str], Any]],
-        max_line: int = ...,
-        on_error: "Rejects | None" = ...,
-    ) -> Iterator[dict[str, Any]]: ...
-
-    def csv_rows(
-        self,
-        *,
-        encoding: str = reading.UTF_8,
-        delimiter: str = ",",
-        fieldnames: Sequence[str] | None = None,
-        columns: Mapping[str, Callable[[str], Any]] | Sequence[str] | None = None,
-        max_line: int = reading.MAX_LINE,
-        on_error: "Rejects | None" = None,
-    ) -> Iterator[dict[str, Any]]:
-        """Read the rows of a CSV as a stream, as `ObjectChange.csv_rows` does.
-
-        Args:
-            encoding: the text's encoding; UTF-8 when omitted.
-            delimiter: the separator of fields; a comma when omitted.
-            fieldnames: the columns of a file without a header. When omitted, the first row has them.
-            columns: the expected columns of the header; any columns when omitted.
-            max_line: limit of a row in characters; 1 Mi when omitted.
-            on_error: rejects bad rows of this part. The output is that of the set. With `max_share`, call this for all
-                parts before the first effect: the share is that of one part. The first bad row raises an error when
-                omitted.
-
-        """
-        read = partial(
-            reading.csv_rows,
-            encoding=encoding,
-            delimiter=delimiter,
-            fieldnames=fieldnames,
-            columns=columns,
-            max_line=max_line,
-        )
-        return reading.read_file(self.open, read, on_error, self._begin_rejects)
-
-    def json_lines(
-        self,
-        *,
-        encoding: str = reading.UTF_8,
-        columns: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
-        max_line: int = reading.MAX_LINE,
-        on_error: "Rejects | None" = None,
-    ) -> Iterator[Any]:
-        """Read the JSON value of each line as a stream, as `ObjectChange.json_lines` does.
-
-        Args:
-            encoding: the text's encoding; UTF-8 when omitted.
-            columns: the expected names of each JSON object; any values when omitted.
-            max_line: limit of a line in characters; 1 Mi when omitted.
-            on_error: as for `csv_rows`; the first bad line raises an error when omitted.
-
-        """
-        read = partial(reading.json_lines, encoding=encoding, columns=columns, max_line=max_line)
-        return reading.read_file(self.open, read, on_error, self._begin_rejects)
+    @override
+    def _begin(self, rejects: "Rejects") -> "Reading":
+        return self._begin_rejects(rejects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,11 @@
 """The argument of a processor, its return value, and how the processor is imported."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, override
 
-from intake_ledger.processor import text as reading
-from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, read_all
+from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, ReadableObject
 from intake_ledger.protocol import (
     Change,
     InvalidOutputNameError,
@@ -44,7 +42,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectChange:
+class ObjectChange(ReadableObject):
     """One state of one object, claimed for this call of the processor only."""
 
     bucket: str
@@ -85,6 +83,7 @@ class ObjectChange:
         """Seconds until the processor is interrupted, at least 0.1, so that it may be the timeout of a request."""
         return self._remaining_seconds()
 
+    @override
     def open(self) -> ObjectStream:
         """Open a stream of exactly the claimed version. It can be read once, and `with` closes it.
 
@@ -96,21 +95,6 @@ class ObjectChange:
 
         """
         return self._open()
-
-    def read(self, max_bytes: int) -> bytes:
-        """Read the whole content into memory.
-
-        Args:
-            max_bytes: limit of the size in bytes, so that a large object does not use up the function's memory.
-
-        Raises:
-            ObjectGone: As for `open`.
-            ObjectReadError: The content is incomplete or altered. Let it propagate: the change is retried.
-            Unprocessable: The object is larger than `max_bytes`.
-
-        """
-        with self.open() as stream:
-            return read_all(stream, max_bytes)
 
     def download(self) -> BinaryIO:
         """Copy the content to a temporary file, for readers that seek, such as `zipfile` or a Parquet library.
@@ -148,112 +132,9 @@ class ObjectChange:
             )
         return self._output(bucket, key)
 
-    def lines(self, *, encoding: str = reading.UTF_8, max_line: int = reading.MAX_LINE) -> Iterator[str]:
-        """Read the object's lines as a stream, without their line ends. Gzip is detected by content and decompressed.
-
-        Args:
-            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
-            max_line: limit of a line in characters; 1 Mi when omitted.
-
-        Raises:
-            ObjectGone: As for `open`.
-            Unprocessable: The content is malformed; the text names the line. Let it propagate.
-
-        """
-        stream = self.open()
-        return reading.closing(stream, reading.lines(stream, encoding=encoding, max_line=max_line))
-
-    @overload
-    def csv_rows(
-        self,
-        *,
-        encoding: str = ...,
-        delimiter: str = ...,
-        fieldnames: Sequence[str] | None = ...,
-        columns: Sequence[str] | None = ...,
-        max_line: int = ...,
-        on_error: "Rejects | None" = ...,
-    ) -> Iterator[dict[str, str]]: ...
-
-    @overload
-    def csv_rows(
-        self,
-        *,
-        encoding: str = ...,
-        delimiter: str = ...,
-        columns: Mapping[str, Callable[[str], Any]],
-        max_line: int = ...,
-        on_error: "Rejects | None" = ...,
-    ) -> Iterator[dict[str, Any]]: ...
-
-    def csv_rows(
-        self,
-        *,
-        encoding: str = reading.UTF_8,
-        delimiter: str = ",",
-        fieldnames: Sequence[str] | None = None,
-        columns: Mapping[str, Callable[[str], Any]] | Sequence[str] | None = None,
-        max_line: int = reading.MAX_LINE,
-        on_error: "Rejects | None" = None,
-    ) -> Iterator[dict[str, Any]]:
-        """Read the rows of a CSV as a stream, by column name. For other dialects, give `lines()` to `csv.reader`.
-
-        Args:
-            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
-            delimiter: the separator of fields; a comma when omitted.
-            fieldnames: the columns of a file without a header. When omitted, the first row has them.
-            columns: the expected columns of the header, in any order. A mapping has a function for the values of each
-                column, such as `int`, which refuses a value by ValueError, TypeError or an error of arithmetic or
-                look-up. Any columns when omitted.
-            max_line: limit of a row in characters, over all of its lines; 1 Mi when omitted.
-            on_error: [rejects bad rows](../outputs.md#rejected-rows) and goes on with the others; the first bad row
-                raises an error when omitted.
-
-        Raises:
-            ObjectGone: As for `open`.
-            Unprocessable: As for `lines`; also a row with more or fewer fields than columns, or with a value that the
-                function of its column refuses.
-            SchemaDrift: An `Unprocessable`: the header lacks one of `columns`, or has another one.
-            TooManyRejects: An `Unprocessable`: more rows are bad than `on_error` allows.
-            OutputError: `on_error` is given, and the pipeline has no place for rejected rows.
-            ValueError: Both `fieldnames` and `columns` are given.
-
-        """
-        read = partial(
-            reading.csv_rows,
-            encoding=encoding,
-            delimiter=delimiter,
-            fieldnames=fieldnames,
-            columns=columns,
-            max_line=max_line,
-        )
-        return reading.read_file(self.open, read, on_error, self._begin_rejects)
-
-    def json_lines(
-        self,
-        *,
-        encoding: str = reading.UTF_8,
-        columns: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
-        max_line: int = reading.MAX_LINE,
-        on_error: "Rejects | None" = None,
-    ) -> Iterator[Any]:
-        """Read the JSON value of each line as a stream. Empty lines are skipped.
-
-        Args:
-            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
-            columns: the expected names of each JSON object, as for `csv_rows`. Any values when omitted.
-            max_line: limit of a line in characters; 1 Mi when omitted.
-            on_error: as for `csv_rows`; the first bad line raises an error when omitted.
-
-        Raises:
-            ObjectGone: As for `open`.
-            Unprocessable: As for `csv_rows`, with its other errors; also a line that is not JSON.
-            SchemaDrift: An `Unprocessable`: a line lacks one of `columns`, or has another one. With `on_error`, the
-                line is rejected.
-
-        """
-        read = partial(reading.json_lines, encoding=encoding, columns=columns, max_line=max_line)
-        return reading.read_file(self.open, read, on_error, self._begin_rejects)
+    @override
+    def _begin(self, rejects: "Rejects") -> "Reading":
+        return self._begin_rejects(rejects)
 
 
 _KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {

@@ -1,4 +1,4 @@
-"""The stream that a processor reads an object through, and the object of an attempt.
+"""The stream that a processor reads an object through, the ways to read it, and the object of an attempt.
 
 The stream checks the length that S3 announced, and S3's checksum where there is one. Short or altered content raises
 `ObjectReadError` and never looks like an end of file. botocore's `StreamingBody` does not guarantee that. In a `with`
@@ -15,14 +15,19 @@ import tempfile
 import weakref
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, BinaryIO, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, overload
 
+from intake_ledger.processor import text
 from intake_ledger.protocol import NoSpaceError, ObjectGone, ObjectReadError, Unprocessable
+
+if TYPE_CHECKING:
+    from intake_ledger.processor.rejects import Reading as RowReading
+    from intake_ledger.processor.rejects import Rejects
 
 _BUFFER_BYTES = 128 * 1024
 _COPY_BYTES = 1024 * 1024
@@ -334,3 +339,140 @@ _ALGORITHMS: Mapping[str, Callable[[], Digest | None]] = {
     "SHA512": hashlib.sha512,
 }
 """S3's algorithms in Python's standard library, and two in `awscrt`."""
+
+
+class ReadableObject:
+    """The ways to read the content of one object. A subclass opens it."""
+
+    __slots__ = ()
+
+    def open(self) -> ObjectStream:
+        """Open a stream of exactly the claimed version."""
+        raise NotImplementedError
+
+    def _begin(self, rejects: "Rejects") -> "RowReading":
+        """Start a reading that collects rejected rows."""
+        raise NotImplementedError
+
+    def read(self, max_bytes: int) -> bytes:
+        """Read the whole content into memory.
+
+        Args:
+            max_bytes: limit of the size in bytes, so that a large object does not use up the function's memory.
+
+        Raises:
+            ObjectGone: As for `open`.
+            ObjectReadError: The content is incomplete or altered. Let it propagate: the change is retried.
+            Unprocessable: The object is larger than `max_bytes`.
+
+        """
+        with self.open() as stream:
+            return read_all(stream, max_bytes)
+
+    def lines(self, *, encoding: str = text.UTF_8, max_line: int = text.MAX_LINE) -> Iterator[str]:
+        """Read the object's lines as a stream, without their line ends. Gzip is detected by content and decompressed.
+
+        Args:
+            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            max_line: limit of a line in characters; 1 Mi when omitted.
+
+        Raises:
+            ObjectGone: As for `open`.
+            Unprocessable: The content is malformed; the text names the line. Let it propagate.
+
+        """
+        stream = self.open()
+        return text.closing(stream, text.lines(stream, encoding=encoding, max_line=max_line))
+
+    @overload
+    def csv_rows(
+        self,
+        *,
+        encoding: str = ...,
+        delimiter: str = ...,
+        fieldnames: Sequence[str] | None = ...,
+        columns: Sequence[str] | None = ...,
+        max_line: int = ...,
+        on_error: "Rejects | None" = ...,
+    ) -> Iterator[dict[str, str]]: ...
+
+    @overload
+    def csv_rows(
+        self,
+        *,
+        encoding: str = ...,
+        delimiter: str = ...,
+        columns: Mapping[str, Callable[[str], Any]],
+        max_line: int = ...,
+        on_error: "Rejects | None" = ...,
+    ) -> Iterator[dict[str, Any]]: ...
+
+    def csv_rows(
+        self,
+        *,
+        encoding: str = text.UTF_8,
+        delimiter: str = ",",
+        fieldnames: Sequence[str] | None = None,
+        columns: Mapping[str, Callable[[str], Any]] | Sequence[str] | None = None,
+        max_line: int = text.MAX_LINE,
+        on_error: "Rejects | None" = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Read the rows of a CSV as a stream, by column name. For other dialects, give `lines()` to `csv.reader`.
+
+        Args:
+            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            delimiter: the separator of fields; a comma when omitted.
+            fieldnames: the columns of a file without a header. When omitted, the first row has them.
+            columns: the expected columns of the header, in any order. A mapping has a function for the values of each
+                column, such as `int`, which refuses a value by ValueError, TypeError or an error of arithmetic or
+                look-up. Any columns when omitted.
+            max_line: limit of a row in characters, over all of its lines; 1 Mi when omitted.
+            on_error: [rejects bad rows](../outputs.md#rejected-rows) and goes on with the others; the first bad row
+                raises an error when omitted. The output of a part is that of its set. With `max_share`, call this for
+                all parts of a set before the first effect: the share is that of one part.
+
+        Raises:
+            ObjectGone: As for `open`.
+            Unprocessable: As for `lines`; also a row with more or fewer fields than columns, or with a value that the
+                function of its column refuses.
+            SchemaDrift: An `Unprocessable`: the header lacks one of `columns`, or has another one.
+            TooManyRejects: An `Unprocessable`: more rows are bad than `on_error` allows.
+            OutputError: `on_error` is given, and the pipeline has no place for rejected rows.
+            ValueError: Both `fieldnames` and `columns` are given.
+
+        """
+        read = partial(
+            text.csv_rows,
+            encoding=encoding,
+            delimiter=delimiter,
+            fieldnames=fieldnames,
+            columns=columns,
+            max_line=max_line,
+        )
+        return text.read_file(self.open, read, on_error, self._begin)
+
+    def json_lines(
+        self,
+        *,
+        encoding: str = text.UTF_8,
+        columns: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
+        max_line: int = text.MAX_LINE,
+        on_error: "Rejects | None" = None,
+    ) -> Iterator[Any]:
+        """Read the JSON value of each line as a stream. Empty lines are skipped.
+
+        Args:
+            encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
+            columns: the expected names of each JSON object, as for `csv_rows`. Any values when omitted.
+            max_line: limit of a line in characters; 1 Mi when omitted.
+            on_error: as for `csv_rows`; the first bad line raises an error when omitted.
+
+        Raises:
+            ObjectGone: As for `open`.
+            Unprocessable: As for `csv_rows`, with its other errors; also a line that is not JSON.
+            SchemaDrift: An `Unprocessable`: a line lacks one of `columns`, or has another one. With `on_error`, the
+                line is rejected.
+
+        """
+        read = partial(text.json_lines, encoding=encoding, columns=columns, max_line=max_line)
+        return text.read_file(self.open, read, on_error, self._begin)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from examples.lost_event import events_are_lost
+
 from cdk_intake_ledger.testing import LocalAws
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -99,14 +101,8 @@ class World:
 
     def cut_off(self, act: Callable[[], None]) -> None:
         """Act while the bucket sends no notifications."""
-        there = self._s3.get_bucket_notification_configuration(Bucket=self.outputs["Bucket"])
-        there.pop("ResponseMetadata")
-        bucket = self.outputs["Bucket"]
-        self._s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
-        try:
+        with events_are_lost(self._s3, self.outputs["Bucket"]):
             act()
-        finally:
-            self._s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=there)
 
     def audit(self, **event: Any) -> Report:
         """Invoke the deployed audit function."""

@@ -136,16 +136,21 @@ def grouped(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
         [f"grouped/a{n % GROUPS}/{kind}/{n}" for n in range(count)]
         for kind, count in (("before", sizes.deaths), ("after", sizes.deaths), ("lives", sizes.neighbours))
     )
-    for number, key in enumerate(mixed(before, after, living)):
-        version = line.put(key)
-        if number % 10 == 0:
-            line.announce(key, version, copies=2)
+    _put_with_copies(line, mixed(before, after, living))
     expected = Expected(repeats=len(after))
     report = line.settled("grouped/", expected, timeout=sizes.timeout)
     calls = sorted(world.downstream.calls_of("grouped/"), key=lambda one: one.started)
     problems = [*_not_exclusive(calls), *_too_fast([one.started for one in calls])]
     told = f"{len(before + after)} holders killed, {GROUPS} groups, {len(calls)} starts at {PER_SECOND} in a second"
     yield outcome("groups and a rate", started, report, told, problems)
+
+
+def _put_with_copies(line: Line, keys: Sequence[str]) -> None:
+    """Upload objects. The events of each tenth one come three times."""
+    for number, key in enumerate(keys):
+        version = line.put(key)
+        if number % 10 == 0:
+            line.announce(key, version, copies=2)
 
 
 def _dies_in_group(delivery: Delivery) -> Reaction:
@@ -190,10 +195,7 @@ def called(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
         [f"called/{kind}/{n}" for n in range(count)]
         for kind, count in (("before", sizes.deaths), ("after", sizes.deaths), ("innocent", sizes.neighbours))
     )
-    for number, key in enumerate(mixed(before, after, list(refused), innocent)):
-        version = line.put(key)
-        if number % 10 == 0:
-            line.announce(key, version, copies=2)
+    _put_with_copies(line, mixed(before, after, list(refused), innocent))
     # A worker that dies repeats the effects that its call had before.
     expected = Expected(poison=refused, repeats=len(after) + (PER_CALL - 1) * len(before + after))
     report = line.settled("called/", expected, timeout=sizes.timeout)

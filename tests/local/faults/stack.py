@@ -6,7 +6,7 @@ downstream.
 
 import atexit
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -82,7 +82,7 @@ class FaultsStack(cdk.Stack):
             pipeline = IntakePipeline(
                 self,
                 name,
-                processor=_wired(downstream, proxy) if name == "Wired" else _processor_of(name, downstream),
+                processor=_processor_of(name, downstream, proxy),
                 removal_policy=cdk.RemovalPolicy.DESTROY,
                 monitoring=MonitoringOptions(alarms=[]),
                 **({"concurrency": concurrency()} | options),
@@ -102,21 +102,28 @@ class FaultsStack(cdk.Stack):
         add_sets(self, downstream=downstream, proxy=proxy, lines=lines)
 
 
-def _processor(code: Path, downstream: str, **environment: str) -> Processor:
+def _processor(
+    code: Path,
+    downstream: str,
+    *,
+    entrypoint: str = "process",
+    max_per_call: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> Processor:
     return Processor.from_asset(
-        code, entrypoint="delivering:process", environment={"DOWNSTREAM_URL": downstream} | environment
+        code,
+        entrypoint=f"delivering:{entrypoint}",
+        environment={"DOWNSTREAM_URL": downstream} | dict(environment or {}),
+        max_per_call=max_per_call,
     )
 
 
-def _processor_of(name: str, downstream: str) -> Processor:
-    if name != "Called":
-        return _processor(PROCESSORS, downstream)
-    return Processor.from_asset(
-        PROCESSORS,
-        entrypoint="delivering:process_batch",
-        environment={"DOWNSTREAM_URL": downstream},
-        max_per_call=PER_CALL,
-    )
+def _processor_of(name: str, downstream: str, proxy: str) -> Processor:
+    if name == "Wired":
+        return _wired(downstream, proxy)
+    if name == "Called":
+        return _processor(PROCESSORS, downstream, entrypoint="process_batch", max_per_call=PER_CALL)
+    return _processor(PROCESSORS, downstream)
 
 
 def _wired(downstream: str, proxy: str) -> Processor:
@@ -127,7 +134,7 @@ def _wired(downstream: str, proxy: str) -> Processor:
     shutil.copy(PROCESSORS / "delivering.py", code)
     shutil.copytree(OLD_URLLIB3 / "urllib3", code / "urllib3", ignore=shutil.ignore_patterns("__pycache__"))
     addresses = {f"AWS_ENDPOINT_URL_{service}": proxy for service in ("DYNAMODB", "S3")}
-    return _processor(code, downstream, URLLIB3="1.26", **addresses)
+    return _processor(code, downstream, environment={"URLLIB3": "1.26"} | addresses)
 
 
 def from_context(app: cdk.App, *, lines: Collection[str] = LINES) -> FaultsStack:
