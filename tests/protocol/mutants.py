@@ -1645,8 +1645,15 @@ MUTANTS = (
     Mutant(
         "F113: the audit's scan believes a row of a later format",
         "_held",
+        'not _is_readable(item) or not updated.isdecimal() or not lease.removeprefix("-").isdecimal()',
+        'not updated.isdecimal() or not lease.removeprefix("-").isdecimal()',
+        "tests/unit/test_later_format.py -k audit",
+    ),
+    Mutant(
+        "F113: the audit's scan believes the lease of a later format",
+        "_held",
+        'not _is_readable(item) or not updated.isdecimal() or not lease.removeprefix("-").isdecimal()',
         "not _is_readable(item) or not updated.isdecimal()",
-        "not updated.isdecimal()",
         "tests/unit/test_later_format.py -k audit",
     ),
     Mutant(

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
@@ -242,6 +242,8 @@ def test_no_wait_uses_a_messages_receives_up() -> None:
 @pytest.mark.parametrize("ordering", Ordering)
 @settings(max_examples=examples(50))
 @given(row=ROWS, changes=later(), listed=st.booleans())
+@example(row=Row(Status.PROCESSING, 1), changes={"lease_until": {"N": "1.5"}}, listed=False)
+@example(row=Row(Status.PROCESSING, 1), changes={"lease_until": {"S": "1"}}, listed=False)
 def test_the_audit_leaves_it_alone_and_counts_it(
     ordering: Ordering,
     row: Row,

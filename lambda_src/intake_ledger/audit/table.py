@@ -102,10 +102,11 @@ class AuditTable:
 
 def _held(item: dict[str, Any], *, every: bool) -> Held:
     row_key, updated = RowKey(item["pk"]["S"], item["sk"]["S"]), item.get("updated_at", _NEVER).get("N", "")
-    if not _is_readable(item) or not updated.isdecimal():
+    lease = item.get("lease_until", _NEVER).get("N", "")
+    # A number that is not whole is of a later release, as in `from_dynamodb`.
+    if not _is_readable(item) or not updated.isdecimal() or not lease.removeprefix("-").isdecimal():
         return Held(row_key, None, None, 0, readable=False, may_be_gone=not every)
     committed, status = _settled_state(item), item["status"]["S"]
-    lease = item["lease_until"]["N"] if "lease_until" in item else ""
     held = Held(
         row_key,
         None,
@@ -114,7 +115,7 @@ def _held(item: dict[str, Any], *, every: bool) -> Held:
         readable=True,
         may_be_gone=not every and committed != "absent",
         status=status,
-        lease_until=int(lease) if lease.isdecimal() else None,
+        lease_until=int(lease) if "lease_until" in item else None,
         settled_as=item["settled_as"].get("S") if "settled_as" in item else None,
     )
     half_done = every and status in (Status.PROCESSING, Status.FAILED)
@@ -140,5 +141,4 @@ def _is_readable(item: Mapping[str, Any]) -> bool:
         and item.get("status", {}).get("S") in _STATUSES
         and "S" in item.get("committed_state", _NO_STATE)
         and "SS" in item.get("late_writes", _NO_STATES)
-        and "N" in item.get("lease_until", _NEVER)
     )
