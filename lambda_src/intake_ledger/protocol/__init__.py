@@ -111,6 +111,7 @@ from intake_ledger.protocol.row import (
     waiting_partition,
 )
 from intake_ledger.protocol.settings import (
+    DURABLE_FUNCTION,
     HOLD_SHARE,
     LAST_TRY_SHARE,
     MESSAGE_IDENTITY,
@@ -166,6 +167,7 @@ if TYPE_CHECKING:
         rate_problem,
     )
     from intake_ledger.protocol.settings_audit import AuditSettings, Delivery, JoinSettings, Reports, audit_settings
+    from intake_ledger.protocol.settings_durable import DurableSettings, durable_settings
     from intake_ledger.protocol.settings_executions import ExecutionSettings, execution_settings
     from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
 else:
@@ -179,6 +181,10 @@ else:
             from intake_ledger.protocol import settings_audit  # noqa: PLC0415
 
             return getattr(settings_audit, name)
+        if name in ("DurableSettings", "durable_settings"):
+            from intake_ledger.protocol import settings_durable  # noqa: PLC0415
+
+            return getattr(settings_durable, name)
         if name in ("ExecutionSettings", "execution_settings"):
             from intake_ledger.protocol import settings_executions  # noqa: PLC0415
 
@@ -201,6 +207,7 @@ else:
 __all__ = [
     "ABSENT",
     "ARCHIVED",
+    "DURABLE_FUNCTION",
     "FORMAT",
     "HOLD_SHARE",
     "LAST_TRY_SHARE",
@@ -235,6 +242,7 @@ __all__ = [
     "Copied",
     "CopyRefused",
     "Delivery",
+    "DurableSettings",
     "Element",
     "EndedExecution",
     "ExecutionSettings",
@@ -302,6 +310,7 @@ __all__ = [
     "consumer_settings",
     "content_differs",
     "dismissed_partition",
+    "durable_settings",
     "entrypoint_of",
     "environment_of",
     "execution_settings",

@@ -23,6 +23,7 @@ PIPELINE_TAG = "intake-ledger:pipeline"
 VERSION_BYTES = 12
 """The length of a processor's version in a row. Twelve digits of an asset's hash do not repeat within a pipeline."""
 STATE_MACHINE = "INTAKE_STATE_MACHINE"
+DURABLE_FUNCTION = "INTAKE_DURABLE_FUNCTION"
 MESSAGE_VARIABLES = MESSAGE_SOURCE, MESSAGE_KEY, MESSAGE_IDENTITY = (
     "INTAKE_MESSAGE_SOURCE",
     "INTAKE_MESSAGE_KEY",

@@ -1,0 +1,53 @@
+"""The settings of a durable function as the processor. The construct sets them as environment variables."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import DURABLE_FUNCTION, Variable, settings_from
+
+_ARN = re.compile(r"(arn:[\w-]+:lambda:[\w-]+:\d{12}:function:)([\w-]{1,64}):([\w-]{1,128})")
+_EVENT_AGE = range(60, 6 * 3600 + 1)
+"""Seconds. MaximumEventAgeInSeconds of PutFunctionEventInvokeConfig."""
+
+
+def _arn(name: str, text: str) -> str:
+    if not _ARN.fullmatch(text):
+        raise SettingsError(f"{name} is {text!r}, expected the ARN of a version or an alias of a durable function")
+    return text
+
+
+def _event_age(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) not in _EVENT_AGE:
+        raise SettingsError(
+            f"{name} is {text!r}, expected whole seconds from {_EVENT_AGE.start} to {_EVENT_AGE.stop - 1}, as Lambda"
+        )
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class DurableSettings:
+    """The durable function that processes the changes, and its times in seconds."""
+
+    function: Annotated[str, Variable(DURABLE_FUNCTION, parse=_arn)]
+    """The ARN of a published version or of an alias."""
+    execution_seconds: Annotated[int, Variable("INTAKE_DURABLE_EXECUTION_SECONDS", 1)]
+    """The limit of an execution."""
+    longest_invocation_seconds: Annotated[int, Variable("INTAKE_DURABLE_INVOCATION_SECONDS", 1)]
+    """The timeout of one invocation. A stopped execution may write for that time."""
+    event_age_seconds: Annotated[int, Variable("INTAKE_DURABLE_EVENT_AGE_SECONDS", parse=_event_age)]
+    """The longest time for which Lambda queues an accepted start."""
+    retention_seconds: Annotated[int, Variable("INTAKE_DURABLE_RETENTION_SECONDS", 86_400)]
+    """The time for which Lambda remembers an execution that has ended, and its name."""
+
+
+def durable_settings(environment: Mapping[str, str]) -> DurableSettings:
+    """Read the settings.
+
+    Raises:
+        SettingsError: A variable is missing or malformed.
+
+    """
+    return settings_from(DurableSettings, environment)
