@@ -5,6 +5,7 @@ later: the objects in S3, the queue, the table's items, and for each worker its 
 """
 
 import hashlib
+import json
 import time
 from array import array
 from collections.abc import Iterator, Mapping
@@ -403,7 +404,7 @@ class Explorer:
     def _read(self, done: int, request: Request) -> object:
         """Return the value that decides the answer to a read of S3 after `done` operations."""
         if request.operation == "get_object":
-            return self.script.readable(_wanted(request), done)
+            return self.script.readable(program.wanted(request.arguments), done)
         if request.operation in ("list_object_versions", "list_objects_v2"):
             return self.script.alive[done]
         return "a marker" if "VersionId" in request.arguments else self.script.shown[done]
@@ -637,7 +638,7 @@ class Explorer:
         if self.config.effect is Effect.TRANSACT:
             return
         # An output is written by requests that are steps.
-        if self.config.effect is not Effect.FENCED:
+        if self.config.effect not in _OUTPUTS:
             given = self._written(given, identity, request, overtaken=overtaken)
             k = k._replace(late=overtaken and not self.config.every_version)
         yield label, self._answered(given, slot, k, Frozen(_WRITES))
@@ -704,7 +705,7 @@ class Explorer:
         written = outputs[asked["Key"]] = _stored(request)
         before = 0 if present is None else present.fence
         bad = w.bad or (f"fence {written.fence} overwrites the output of {before}" if written.fence < before else "")
-        shown = written.state if asked["Key"] == program.OUTPUT else w.downstream
+        shown = written.state if asked["Key"] in (program.OUTPUT, program.REJECTS) else w.downstream
         following = w._replace(outputs=tuple(sorted(outputs.items())), downstream=shown, clean=False, bad=bad)
         return following, Frozen("ok", written.etag)
 
@@ -798,7 +799,7 @@ class Explorer:
                 w = w._replace(tries=tuple(one for one in w.tries if one[0] != claimed))
         values = _values(request)
         status = (values.get(":status") or values.get("status") or {}).get("S")
-        if status == "FAILED" and self.config.effect is Effect.FENCED and not k.overwritten:
+        if status == "FAILED" and self.config.effect in _OUTPUTS and not k.overwritten:
             outcomes = [answer.kind for _, answer in k.history]
             if _WRITES in outcomes:
                 w = w._replace(bad=f"the write of {k.state} failed, and no later claim has written")
@@ -935,6 +936,8 @@ class Explorer:
             return f"{sorted(rejected)} REJECTED, and no copy in the dead-letter queue"
         if any("unprocessed_state" in row and "rejected_fence" in row for row in rows) and not w.dlq:
             return "a rejected object was removed, and its copy has vanished from the dead-letter queue"
+        if wrong := [row for row in rows if self._miscounts(row)]:
+            return f"the row of {wrong[0]['committed_state']} says {wrong[0].get('rejected_rows')} rejected rows"
         if self.config.every_version:
             wanted = [one for one in self.script.alive[w.done] if self.config.deletes or one.kind is StateKind.OBJECT]
             expected = [one.identity for one in wanted]
@@ -943,7 +946,7 @@ class Explorer:
                 expected += [f"d#{one[1:]}" for one in self.script.operations if one[0] == "d"]
             if self.config.effect is Effect.TRANSACT and sorted(w.booked) != sorted(w.versions):
                 return f"{w.versions} are committed, and the effects are {w.booked}"
-            if self.config.effect is Effect.FENCED and (bad := self._wrong_outputs(w)):
+            if self.config.effect in _OUTPUTS and (bad := self._wrong_outputs(w)):
                 return bad
             missing = [one for one in expected if one not in w.versions and one not in rejected]
             return f"G4: {missing} were never processed" if missing and not w.tick else ""
@@ -967,6 +970,8 @@ class Explorer:
         shown = current.identity
         if self.config.effect is Effect.FENCED and current.kind is not StateKind.OBJECT:
             shown = "absent"  # a tombstone does not name the marker
+        if self.config.effect is Effect.REJECTS:
+            shown = shown if shown in self.config.bad else "absent"
         if w.downstream != shown and not ignored and not beyond and not (self.scenario.forgetful and w.clean):
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
         if (
@@ -978,11 +983,25 @@ class Explorer:
             return f"G4: at rest S3 shows {current.identity}, the ledger {self._committed_identity(rows)}"
         return ""
 
+    def _miscounts(self, row: Mapping[str, str]) -> bool:
+        """True if the row of a committed state does not say whether it has rejected rows."""
+        if self.config.effect is not Effect.REJECTS or row.get("status") != "PROCESSED" or "settled_as" in row:
+            return False
+        return ("rejected_rows" in row) is not (row["committed_state"] in self.config.bad)
+
     def _wrong_outputs(self, w: World) -> str:
-        """EVERY_VERSION: each committed version has its output."""
-        made = {f"output {version.removeprefix('v#')}": version for version in w.versions if version.startswith("v#")}
+        """EVERY_VERSION: each committed version has its output, or has one exactly if it has rejected rows."""
         found = {key: output.state for key, output in w.outputs}
-        wrong = [version for key, version in made.items() if found.get(key) != version]
+        if self.config.effect is Effect.REJECTS:
+            made = {f"{KEY}/{version}.rejects.jsonl": version for version in w.versions}
+            wrong = [
+                version
+                for key, version in made.items()
+                if found.get(key, "absent") != (version if version in self.config.bad else "absent")
+            ]
+        else:
+            made = {f"output {one.removeprefix('v#')}": one for one in w.versions if one.startswith("v#")}
+            wrong = [version for key, version in made.items() if found.get(key) != version]
         return f"G4: {wrong} are committed, the outputs are {found}" if wrong else ""
 
     def _committed_identity(self, rows: list[dict[str, str]]) -> str:
@@ -1127,7 +1146,7 @@ class Explorer:
 
     def _answer(self, w: World, request: Request) -> tuple[Items, Frozen]:
         if request.operation == "get_object":
-            return w.items, Frozen("ok" if self.script.readable(_wanted(request), w.done) else "gone")
+            return w.items, Frozen("ok" if self.script.readable(program.wanted(request.arguments), w.done) else "gone")
         if request.service == "s3":
             return w.items, self._head(w, request)
         return self._apply(w.items, request)
@@ -1157,7 +1176,9 @@ class Explorer:
 
 _WRITES = "writes"
 """The outcome of a processor that writes its effect and does not fail by itself."""
-_EXACT = frozenset({Effect.FENCED, Effect.TRANSACT})
+_OUTPUTS = frozenset({Effect.FENCED, Effect.REJECTS})
+"""Effects that are an output, so that each request to it is a step."""
+_EXACT = _OUTPUTS | {Effect.TRANSACT}
 """Effects that nothing can leave wrong."""
 _LONG_AGO = -9
 """The tick of what happened before the search begins."""
@@ -1232,6 +1253,9 @@ def _stored(request: Request) -> Output:
     """The object that a put makes. An ETag covers the bytes only, as on S3."""
     body, metadata = request.arguments["Body"], request.arguments["Metadata"]
     _, _, state = body.partition(program.CONTENT)
+    if b'"source"' in body:
+        row = json.loads(body)
+        state = (f"v#{row['version_id']}" if row["version_id"] else f"e#{row['etag']}").encode()
     etag = hashlib.md5(body, usedforsecurity=False).hexdigest()[:12]
     return Output(etag, tuple(sorted(metadata.items())), state.decode() or "absent")
 
@@ -1294,12 +1318,6 @@ def _identity(request: Request) -> str:
     if told["version"] is not None:
         return f"v#{told['version']}"
     return f"e#{told['etag']}" if told["kind"] == "created" else "absent"
-
-
-def _wanted(request: Request) -> str:
-    """The identity of the state that a GetObject asks for."""
-    version = request.arguments.get("VersionId")
-    return f"v#{version}" if version else f"e#{request.arguments['IfMatch'].strip('"')}"
 
 
 def _row_of(items: Items, request: Request) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
+from intake_ledger import Rejects
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import ProcessingTime, Services
 from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable, RowHistory, RowHistoryRecord
@@ -50,6 +51,8 @@ EPOCH_MS = 1_800_000_000_000
 LEASE_MS = 60_000
 OUTPUT = "output"
 """The key of the output, if there is one for all versions."""
+REJECTS = f"{KEY}.rejects.jsonl"
+"""The key of the output with rejected rows, if there is one for all versions."""
 CONTENT = b"content:"
 """In an output, before the state that it was made of."""
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".ljust(33, b"\0")
@@ -140,6 +143,9 @@ class Effect(Enum):
 
     PLAIN = "a write: the last one wins, also a late worker's"
     FENCED = "an output on S3, which refuses an earlier fence; a removal leaves a tombstone"
+    REJECTS = (
+        "the rejected rows of a file: the runtime writes them to an output, after the processor and before the commit"
+    )
     KEYED = "a request that the downstream drops if it has seen its idempotency key"
     TRANSACT = "items that are written with the ledger's commit"
     SOMETIMES = "either a plain write or items that are written with the commit, in each attempt anew"
@@ -162,6 +168,8 @@ class Config(NamedTuple):
     calls: bool = False
     """The consumer claims each message for a call with others, as if there were any."""
     effect: Effect = Effect.PLAIN
+    bad: tuple[str, ...] = ()
+    """The states of a file that have a bad row, if the effect is that of rejected rows."""
     bare: bool = False
     """No message leaves room for attributes in its copy."""
 
@@ -260,7 +268,10 @@ class _S3:
     def get_object(self, **arguments: Any) -> dict[str, Any]:
         if self._port.call("s3", "get_object", arguments).kind == "gone":
             raise ClientError({"Error": {"Code": "NoSuchVersion"}}, "GetObject")
-        return {"Body": io.BytesIO(), "ContentLength": 0}
+        if self._config.effect is not Effect.REJECTS:
+            return {"Body": io.BytesIO(), "ContentLength": 0}
+        body = b"number\nx\n" if wanted(arguments) in self._config.bad else b"number\n1\n"
+        return {"Body": io.BytesIO(body), "ContentLength": len(body)}
 
     def head_object(self, **arguments: Any) -> dict[str, Any]:
         answer = self._port.call("s3", "head_object", arguments)
@@ -377,6 +388,8 @@ def run(
         if config.effect is Effect.FENCED:
             # The outcome is chosen before the effect, so that the search has no step for it.
             _write_output(change, every_version=config.every_version)
+        if config.effect is Effect.REJECTS and change.kind == "created":
+            assert not [*change.csv_rows(columns={"number": int}, on_error=Rejects(max_share=None))][1:]
         if outcome == "unprocessable":
             raise Unprocessable("unprocessable")
         if outcome == "not yet":
@@ -443,6 +456,12 @@ def _results(processor: Callable[[ObjectChange], object], changes: Sequence[Obje
         except Exception as error:  # noqa: BLE001 - it is the result
             results[change.idempotency_key] = error
     return results
+
+
+def wanted(arguments: Mapping[str, Any]) -> str:
+    """The identity of the state that a GetObject asks for."""
+    version = arguments.get("VersionId")
+    return f"v#{version}" if version else f"e#{arguments['IfMatch'].strip('"')}"
 
 
 def _write_output(change: ObjectChange, *, every_version: bool) -> None:
@@ -549,6 +568,7 @@ def _consumer_settings(config: Config) -> ConsumerSettings:
         max_event_age_seconds=6 * 3600,
         commit_together=config.commit_together,
         max_per_call=2 if config.calls else 1,
+        rejects="outputs/" if config.effect is Effect.REJECTS else None,
     )
 
 

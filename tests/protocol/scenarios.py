@@ -20,6 +20,8 @@ TRANSACT = Config(effect=Effect.TRANSACT)
 SOMETIMES = Config(effect=Effect.SOMETIMES)
 KEYED = Config(effect=Effect.KEYED)
 FENCED = Config(effect=Effect.FENCED)
+REJECTS = Config(effect=Effect.REJECTS, bad=("v#1", "e#A"))
+"""The first version of the file has a bad row."""
 TOGETHER = Config(group=True, commit_together=True)
 CALLS = Config(group=True, calls=True)
 
@@ -33,6 +35,8 @@ SHORT: dict[str, Scenario] = {
     "outputs, lost answers": Scenario("p p", FENCED, answers=1),
     "outputs, a slow worker": Scenario("p p", FENCED, pauses=1),
     "outputs, a marker": Scenario("p m", FENCED, pauses=1),
+    "rejected rows": Scenario("p p", REJECTS, crashes=1),
+    "rejected rows, a slow worker": Scenario("p p", REJECTS, pauses=1),
     "keyed effects, rollback": Scenario("p p d2", KEYED, crashes=1),
     "late write, a transaction or not": Scenario("p p", SOMETIMES, pauses=1),
     "late write, grouped commits": Scenario("p p", TOGETHER, pauses=1, no_audit=True),
@@ -154,6 +158,22 @@ FULL: dict[str, Scenario] = SHORT | {
     "outputs, reprocess": Scenario("p p", FENCED, pauses=1, asks=(1,)),
     "outputs, a table put back": Scenario("p p", KEPT._replace(effect=Effect.FENCED), restores=1, crashes=1),
     "outputs, every version": Scenario("p p", FENCED._replace(every_version=True), pauses=1, crashes=1),
+    "rejected rows, a late worker dies": Scenario("p p", REJECTS, pauses=1, crashes=1),
+    "rejected rows, late and lost answers": Scenario("p p", REJECTS, pauses=1, answers=1),
+    "rejected rows, duplicates": Scenario("p p", REJECTS, deliveries=2, crashes=1),
+    "rejected rows, rollback": Scenario("p p d2", REJECTS, pauses=1),
+    "rejected rows, the newer version has some": Scenario("p p", REJECTS._replace(bad=("v#2",)), pauses=1),
+    "rejected rows, a marker": Scenario("p m", REJECTS, pauses=1),
+    "rejected rows, unversioned": Scenario("A B A", REJECTS._replace(versioned=False), crashes=1),
+    "rejected rows, deletes off": Scenario("p m p", REJECTS._replace(deletes=False), crashes=1),
+    "rejected rows, deletes off, undelete": Scenario("p m d2", REJECTS._replace(deletes=False), pauses=1),
+    "rejected rows, grouped commits": Scenario("p p", REJECTS._replace(group=True, commit_together=True), pauses=1),
+    "rejected rows, calls": Scenario("p p", REJECTS._replace(group=True, calls=True), pauses=1),
+    "rejected rows, rejection": Scenario("p p", REJECTS._replace(max_attempts=2), rejects=1, crashes=1, redrives=1),
+    "rejected rows, reprocess": Scenario("p p", REJECTS, pauses=1, asks=(1,)),
+    "rejected rows, rows that expire": Scenario("p p", EXPIRING._replace(effect=Effect.REJECTS, bad=("v#1",)), ticks=2),
+    "rejected rows, a lock broken by hand": Scenario("p p", REJECTS, breaks=1),
+    "rejected rows, every version": Scenario("p p", REJECTS._replace(every_version=True), pauses=1, crashes=1),
     "late write, budget": Scenario("p p", BUDGET, pauses=1, crashes=1),
     "late write, expiry": Scenario("p m", pauses=1, ticks=2),
     "late write, a transaction or not, deaths": Scenario("p p", SOMETIMES, pauses=1, crashes=1),

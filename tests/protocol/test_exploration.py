@@ -14,9 +14,9 @@ from tests.inside.audits import AuditInOneFunction
 from tests.protocol import message_worlds, program
 from tests.protocol.explorer import Explorer, Scenario, Worker, World
 from tests.protocol.mutants import MUTANTS
-from tests.protocol.program import Config, Effect
+from tests.protocol.program import Config, Effect, Memory
 from tests.protocol.prove import tell
-from tests.protocol.scenarios import FULL, SHORT
+from tests.protocol.scenarios import FULL, REJECTS, SHORT
 from tests.protocol.set_search import WORLDS
 from tests.seeds import Mutant, changed
 
@@ -62,6 +62,14 @@ def test_effects_with_the_fence_or_in_the_commit_are_right_if_a_late_worker_dies
     for effect, name in ((Effect.FENCED, "outputs, a late worker dies"), (Effect.TRANSACT, "transactions, zombies")):
         assert FULL[name] == Scenario("p p", Config(effect=effect), pauses=1, crashes=1)
         assert Explorer(FULL[name])._exact
+
+
+@pytest.mark.failure_mode("F560")
+def test_rejected_rows_of_a_commit_that_a_backup_lacks_stay() -> None:
+    """The page of the protocol says so. A look for each new key would cost a request."""
+    result = Explorer(Scenario("p p", REJECTS._replace(memory=Memory.KEPT), restores=1)).explore()
+    assert result.violation == "G4: at rest S3 shows v#2, the downstream has v#1"
+    assert "the table is put back from the backup" in result.trace
 
 
 @pytest.mark.parametrize(
