@@ -25,6 +25,9 @@ def main() -> int:
     parser.add_argument(
         "--short", action="store_true", help="do not kill workers, whose messages stay hidden for a minute"
     )
+    parser.add_argument(
+        "--locks", action="store_true", help="two more columns, with published locks; it takes some minutes more"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.files is None:
@@ -44,7 +47,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     try:
-        right = run(Options(sources, arguments.output, arguments.seed, arguments.short))
+        right = run(Options(sources, arguments.output, arguments.seed, arguments.short, arguments.locks))
     except KeyboardInterrupt:
         print("\ninterrupted; the local AWS is gone", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""Compare both sides with the content of S3 and with all operations on the bucket."""
+"""Compare all sides with the content of S3 and with all operations on the bucket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from urllib.parse import unquote, unquote_plus
 
 from examples.catalogue.catalogue import catalogue_name, describe
 from examples.demo.script import POISON_KEY, Action
-from examples.demo.world import SIDES
 
 from intake_ledger import Unprocessable
 
@@ -28,18 +27,18 @@ NEVER = object()
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the result: the values of both sides, and the right value."""
+    """One line of the result: the value of each side, and the right value."""
 
     name: str
-    ledger: int | None
-    naive: int | None
+    values: Mapping[str, int | None]
+    """None: the line does not apply to the side."""
     right: int
     explanation: str
     at_least: bool = False
 
-    def verdict(self, value: int | None) -> bool | None:
+    def verdict(self, side: str) -> bool | None:
         """Tell if a side is right. None if the line does not apply to it."""
-        if value is None:
+        if (value := self.values[side]) is None:
             return None
         return value >= self.right if self.at_least else value == self.right
 
@@ -91,7 +90,7 @@ class Result:
     @property
     def right(self) -> bool:
         """True if the ledger's column is right in every line."""
-        return all(measure.verdict(measure.ledger) is not False for measure in self.measures)
+        return all(measure.verdict("ledger") is not False for measure in self.measures)
 
 
 def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Result:
@@ -104,7 +103,7 @@ def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Resu
     versions = {(key, version) for key, version in versions if key in keys}
     noted = world.effects()
     facts = {}
-    for side in SIDES:
+    for side in world.sides:
         effects = [entry for entry in noted[side] if entry["key"] in keys]
         mine = facts[side] = SideFacts(effects=len(effects), killed=len(noted[f"{side}-killed"]))
         _compare_rows(world, side, keys, expected, mine)
@@ -241,36 +240,37 @@ def _unsettled(world: World, keys: set[str], current: Mapping[str, Entry]) -> in
 def _measures(
     facts: Mapping[str, SideFacts], objects: int, unsettled: int, kills: int, audits: Sequence[Entry]
 ) -> list[Measure]:
-    ledger, naive = facts["ledger"], facts["naive"]
+    def each(name: str, count: Callable[[SideFacts], int], right: int, explanation: str) -> Measure:
+        return Measure(name, {side: count(one) for side, one in facts.items()}, right, explanation)
 
-    def both(name: str, count: Callable[[SideFacts], int], right: int, explanation: str) -> Measure:
-        return Measure(name, count(ledger), count(naive), right, explanation)
+    def ours(name: str, value: int | None, explanation: str) -> Measure:
+        return Measure(name, dict.fromkeys(facts) | {"ledger": value}, 0, explanation)
 
     left = sum(audits[-1]["counts"].values()) if audits else None
     return [
-        both("rows in the catalogue", lambda f: f.rows, objects, "the number of objects in S3"),
-        both("wrong rows", lambda f: len(f.wrong), 0, "the row does not match the content in S3"),
-        both("lost rows", lambda f: len(f.lost), 0, "the object exists, but no row"),
-        both("rows of deleted objects", lambda f: len(f.leftover), 0, "a row exists, but no object"),
-        both("effects repeated", lambda f: len(f.repeated), 0, "the same state was applied twice in a row"),
-        both("effects that went backwards", lambda f: len(f.backwards), 0, "an older version over a newer one"),
-        both("rows removed while the object existed", lambda f: len(f.removed_present), 0, "a late or misread removal"),
-        both("two workers on one key at once", lambda f: len(f.overlapping), 0, "their effects overlapped in time"),
-        both("workers killed", lambda f: f.killed, kills, "by SIGKILL, with the message, before the effect"),
-        both(
+        each("rows in the catalogue", lambda f: f.rows, objects, "the number of objects in S3"),
+        each("wrong rows", lambda f: len(f.wrong), 0, "the row does not match the content in S3"),
+        each("lost rows", lambda f: len(f.lost), 0, "the object exists, but no row"),
+        each("rows of deleted objects", lambda f: len(f.leftover), 0, "a row exists, but no object"),
+        each("effects repeated", lambda f: len(f.repeated), 0, "the same state was applied twice in a row"),
+        each("effects that went backwards", lambda f: len(f.backwards), 0, "an older version over a newer one"),
+        each("rows removed while the object existed", lambda f: len(f.removed_present), 0, "a late or misread removal"),
+        each("two workers on one key at once", lambda f: len(f.overlapping), 0, "their effects overlapped in time"),
+        each("workers killed", lambda f: f.killed, kills, "by SIGKILL, with the message, before the effect"),
+        each(
             "files wrong after their worker was killed", lambda f: len(f.killed_wrong), 0, "the next attempt repairs it"
         ),
-        both(
+        each(
             "malformed file dead-lettered with its reason",
             lambda f: f.poison_explained,
             1,
             "in the dead-letter queue, once",
         ),
-        both(
+        each(
             "unaffected files' messages in the DLQ", lambda f: len(f.innocents), 0, "failed together with another file"
         ),
-        Measure("keys that the ledger has not settled", unsettled, None, 0, "the row names the state that S3 shows"),
-        Measure("left for a further audit", left, None, 0, "the last audit run finds nothing"),
+        ours("keys that the ledger has not settled", unsettled, "the row names the state that S3 shows"),
+        ours("left for a further audit", left, "the last audit run finds nothing"),
     ]
 
 
@@ -286,8 +286,8 @@ def _examples(verdicts: Sequence[Entry]) -> dict[str, Entry]:
 def _by_story(script: Script, facts: Mapping[str, SideFacts]) -> dict[str, dict[str, int]]:
     table: dict[str, dict[str, int]] = {}
     for key, story in script.stories.items():
-        line = table.setdefault(story, {"keys": 0, **dict.fromkeys(SIDES, 0)})
+        line = table.setdefault(story, {"keys": 0, **dict.fromkeys(facts, 0)})
         line["keys"] += 1
-        for side in SIDES:
+        for side in facts:
             line[side] += key in facts[side].bad_keys
     return dict(sorted(table.items(), key=lambda item: (-item[1]["naive"] / item[1]["keys"], item[0])))

@@ -98,21 +98,20 @@ def _tiles(result: Result) -> str:
 
 
 def _measures(measures: Sequence[Measure]) -> str:
-    rows = [
-        (
+    rows: list[list[str | int | Html]] = [
+        [
             measure.name,
             measure.right,
-            _cell(measure, measure.ledger),
-            _cell(measure, measure.naive),
+            *(_cell(measure, side) for side in measure.values),
             Html(f'<span class="dim">{text(measure.explanation)}</span>', "any"),
-        )
+        ]
         for measure in measures
     ]
-    return table(("Measure", "right", "ledger", "naive", ""), rows)
+    return table(("Measure", "right", *measures[0].values, ""), rows)
 
 
-def _cell(measure: Measure, value: int | None) -> Html:
-    verdict = measure.verdict(value)
+def _cell(measure: Measure, side: str) -> Html:
+    verdict, value = measure.verdict(side), measure.values[side]
     if verdict is None:
         return Html('<span class="dim">does not know</span>', "n")
     return Html(f'<span class="{"good" if verdict else "bad"}">{value:,} {"✓" if verdict else "✗"}</span>', "n")

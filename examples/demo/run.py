@@ -19,7 +19,7 @@ from examples.demo.screen import Screen
 from examples.demo.stack import ROOT, STACK
 from examples.demo.waiting import audit, wait_until_drained, wait_until_settled
 from examples.demo.wire import Wire
-from examples.demo.world import SIDES, World
+from examples.demo.world import LOCKS, SIDES, World
 from rich.table import Table
 
 from cdk_intake_ledger.testing import LocalAws
@@ -41,6 +41,8 @@ class Options:
     output: Path
     seed: int
     short: bool
+    locks: bool = False
+    """With two published locks."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,15 @@ def run(options: Options) -> bool:
     screen.say(f"{len(options.sources)} files in {contents} versions; seed {options.seed}")
     with LocalAws() as aws, tempfile.TemporaryDirectory(prefix="demo-") as staging:
         screen.say(f"a local AWS runs on {aws.endpoint_url}")
-        world = World(aws, _deploy(screen, aws, script, Path(staging), short=options.short))
+        sides = (*SIDES, *LOCKS) if options.locks else SIDES
+        world = World(aws, _deploy(screen, aws, script, Path(staging), options), sides)
         wire = Wire(world, options.seed)
         native = _stage_1(screen, world, wire, script)
         _stage_2(screen, world, wire, script)
         audits = audit(screen, world)
-        with screen.bar("naive consumer: waiting for its retries to end", None) as show:
-            wait_until_drained(world, ("naive",), show)
-        screen.say("no work is left: comparing both sides with S3")
+        with screen.bar("consumers by hand: waiting for their retries to end", None) as show:
+            wait_until_drained(world, sides[1:], show)
+        screen.say("no work is left: comparing all sides with S3")
         with screen.bar("reading every object, row, log line and dead letter", None):
             result = judge(world, script, wire, audits)
         write_page(
@@ -88,11 +91,12 @@ def run(options: Options) -> bool:
     return result.right
 
 
-def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, *, short: bool) -> dict[str, str]:
+def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, options: Options) -> dict[str, str]:
     context = {
         "code": str(staging),
         "killKeys": "|".join(script.kill_keys),
-        "naiveTimeout": "1" if short else "4",
+        "naiveTimeout": "1" if options.short else "4",
+        "locks": "yes" if options.locks else "",
     }
     with screen.bar("cdk bootstrap and cdk deploy", None):
         outputs = aws.deploy(f"{sys.executable} -m examples.demo.stack", STACK, context=context, cwd=ROOT)
@@ -127,20 +131,20 @@ def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
         wire.run(script.operations, tick)
     counts = Counter(delivery.what for delivery in wire.deliveries)
     screen.say(
-        f"stage 2: {len(script.operations)} operations, each message of S3's to both queues: {counts['sent']} once, "
+        f"stage 2: {len(script.operations)} operations, each message of S3's to all queues: {counts['sent']} once, "
         f"{counts['copy']} twice at once, {counts['lost']} lost"
     )
     with screen.bar("waiting until the sent messages are handled", None) as show:
         wait_until_settled(world, show)
     late = wire.deliver_late_copies()
     screen.say(f"{late} of the messages delivered again, after newer versions were processed")
-    what = "waiting until both queues are empty (a killed worker's messages stay hidden for a minute)"
+    what = "waiting until the queue is empty (a killed worker's messages stay hidden for a minute)"
     with screen.bar(what, None) as show:
         wait_until_drained(world, ("ledger",), show)
 
 
 def _status(world: World, wire: Wire) -> str:
-    depths = ", ".join(f"{side} {sum(world.depth(world.queue(side)))}" for side in SIDES)
+    depths = ", ".join(f"{side} {sum(world.depth(world.queue(side)))}" for side in world.sides)
     return f"{wire.forwarded} messages forwarded; in the queues: {depths}"
 
 
@@ -160,13 +164,15 @@ def _every(seconds: float, action: Callable[[], None]) -> Callable[[], None]:
 
 def _print(screen: Screen, result: Result, native: Native) -> None:
     table = Table(title=f"{result.objects} objects in S3 after {result.versions} uploads", title_justify="left")
-    for title, justify in (("", "left"), ("right", "right"), ("ledger", "right"), ("naive", "right"), ("", "left")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]  # rich's own literal type is not exported
+    table.add_column("")
+    for title in ("right", *result.facts):
+        table.add_column(title, justify="right")
+    table.add_column("")
     for measure in result.measures:
-        cells = [_cell(measure.verdict(value), value) for value in (measure.ledger, measure.naive)]
+        cells = [_cell(measure.verdict(side), value) for side, value in measure.values.items()]
         table.add_row(measure.name, str(measure.right), *cells, f"[dim]{measure.explanation}[/]")
     table.add_section()
-    effects = [str(result.facts[side].effects) for side in SIDES]
+    effects = [str(facts.effects) for facts in result.facts.values()]
     table.add_row("effects in all", "", *effects, "[dim]versions overtaken before they were processed need none[/]")
     screen.console.print(table)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.most_common())
@@ -189,13 +195,12 @@ def _write_json(path: Path, result: Result, native: Native, *, seconds: float) -
         "right": result.right,
         "seconds": round(seconds, 1),
         "measures": {
-            m.name: {"right": m.right, "ledger": m.ledger, "naive": m.naive, "ledger_is_right": m.verdict(m.ledger)}
-            for m in result.measures
+            m.name: {"right": m.right, **m.values, "ledger_is_right": m.verdict("ledger")} for m in result.measures
         },
         "verdicts": dict(result.verdicts),
         "outcomes": dict(result.outcomes),
         "messages": dict(result.sent),
-        "effects": {side: result.facts[side].effects for side in SIDES},
+        "effects": {side: facts.effects for side, facts in result.facts.items()},
         "objects": result.objects,
         "uploads": result.versions,
         "native": {"files": native.files, "right": native.right, "median_seconds": native.median_seconds},

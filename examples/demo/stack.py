@@ -1,4 +1,4 @@
-"""The demo's stack: the catalogue example without changes, a naive consumer, and a queue that receives S3's messages.
+"""The demo's stack: the catalogue example without changes, consumers by hand, and a queue that receives S3's messages.
 
 `python -m examples.demo.stack` synthesises it. The demo passes the keys of killed workers and the
 timeouts as CDK context.
@@ -18,7 +18,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
-from examples.demo.world import SETTLE_SECONDS
+from examples.demo.world import LOCKS, SETTLE_SECONDS
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, Processor, RetryOptions
 
@@ -26,18 +26,29 @@ ROOT = Path(__file__).resolve().parents[2]
 STACK = "Demo"
 NO_KEYS = "-"
 """No worker is killed."""
-CODE = ("examples/catalogue/catalogue.py", "examples/demo/__init__.py", "examples/demo/functions")
+CODE = (
+    "examples/catalogue/catalogue.py",
+    "examples/demo/__init__.py",
+    "examples/demo/functions",
+    "examples/published_locks.py",
+)
+LOCK_SECONDS = 6
+"""A worker with a lock that times out in a slow first request keeps the lock."""
 
 
 class DemoStack(CatalogueStack):
-    """The catalogue with short times, and a hand-written consumer with another queue and table."""
+    """The catalogue with short times, and hand-written consumers with their own queues and tables."""
 
-    def __init__(self, scope: cdk.App, id: str, *, code: Path, kill_keys: str, naive_timeout: int) -> None:
+    def __init__(
+        self, scope: cdk.App, id: str, *, code: Path, kill_keys: str, naive_timeout: int, locks: bool = False
+    ) -> None:
         self._code = code
         self._kill_keys = kill_keys
         super().__init__(scope, id, removal_policy=cdk.RemovalPolicy.DESTROY, **self.times())
         self._effects.grant(self.models, "dynamodb:PutItem")
-        self._naive_consumer(naive_timeout)
+        self._by_hand("naive", "naive.handler", naive_timeout)
+        for lock in LOCKS if locks else ():
+            self._by_hand(lock, f"locks.{lock}", naive_timeout)
         # S3 sends here in stage 2. The demo forwards the messages to both queues with faults.
         tap = sqs.Queue(self, "Tap")
         tap.add_to_resource_policy(
@@ -88,43 +99,50 @@ class DemoStack(CatalogueStack):
     def _watch(self) -> dict[str, str]:
         return {"EFFECTS_TABLE": self._effects.table_name, "KILL_KEYS": self._kill_keys}
 
-    def _naive_consumer(self, timeout: int) -> None:
+    def _by_hand(self, side: str, handler: str, timeout: int) -> None:
         """Make the usual resources: a queue with six times the function's timeout and a dead-letter queue."""
+        name, locked = side.capitalize(), side in LOCKS
         table = dynamodb.Table(
             self,
-            "NaiveCatalogue",
+            f"{name}Catalogue",
             partition_key=dynamodb.Attribute(name="service", type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
-        dead_letters = sqs.Queue(self, "NaiveDeadLetters")
+        dead_letters = sqs.Queue(self, f"{name}DeadLetters")
         queue = sqs.Queue(
             self,
-            "NaiveQueue",
+            f"{name}Queue",
             visibility_timeout=cdk.Duration.seconds(6 * timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=3),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=5 if locked else 3),
         )
         function = lambda_.Function(
             self,
-            "NaiveConsumer",
+            f"{name}Consumer",
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,
             memory_size=512,
-            timeout=cdk.Duration.seconds(timeout),
-            handler="examples.demo.functions.naive.handler",
+            timeout=cdk.Duration.seconds(LOCK_SECONDS if locked else timeout),
+            handler=f"examples.demo.functions.{handler}",
             code=lambda_.Code.from_asset(str(self._code)),
             # `describe` raises the ledger's Unprocessable. For this consumer it is an ordinary exception.
             layers=[layer for layer in self.models.node.find_all() if isinstance(layer, lambda_.LayerVersion)],
             environment=self._watch() | {"CATALOGUE_TABLE": table.table_name},
         )
-        function.add_event_source(sources.SqsEventSource(queue))
+        if locked:
+            key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
+            rows = dynamodb.TableV2(self, f"{name}Locks", partition_key=key, removal_policy=cdk.RemovalPolicy.DESTROY)
+            rows.grant_read_write_data(function)
+            function.add_environment("LOCK_TABLE", rows.table_name)
+        function.add_event_source(
+            sources.SqsEventSource(queue, batch_size=1 if locked else 10, report_batch_item_failures=locked)
+        )
         table.grant_read_write_data(function)
         self._effects.grant(function, "dynamodb:PutItem")
         self.models.bucket.grant_read(function)
-        cdk.CfnOutput(self, "NaiveTable", value=table.table_name)
-        cdk.CfnOutput(self, "NaiveQueueUrl", value=queue.queue_url)
-        cdk.CfnOutput(self, "NaiveDeadLetterQueueUrl", value=dead_letters.queue_url)
-        cdk.CfnOutput(self, "NaiveFunction", value=function.function_name)
+        cdk.CfnOutput(self, f"{name}Table", value=table.table_name)
+        cdk.CfnOutput(self, f"{name}QueueUrl", value=queue.queue_url)
+        cdk.CfnOutput(self, f"{name}DeadLetterQueueUrl", value=dead_letters.queue_url)
 
 
 def stage_code(directory: Path) -> Path:
@@ -149,6 +167,7 @@ def main() -> None:
         code=stage_code(Path(context("code"))),
         kill_keys=context("killKeys") or NO_KEYS,
         naive_timeout=int(context("naiveTimeout") or 5),
+        locks=bool(context("locks")),
     )
     app.synth()
 

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from examples.demo.world import SETTLE_SECONDS, SIDES
+from examples.demo.world import SETTLE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,12 +51,12 @@ def _audit_report(world: World) -> dict[str, Any] | None:
     return report
 
 
-def wait_until_settled(world: World, show: Callable[[int, str], None], sides: Sequence[str] = SIDES) -> None:
+def wait_until_settled(world: World, show: Callable[[int, str], None]) -> None:
     """Wait until no message is visible, and the number of hidden messages has not changed for a while."""
     quiet: list[tuple[float, tuple[int, ...]]] = []
 
     def settled() -> bool:
-        by_side = {side: world.depth(world.queue(side)) for side in sides}
+        by_side = {side: world.depth(world.queue(side)) for side in world.sides}
         show(0, "waiting or hidden: " + ", ".join(f"{side} {sum(depth)}" for side, depth in by_side.items()))
         depths = tuple(n for depth in by_side.values() for n in depth)
         if not quiet or quiet[-1][1] != depths:

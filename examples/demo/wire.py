@@ -1,6 +1,6 @@
-"""The wire between S3 and both queues. It forwards S3's messages unchanged, with the faults of the script.
+"""The wire between S3 and the queues. It forwards S3's messages unchanged, with the faults of the script.
 
-Each fault of a message applies to both queues at the same time.
+Each fault of a message applies to all queues at the same time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 from examples.demo.script import Action
-from examples.demo.world import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,8 +57,6 @@ class Wire:
     seed: int
     prefix: str = "models/"
     """S3 sends the messages about keys with this prefix."""
-    sides: Sequence[str] = SIDES
-    """Each message goes to the queues of these sides."""
     done: list[Done] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     tapped: int = 0
@@ -203,7 +200,7 @@ class Wire:
     def _forward(self, due: Iterable[tuple[Done, str, str]]) -> None:
         due = list(due)
         entries: list[dict[str, Any]] = [{"Id": str(n), "MessageBody": body} for n, (_, _, body) in enumerate(due)]
-        for side in self.sides:
+        for side in self.world.sides:
             self.world.aws.client("sqs").send_message_batch(QueueUrl=self.world.queue(side), Entries=entries)
         self.deliveries += [Delivery(done, _now(), what) for done, what, _ in due]
         self.forwarded += len(due)

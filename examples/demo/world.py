@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cdk_intake_ledger.testing import LocalAws
 
 SIDES = ("ledger", "naive")
+LOCKS = ("flag", "index")
+"""Two more sides, with published locks; see `examples.published_locks`."""
 SETTLE_SECONDS = 2
 """The settle time of the audit in seconds."""
 
@@ -21,19 +23,21 @@ class World:
 
     aws: LocalAws
     outputs: Mapping[str, str]
+    sides: Sequence[str] = SIDES
+    """The consumers that get each message."""
 
     @property
     def bucket(self) -> str:
         return self.outputs["BucketName"]
 
     def queue(self, side: str) -> str:
-        return self.outputs["QueueUrl" if side == "ledger" else "NaiveQueueUrl"]
+        return self.outputs["QueueUrl" if side == "ledger" else f"{side.capitalize()}QueueUrl"]
 
     def dead_letters(self, side: str) -> str:
-        return self.outputs["DeadLetterQueueUrl" if side == "ledger" else "NaiveDeadLetterQueueUrl"]
+        return self.outputs["DeadLetterQueueUrl" if side == "ledger" else f"{side.capitalize()}DeadLetterQueueUrl"]
 
     def table(self, side: str) -> str:
-        return self.outputs["CatalogueTable" if side == "ledger" else "NaiveTable"]
+        return self.outputs["CatalogueTable" if side == "ledger" else f"{side.capitalize()}Table"]
 
     def depth(self, queue_url: str) -> tuple[int, int]:
         """Return the number of visible messages of a queue, and of hidden ones."""
@@ -48,8 +52,8 @@ class World:
                 yield {name: _plain(value) for name, value in item.items()}
 
     def effects(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the effects of both sides in the order of their ends, and the killed workers as `<side>-killed`."""
-        found: dict[str, list[dict[str, Any]]] = {name: [] for side in SIDES for name in (side, f"{side}-killed")}
+        """Return the effects of all sides in the order of their ends, and the killed workers as `<side>-killed`."""
+        found: dict[str, list[dict[str, Any]]] = {name: [] for side in self.sides for name in (side, f"{side}-killed")}
         for item in self.items(self.outputs["EffectsTable"]):
             found[item["side"]].append(item)
         return {name: sorted(entries, key=lambda entry: entry["at"]) for name, entries in found.items()}

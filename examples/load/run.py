@@ -29,7 +29,6 @@ from rich.table import Table
 from cdk_intake_ledger.testing import LocalAws
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from examples.load.script import Script
@@ -50,15 +49,13 @@ class Options:
 class Run:
     """One run: a deployed stack, its databases, and the wire between S3 and the queues."""
 
-    def __init__(
-        self, screen: Screen, script: Script, world: World, databases: Databases, *, sides: Sequence[str]
-    ) -> None:
+    def __init__(self, screen: Screen, script: Script, world: World, databases: Databases) -> None:
         self._screen = screen
         self._script = script
         self._world = world
         self._databases = databases
-        self._sides = sides
-        self.wire = Wire(world, script.seed, prefix=PREFIX, sides=sides)
+        self._sides = world.sides
+        self.wire = Wire(world, script.seed, prefix=PREFIX)
         self._audits: list[dict[str, Any]] = []
 
     def play(self) -> None:
@@ -81,7 +78,7 @@ class Run:
             f"gaps at 1:{self._script.scale}"
         )
         with self._screen.bar("waiting until the sent messages are handled", None) as show:
-            wait_until_settled(self._world, show, self._sides)
+            wait_until_settled(self._world, show)
         again = self.wire.deliver_late_copies()
         self._screen.say(f"{again} messages delivered again, after newer versions were processed")
         with self._screen.bar("waiting until all queues are empty", None) as show:
@@ -185,7 +182,7 @@ def run(options: Options) -> bool:
         with screen.bar("cdk bootstrap and cdk deploy", None):
             outputs = aws.deploy(f"{sys.executable} -m examples.load.stack", STACK, context=context, cwd=ROOT)[STACK]
         screen.say(f"PostgreSQL and a local AWS run; deployed with the CDK CLI: {' and '.join(sides)}")
-        played = Run(screen, script, World(aws, outputs), databases, sides=sides)
+        played = Run(screen, script, World(aws, outputs, sides), databases)
         started = time.monotonic()
         played.play()
         screen.say("no work is left: comparing the tables with S3")

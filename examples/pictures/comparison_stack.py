@@ -159,6 +159,7 @@ def stage_code(directory: Path) -> Path:
     source, target = ROOT / "examples" / "pictures", directory / "examples" / "pictures"
     for name in ("processor", "functions"):
         shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    shutil.copyfile(ROOT / "examples" / "published_locks.py", directory / "examples" / "published_locks.py")
     (target / "processor" / "requirements.txt").rename(directory / "requirements.txt")
     return directory
 

@@ -22,7 +22,7 @@ def demo(*arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> None:
-    """Any files will do; the ledger is right in every line, the naive consumer is not, the page needs no network."""
+    """Any files will do; the ledger is right in every line, consumers by hand are not, the page needs no network."""
     files = tmp_path / "files"
     (files / "some where").mkdir(parents=True)
     (files / "table.csv").write_text("a,b\n1,2\n")
@@ -30,14 +30,18 @@ def test_the_demo_on_a_folder_is_right_and_writes_its_page(tmp_path: Path) -> No
     (files / "bytes.bin").write_bytes(bytes(range(256)))
     (files / ".hidden").write_text("left out")
 
-    ran = demo("--short", "--files", str(files), "--output", str(tmp_path / "demo.html"), timeout=900)
+    ran = demo("--short", "--locks", "--files", str(files), "--output", str(tmp_path / "demo.html"), timeout=900)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "FILES: 1 files are left out" in ran.stdout
     result = json.loads((tmp_path / "demo.json").read_text())
     assert result["right"] is True
     assert result["native"]["right"] == result["native"]["files"] > 0
-    assert any(line["naive"] not in (None, line["right"]) for line in result["measures"].values())
+    for by_hand in ("naive", "flag", "index"):
+        assert any(line[by_hand] not in (None, line["right"]) for line in result["measures"].values()), by_hand
+    # Sequencers keep the order of a key. They do not tell of a message that was lost.
+    backwards = result["measures"]["effects that went backwards"]
+    assert (backwards["flag"], backwards["index"]) == (0, 0)
     assert {"ACCEPTED", "DUPLICATE", "STALE"} <= set(result["verdicts"])
     page = (tmp_path / "demo.html").read_text()
     assert page.count("<svg") == 1

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import boto3
 import pytest
-from examples.pictures.functions.published_locks import LockedError, with_flag, with_index
+from examples.published_locks import LockedError, with_flag, with_index
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 Lock = Callable[[Any, str, str, Callable[[], object]], bool]

@@ -23,20 +23,24 @@ table = boto3.resource("dynamodb").Table(os.environ["CATALOGUE_TABLE"])
 def handler(event: dict[str, Any], _context: object) -> None:
     for message in event["Records"]:
         for record in json.loads(message["body"]).get("Records", []):
-            bucket = record["s3"]["bucket"]["name"]
-            key = unquote_plus(record["s3"]["object"]["key"])
-            notebook.die_once("naive", key)
-            if record["eventName"].startswith("ObjectRemoved"):
-                with notebook.effect("naive", key, "removed") as entry:
-                    table.delete_item(Key={"service": catalogue_name(key)})
-                    entry["version"] = record["s3"]["object"].get("versionId", "")
-            else:
-                with notebook.effect("naive", key, "created") as entry:
-                    try:
-                        found = s3.get_object(Bucket=bucket, Key=key)
-                    except s3.exceptions.NoSuchKey:
-                        continue  # deleted since: another message reports that
-                    facts = describe(key, found["Body"].read())
-                    identity = {"version_id": found["VersionId"], "etag": found["ETag"].strip('"')}
-                    table.put_item(Item={"service": catalogue_name(key), **identity, **facts})
-                    entry["version"] = found["VersionId"]
+            follow(record, "naive")
+
+
+def follow(record: dict[str, Any], side: str) -> None:
+    bucket = record["s3"]["bucket"]["name"]
+    key = unquote_plus(record["s3"]["object"]["key"])
+    notebook.die_once(side, key)
+    if record["eventName"].startswith("ObjectRemoved"):
+        with notebook.effect(side, key, "removed") as entry:
+            table.delete_item(Key={"service": catalogue_name(key)})
+            entry["version"] = record["s3"]["object"].get("versionId", "")
+    else:
+        with notebook.effect(side, key, "created") as entry:
+            try:
+                found = s3.get_object(Bucket=bucket, Key=key)
+            except s3.exceptions.NoSuchKey:
+                return  # deleted since: another message reports that
+            facts = describe(key, found["Body"].read())
+            identity = {"version_id": found["VersionId"], "etag": found["ETag"].strip('"')}
+            table.put_item(Item={"service": catalogue_name(key), **identity, **facts})
+            entry["version"] = found["VersionId"]

@@ -10,9 +10,11 @@ Neither lock ends by itself. The README of the sample names that, and the reason
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_plus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,25 @@ RESERVE_MS = 700
 
 class LockedError(Exception):
     """Another worker has the key. The message comes again."""
+
+
+def handle(event: dict[str, Any], attempt: Callable[[str, str, dict[str, Any]], object]) -> dict[str, Any]:
+    """Handle a batch of one message with one event. The message of a locked key stays in the queue.
+
+    An exception would also slow the mapping down, for other keys.
+
+    Args:
+        event: Lambda's.
+        attempt: takes the lock and carries out the effect. Its arguments are key, sequencer and record of S3.
+
+    """
+    [message] = event["Records"]
+    [record] = json.loads(message["body"])["Records"]
+    try:
+        attempt(unquote_plus(record["s3"]["object"]["key"]), record["s3"]["object"]["sequencer"], record)
+    except LockedError:
+        return {"batchItemFailures": [{"itemIdentifier": message["messageId"]}]}
+    return {"batchItemFailures": []}
 
 
 def with_flag(table: Any, key: str, sequencer: str, effect: Callable[[], object]) -> bool:
