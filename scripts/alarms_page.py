@@ -83,7 +83,7 @@ def _when(periods: int, needed: int | None, period: int) -> str:
 
 
 def _constructs(row: AlarmRow | MetricRow) -> str:
-    return " and ".join(f"`{KINDS[kind]}`" for kind in row.kinds)
+    return " and ".join(f"`{KINDS[kind]}`" for kind in row.kinds) or "`OutcomeEvents`"
 
 
 def _line(row: AlarmRow) -> str:

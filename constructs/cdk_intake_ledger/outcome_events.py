@@ -30,7 +30,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
 )
 from cdk_intake_ledger.validation.plan import span
 from cdk_intake_ledger.validation.reporting import refuse
-from intake_ledger.contract import MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES
+from intake_ledger.contract import ALARMS, MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES, Source
 
 # The code is in the layer. Lambda requires some inline code too.
 CODE = "from intake_ledger.outcome_events import handler\n"
@@ -133,16 +133,20 @@ class OutcomeEvents(Construct):
             ],
         )
         suppress(source, OUTCOME_DESTINATION)
-        self._alarm = cloudwatch.Alarm(
+        [row] = [one for one in ALARMS if one.source is Source.OUTCOMES]
+        assert row.period is not None, "it does not follow an interval"
+        metric = self._function.metric(row.metric, statistic=row.statistic, period=Duration.seconds(row.period))
+        alarm = cloudwatch.Alarm(
             self,
             "Late",
-            metric=self._function.metric("IteratorAge", statistic="Maximum", period=Duration.minutes(5)),
+            metric=metric,
             threshold=late.to_milliseconds(),
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"Outcome events of {first.name} wait, and are lost after 24 hours: docs/events-out.md",
+            alarm_description=f"{first.name}: {row.meaning} ({row.runbook})",
         )
+        self._alarms = {row.name: alarm}
 
     @property
     def function(self) -> lambda_.IFunction:
@@ -152,4 +156,4 @@ class OutcomeEvents(Construct):
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
         """The alarm `OutcomeEventsLate`: the function does not keep up, or EventBridge refuses its events."""
-        return {"OutcomeEventsLate": self._alarm}
+        return self._alarms

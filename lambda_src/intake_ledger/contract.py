@@ -207,6 +207,7 @@ class Source(StrEnum):
     QUEUE = "the queue"
     CONSUMER = "the consumer's function"
     AUDIT = "the audit's function"
+    OUTCOMES = "the function of `OutcomeEvents`"
 
 
 class Limit(StrEnum):
@@ -214,6 +215,7 @@ class Limit(StrEnum):
 
     SETTLE_TIME = "`settle_time` of the audit (an hour for messages and sets)"
     ALARM_AFTER = "`alarm_after` (half of the deadline when omitted)"
+    LATE_AFTER = "`late_after` (an hour when omitted)"
     CLAIM_AGE = "the longest time of an attempt and `settle_time` of the audit (an hour for messages and sets)"
 
 
@@ -260,10 +262,11 @@ class AlarmRow:
     meaning: str
     """The problem, as a part of a sentence."""
     graph: str
-    """The title of the graph that shows the metric."""
+    """The title of the graph that shows the metric, in the dashboard of the kinds that have the alarm."""
     meanings: Mapping[str, str] = field(default_factory=dict)
     """Other meanings, by the kind of work."""
     kinds: tuple[str, ...] = tuple(KINDS)
+    """The kinds whose constructs have it. Empty: `OutcomeEvents` has it."""
     reason: str = ""
     """The reason why other kinds do not have it. Empty if all have it."""
     need: Need | None = None
@@ -532,6 +535,18 @@ ALARMS = (
         comparison=Comparison.ABOVE,
         threshold=HOUR * 1_000,
         periods=3,
+    ),
+    AlarmRow(
+        name="OutcomeEventsLate",
+        source=Source.OUTCOMES,
+        metric="IteratorAge",
+        meaning="outcome events wait, and are lost after 24 hours",
+        graph="Age of records in the stream",
+        kinds=(),
+        reason="one function sends the outcomes of all intakes of a ledger",
+        statistic="Maximum",
+        comparison=Comparison.ABOVE,
+        threshold=Limit.LATE_AFTER,
     ),
 )
 """All alarms. `alarms` of a construct has this order."""

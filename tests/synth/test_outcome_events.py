@@ -1,6 +1,7 @@
 """`OutcomeEvents`: the function that sends outcomes to EventBridge."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 
 from cdk_intake_ledger import IntakeLedger, IntakePipeline, MessageIntake, MessageSource, OutcomeEvents
-from intake_ledger.contract import MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES
+from intake_ledger.contract import ALARMS, MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES, Source
 from tests.synth.build import Json, actions, new_stack, only, processor, refused, statements, template_of, variables
 
 
@@ -48,7 +49,13 @@ def test_the_function_knows_each_intake_and_reads_both_images(template: Json) ->
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     # Neither a number of retries nor an age ends the repetition of a batch.
     assert not {"MaximumRetryAttempts", "MaximumRecordAgeInSeconds"} & set(mapping)
-    assert only(template, "AWS::CloudWatch::Alarm", "OutcomesLate")["Threshold"] == 2 * 3_600_000
+    alarm = only(template, "AWS::CloudWatch::Alarm", "OutcomesLate")
+    [row] = [one for one in ALARMS if one.source is Source.OUTCOMES]
+    assert alarm["Threshold"] == 2 * 3_600_000
+    assert (alarm["MetricName"], alarm["Statistic"], alarm["Period"]) == (row.metric, row.statistic, row.period)
+    assert (alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (row.periods, row.no_data)
+    assert alarm["AlarmDescription"].endswith(f": {row.meaning} ({row.runbook})")
+    assert (Path(__file__).parents[2] / row.runbook).is_file()
 
 
 def test_it_may_read_the_stream_and_send_to_the_bus_only(template: Json) -> None:

@@ -177,7 +177,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 return self._queue.metric(row.metric, **options)
             case Source.DEAD_LETTER_QUEUE:
                 return self._dead_letter_queue.metric(row.metric, **options)
-            case Source.CONSUMER | Source.AUDIT:
+            case Source.CONSUMER | Source.AUDIT | Source.OUTCOMES:  # no kind of work has an alarm of the last one
                 return self._functions[row.source].metric(row.metric, **options)
 
     def _alarm(self, row: AlarmRow) -> cloudwatch.Alarm | None:
