@@ -120,15 +120,18 @@ parts: UNIT_WORKERS :=
 
 thorough: $(READY) ## what takes long: runs under faults, strangers, checkov, the oldest CDK, all random examples
 	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready $(PYRIGHT)/.ready
-	@$(SIDE_BY_SIDE) --jobs=2 thorough-deployed thorough-others
+	@$(SIDE_BY_SIDE) --jobs=2 thorough-deployed thorough-stacks thorough-engine
 
 thorough-deployed: $(READY)
 	@pytest tests/local tests/examples -m thorough
 
 # All random examples. Without it, tests take a quarter of them.
-thorough-others: export THOROUGH := 1
-thorough-others: $(READY)
-	@pytest tests/unit tests/integration tests/kinds tests/synth tests/packaging tests/protocol -m "thorough or wide"
+thorough-stacks thorough-engine: export THOROUGH := 1
+thorough-stacks: $(READY)
+	@pytest tests/synth tests/packaging -m "thorough or wide"
+
+thorough-engine: $(READY)
+	@pytest tests/unit tests/integration tests/kinds tests/protocol -m "thorough or wide"
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
