@@ -20,6 +20,7 @@ RUNNER_NAMES = {
     "inline": "inline",
     "remote": "another function",
     "machine": "state machine",
+    "durable": "durable function",
 }
 HOST_NAMES = {"lambda": "Lambda", "worker": "worker"}
 
@@ -31,8 +32,8 @@ and cost, [its commands](operating.md#which-command-knows-which-kind) and [its a
 the promises that [the conformance tests]({TESTED}) hold in each cell, and the reason where one does not
 apply. `python -m scripts.kinds_page --write` makes the page from these tests.
 
-- A **runner** does the work: the function's own process (inline), [another function](processor-json.md), or
-  [a state machine](long-work.md#a-state-machine).
+- A **runner** does the work: the function's own process (inline), [another function](processor-json.md),
+  [a state machine](long-work.md#a-state-machine), or [a durable function](protocol.md#durable-functions).
 - A **host** takes the messages: Lambda, or [a worker](worker.md).
 """
 LAST = """\

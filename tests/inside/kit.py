@@ -7,6 +7,7 @@ from intake_ledger_testing.events import cloudtrail_event, eventbridge_event, s3
 from intake_ledger_testing.function_logs import json_objects
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE
 from intake_ledger_testing.local_worker import HOLD_SECONDS
+from intake_ledger_testing.memory_durable_functions import FUNCTION, MemoryDurableExecution, MemoryDurableFunctions
 from intake_ledger_testing.memory_dynamodb import Key
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3, Version, s3_error

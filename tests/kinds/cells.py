@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 KEY = "a/manifest.json"
 """The key of an object, a set and a message."""
-RUNNERS, HOSTS = ("inline", "remote", "machine"), ("lambda", "worker")
+RUNNERS, HOSTS = ("inline", "remote", "machine", "durable"), ("lambda", "worker")
+LATER = ("machine", "durable")
+"""The runners whose work answers later."""
 LEASE_SECONDS = 130 + 120
 Process = LocalWorker
 __all__ = ["FORMS", "HOLD_SECONDS", "HOSTS", "KEY", "LEASE_SECONDS", "RUNNERS", "Call", "Cell", "Killed", "Process"]
@@ -167,14 +169,20 @@ class Cell:
         local._execution_seconds = round(self.execution_days * 86_400)
         counter = local._make_telemetry
         local._make_telemetry = lambda: self.telemetry or counter()
-        start, ended = local._elsewhere.start_execution, local._ended
-        local._elsewhere.start_execution = lambda **request: (self.on_start(), start(**request))[1]
+        operation = "invoke" if self.runner == "durable" else "start_execution"
+        ended = local._ended
+        setattr(local._elsewhere, operation, lambda **request: self._start_noted(operation, request))
         local._ended = lambda body: None if self.lost_events else ended(body)
         self.clock, self.sqs, self.s3 = self.local.clock, self.local._sqs, self.local._s3
-        self.dynamodb, self.machine = self.local._dynamodb, self.local.executions
+        self.dynamodb, self.machine = self.local._dynamodb, cast("Any", self.local.executions)
+        self.later = self.local._runner.answers_later
         self.settings = self.local._settings
         self.most_running = 0
         self.process = self.start()
+
+    def _start_noted(self, operation: str, request: dict[str, Any]) -> Any:
+        self.on_start()
+        return getattr(self.local.executions, operation)(**request)
 
     # --- steps of a test
 
@@ -386,7 +394,7 @@ class Cell:
     @property
     def begun(self) -> int:
         """The number of calls, or of executions."""
-        return len(self.machine.executions) if self.runner == "machine" else len(self.calls)
+        return len(self.machine.executions) if self.later else len(self.calls)
 
     def running(self) -> list[MemoryExecution]:
         """The executions that run."""
@@ -446,7 +454,7 @@ class Cell:
         self.calls.append(call)
         if self.runner == "inline":
             self.given.append(given)
-        if self.runner != "machine":
+        if not self.later:
             self.inside(given)
         self._land(call)
         answer = self.answers.pop(0) if self.answers else {"commit": "done"}

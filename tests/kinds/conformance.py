@@ -6,11 +6,11 @@ reason. A reason whose test applies after all is an error too.
 
 from collections.abc import Callable
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.kinds.cells import FORMS, HOSTS, RUNNERS, Cell, DoesNotApply
+from tests.kinds.cells import FORMS, HOSTS, LATER, RUNNERS, Cell, DoesNotApply
 from tests.settings import THOROUGH
 
 
@@ -58,9 +58,12 @@ _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
 _KEY_IS_GROUP = "The messages of a key exclude each other. Use the group as the key."
 _GROUPS = "a_group_has_one_live_attempt"
 _GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
+WORKERS_START = ("a_thing_is_processed_and_committed_once", "long_work_is_not_repeated", "a_refused_start_is_counted")
+"""The tests of durable functions on workers. The others have them in Lambda: a worker only receives and sends
+heartbeats, which the state machine's cells test."""
 REFUSED = (
-    Absence("", "FIFO messages", "machine", "*", "A message group would wait for each execution."),
-    Absence("", "stream records", "machine", "*", "A shard would wait for each execution."),
+    *(Absence("", "FIFO messages", one, "*", "A message group would wait for each execution.") for one in LATER),
+    *(Absence("", "stream records", one, "*", "A shard would wait for each execution.") for one in LATER),
     Absence("", "stream records", "inline", "worker", "A worker receives from SQS only."),
     Absence("", "stream records", "remote", "worker", "A worker receives from SQS only."),
 )
@@ -91,11 +94,14 @@ ABSENT = (
     *(
         Absence(_REJECTS, kind, runner, "*", _READS_ITSELF)
         for kind in ("objects", "every version", "sets")
-        for runner in ("remote", "machine")
+        for runner in ("remote", *LATER)
     ),
     Absence(_EVENT, "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(_EVENT, "*", "remote", "*", _NOT_ELSEWHERE),
-    Absence(_RELEASED, "*", "machine", "*", "The fence of the claim is the name of its execution: stop the execution."),
+    *(
+        Absence(_RELEASED, "*", one, "*", "The fence of the claim is the name of its execution: stop the execution.")
+        for one in LATER
+    ),
     Absence(_WAIT, "messages", "*", "*", _NO_LISTING),
     Absence(_WAIT, "FIFO messages", "*", "*", _NO_LISTING),
     Absence(_WAIT, "stream records", "*", "*", _NO_LISTING),
@@ -104,7 +110,10 @@ ABSENT = (
         for test in (_GROUPS, _GROUP_DEATHS)
         for kind in ("messages", "FIFO messages", "stream records")
     ),
-    Absence("a_late_worker_is_counted", "*", "machine", "*", "The execution owns the work. A worker only starts it."),
+    *(
+        Absence("a_late_worker_is_counted", "*", one, "*", "The execution owns the work. A worker only starts it.")
+        for one in LATER
+    ),
     Absence("a_refused_start_is_counted", "*", "inline", "*", _NOT_ELSEWHERE),
     Absence(
         "a_refused_start_is_counted", "*", "remote", "*", "A call of a function that is refused is a failed attempt."
@@ -112,7 +121,7 @@ ABSENT = (
     *(
         Absence(_CALL, kind, runner, "*", "The request has one thing.")
         for kind in ("objects", "every version", "messages")
-        for runner in ("remote", "machine")
+        for runner in ("remote", *LATER)
     ),
     Absence(_CALL, "sets", "*", "*", "A set has many files already, and each set has one call."),
     Absence(_CALL, "FIFO messages", "*", "*", _ORDERED),
@@ -157,8 +166,14 @@ def every_cell(test: Callable[[Make], object]) -> Callable[..., None]:
 
     checked.__name__, checked.__doc__ = test.__name__, test.__doc__
     checked.__module__ = test.__module__
-    cells = pytest.mark.parametrize(("kind", "runner", "host"), CELLS, ids=[" ".join(cell) for cell in CELLS])
-    return pytest.mark.wide(cells(checked))
+    cells = [_marked(name, place) for place in CELLS if place[1:] != ("durable", "worker") or name in WORKERS_START]
+    return pytest.mark.wide(pytest.mark.parametrize(("kind", "runner", "host"), cells)(checked))
+
+
+def _marked(test: str, place: Place) -> Any:
+    """A durable function differs from a state machine in its requests only, so most of its tests are thorough."""
+    marks = [pytest.mark.thorough] if place.runner == "durable" and test not in WORKERS_START else []
+    return pytest.param(*place, id=" ".join(place), marks=marks)
 
 
 def _ways(place: Place) -> tuple[bool, ...]:
@@ -166,5 +181,6 @@ def _ways(place: Place) -> tuple[bool, ...]:
 
     `make test` plays copies with a processor in Lambda, and `make thorough` with all.
     """
-    copies = place.kind != "stream records" and (THOROUGH or place[1:] == ("inline", "lambda"))
+    copies = place.kind != "stream records" and place.runner != "durable"
+    copies = copies and (THOROUGH or place[1:] == ("inline", "lambda"))
     return (False, True) if copies else (False,)

@@ -10,7 +10,7 @@ from intake_ledger.consumer import make_parts, make_runner
 from intake_ledger.protocol import SettingsError
 from intake_ledger.worker import make_worker
 from tests.kinds.conformance import REFUSED, Absence
-from tests.unit import test_sets
+from tests.unit import test_durable, test_sets
 from tests.unit.test_messages import ENVIRONMENT as MESSAGES
 from tests.unit.test_settings import CONSUMER as OBJECTS
 
@@ -26,9 +26,11 @@ RUNNERS = {
         "INTAKE_STATE_MACHINE": "arn:aws:states:eu-central-1:111122223333:stateMachine:Work",
         "INTAKE_EXECUTION_SECONDS": "3600",
     },
+    "Durable": test_durable.VARIABLES | {"INTAKE_DURABLE_EXECUTION_SECONDS": "3600"},
 }
 
-NAMES = {"inline": "Inline", "remote": "Remote", "machine": "Later"}
+NAMES = {"inline": "Inline", "remote": "Remote", "machine": "Later", "durable": "Durable"}
+LATER = {"Later": "StateMachine", "Durable": "DurableFunction"}
 SOURCES = {"FIFO messages": "fifo", "stream records": "kinesis"}
 
 
@@ -44,10 +46,13 @@ def test_each_cell_is_made_from_variables(kind: str, runner: str) -> None:
     environment = KINDS[kind] | RUNNERS[runner]
     parts = make_parts(environment)
     assert type(parts.kind).__name__ == kind
-    assert type(make_runner(environment, parts.services)).__name__ == runner
+    made = make_runner(environment, parts.services)
+    assert type(made).__name__ == ("Later" if runner in LATER else runner)
+    if runner in LATER:
+        assert type(vars(made)["_elsewhere"]).__name__ == LATER[runner]
     guards = [type(guard).__name__ for guard in make_worker(environment)._services.ledger._guards]
     assert guards == (["KeyLock", "Heartbeat"] if kind == "Messages" else ["Heartbeat"])
-    longest_ms = 3_600_000 if runner == "Later" else 0
+    longest_ms = 3_600_000 if runner in LATER else 0
     assert [vars(guard)["_longest_ms"] for guard in parts.kind.guards] == ([longest_ms] if kind == "Messages" else [])
 
 
@@ -57,7 +62,7 @@ def test_groups_are_locked_in_each_cell(kind: str, runner: str) -> None:
     environment = KINDS[kind] | RUNNERS[runner] | {"INTAKE_EXCLUSIVE_BY": "in/{account}/"}
     [lock] = make_parts(environment).kind.guards
     assert type(lock).__name__ == "GroupLock"
-    assert vars(lock)["_longest_ms"] == (3_600_000 if runner == "Later" else 0)
+    assert vars(lock)["_longest_ms"] == (3_600_000 if runner in LATER else 0)
     guards = [type(guard).__name__ for guard in make_worker(environment)._services.ledger._guards]
     assert guards == ["GroupLock", "Heartbeat"]
 
@@ -94,7 +99,8 @@ def test_calls_with_several_changes_are_made_from_variables_or_refused() -> None
         make_worker(environment)
     for refused, text in (
         (KINDS["Objects"] | RUNNERS["Remote"], "another function"),
-        (KINDS["Objects"] | RUNNERS["Later"], "state machine"),
+        (KINDS["Objects"] | RUNNERS["Later"], "an execution"),
+        (KINDS["Objects"] | RUNNERS["Durable"], "an execution"),
         (KINDS["Objects"] | RUNNERS["Inline"] | {"INTAKE_CONCURRENCY": "2"}, "INTAKE_CONCURRENCY is 2"),
         (KINDS["Sets"] | RUNNERS["Inline"], "a set"),
         (MESSAGES | RUNNERS["Inline"] | {"INTAKE_MESSAGE_SOURCE": "fifo"}, "INTAKE_MESSAGE_SOURCE is fifo"),

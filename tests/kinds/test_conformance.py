@@ -201,7 +201,7 @@ def test_a_newer_one_of_the_key_runs_after_the_first(make: Make) -> None:
     cell.inside = overwrite
     cell.submit()
     cell.turn()
-    if cell.runner == "machine":
+    if cell.later:
         overwrite(None)
     cell.run()
     assert len(cell.calls) == 2
@@ -283,7 +283,7 @@ def test_a_worker_may_die_at_each_request_of_an_attempt(make: Make) -> None:
     def check(cell: Cell) -> None:
         check_done(cell)
         assert len({call.idempotency_key for call in cell.calls}) == 1
-        assert len(cell.calls) == 1 if cell.runner == "machine" else len(cell.calls) <= 2
+        assert len(cell.calls) == 1 if cell.later else len(cell.calls) <= 2
 
     kill_everywhere(make, submit_and_run, check, parts_die=True)
     kill_everywhere(make, submit_and_run, check, after=True)
@@ -390,7 +390,7 @@ def test_a_worker_may_die_at_each_request_of_a_reprocess(make: Make) -> None:
 
 @every_cell
 def test_an_execution_whose_event_is_lost_is_seen_by_its_message(make: Make) -> None:
-    if make().runner != "machine":
+    if not make().later:
         raise DoesNotApply
 
     def check(cell: Cell) -> None:
@@ -420,7 +420,7 @@ def test_a_late_worker_overwrites_nothing(make: Make) -> None:
     cell.process = cell.start()
     cell.run()
     assert cell.known().committed_fence == fence
-    if cell.runner == "machine":
+    if cell.later:
         assert len(cell.calls) == 1
     else:
         assert [call.idempotency_key for call in cell.calls] == [cell.calls[0].idempotency_key] * 2
@@ -501,7 +501,7 @@ def test_long_work_is_not_repeated(make: Make) -> None:
     """It takes five hours. Another worker looks at its messages all the time."""
     cell = make()
     worker, other = cell.process, cell.start()
-    if worker.host is None and cell.runner != "machine":
+    if worker.host is None and not cell.later:
         raise DoesNotApply
 
     def work(_: Any) -> None:
@@ -556,7 +556,7 @@ def test_a_malformed_answer_after_the_effect_takes_one_attempt(make: Make) -> No
     cell.submit()
     cell.run()
     assert len(cell.calls) == 1
-    if cell.runner == "machine":
+    if cell.later:
         # Most state machines return the result of their last step.
         check_done(cell)
     else:
@@ -642,7 +642,7 @@ def test_a_worker_may_die_at_each_request_of_a_wait_for_the_rate(make: Make) -> 
     def check(cell: Cell) -> None:
         check_done(cell)
         assert len({call.idempotency_key for call in cell.calls}) == 1
-        assert len(cell.calls) == 1 if cell.runner == "machine" else len(cell.calls) <= 2
+        assert len(cell.calls) == 1 if cell.later else len(cell.calls) <= 2
 
     kill_everywhere(make, wait, check, max_rate=1 / 60)
 
@@ -846,7 +846,7 @@ def test_a_group_has_one_live_attempt(make: Make) -> None:
     cell.inside = others
     cell.submit()
     cell.turn()
-    if cell.runner == "machine":
+    if cell.later:
         others(None)
     cell.run()
     assert {call.attempt for call in cell.calls} == {1}
@@ -877,10 +877,10 @@ def test_a_worker_may_die_at_each_request_while_its_group_waits(make: Make) -> N
                 cell.turn(cell.start())
             running.pop()
 
-        if cell.runner != "machine":
+        if not cell.later:
             cell.inside = meet
         cell.submit()
-        if cell.runner == "machine":
+        if cell.later:
             cell.submit_key(SAME_GROUP)
         cell.run()
 
@@ -901,7 +901,7 @@ def test_a_worker_may_die_at_each_request_while_its_group_waits(make: Make) -> N
 def test_a_claim_of_a_dead_worker_is_released(make: Make) -> None:
     """With hours of its lease left. The attempt counts, and the next one begins when its message comes."""
     cell = make()
-    if cell.runner == "machine":
+    if cell.later:
         raise DoesNotApply
     cell.inside = lambda _: cell.die() if len(cell.calls) == 1 else None
     cell.submit()
@@ -1007,7 +1007,7 @@ def test_retries_and_lapsed_leases_are_counted(make: Make) -> None:
         cell.inside = cell.on_start = die
         cell.submit()
         cell.run()
-    assert found["Retries"] == (1 if cell.runner == "machine" else 2)
+    assert found["Retries"] == (1 if cell.later else 2)
     assert found["LapsedLeases"] == 1
     assert found["Committed"] == 1
 
@@ -1042,7 +1042,7 @@ def test_a_refused_copy_is_counted(make: Make) -> None:
 @every_cell
 def test_a_late_worker_is_counted(make: Make) -> None:
     cell = make()
-    if cell.runner == "machine":
+    if cell.later:
         raise DoesNotApply
 
     def pause(_: Any) -> None:
@@ -1062,7 +1062,7 @@ def test_a_late_worker_is_counted(make: Make) -> None:
 @every_cell
 def test_a_refused_start_is_counted(make: Make) -> None:
     cell = make()
-    if cell.runner != "machine":
+    if not cell.later:
         raise DoesNotApply
     denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "StartExecution")
     cell.machine.refuse_starts = lambda: denied

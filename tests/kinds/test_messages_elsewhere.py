@@ -137,7 +137,7 @@ class TestMessages:
             inputs.append(request["input"])
             return start(**request)
 
-        cell.machine.start_execution = noted  # type: ignore[method-assign, assignment]
+        cell.machine.start_execution = noted
         cell.turn()
         assert not executions(cell)
         cell.clock.advance(HOUR)

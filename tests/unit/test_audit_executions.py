@@ -22,7 +22,7 @@ def claimed(status: Status = Status.PROCESSING) -> tuple[AuditWorld, MemoryStepF
     world.insert("talk.mp3", state, status, **more)
     name = execution_name(world.row_key("talk.mp3", state), 7)
     machine.start_execution(stateMachineArn=MACHINE, name=name, input="{}")
-    world.is_executing = executing(VARIABLES, lambda: machine)
+    world.is_executing = executing(VARIABLES, lambda _: machine, world.settings.table, world.clock)
     return world, machine, name
 
 
@@ -53,4 +53,4 @@ def test_a_row_whose_execution_was_never_started_is_found() -> None:
 
 
 def test_other_pipelines_ask_no_state_machine() -> None:
-    assert executing({}, lambda: pytest.fail("a client was made")) is None
+    assert executing({}, lambda _: pytest.fail("a client was made"), "table", lambda: 0) is None

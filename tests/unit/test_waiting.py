@@ -362,11 +362,12 @@ def test_a_person_reaches_a_copy_within_fifteen_minutes() -> None:
 
 
 @pytest.mark.failure_mode("F332")
-def test_an_execution_may_run_for_longer_than_the_queue_keeps_a_message() -> None:
-    """Three weeks, with a retention of four days."""
-    cell = Cell("messages", "machine", execution_days=30)
+@pytest.mark.parametrize(("runner", "days"), [("machine", 21), ("durable", 366)])
+def test_an_execution_may_run_for_longer_than_the_queue_keeps_a_message(runner: str, days: int) -> None:
+    """Three weeks or a year, with a retention of four days."""
+    cell = Cell("messages", runner, execution_days=days + 1)
     cell.submit()
-    cell.run(minutes=21 * 24 * 60)
+    cell.run(hours=(days + 2) * 24, minutes=days * 24 * 60)
     assert cell.known().status is Status.PROCESSED
     assert len(cell.calls) == 1
     assert cell.expired == 0

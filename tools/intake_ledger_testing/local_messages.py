@@ -80,7 +80,7 @@ class LocalMessages(LocalRuntime):
         self._source = MessageSourceType(source)
         if self._source not in (MessageSourceType.SQS, MessageSourceType.FIFO, MessageSourceType.KINESIS):
             raise ValueError(f"source is {source}: use sqs, fifo or kinesis")
-        if runner is LocalRunner.STATE_MACHINE and self._source is not MessageSourceType.SQS:
+        if runner.answers_later and self._source is not MessageSourceType.SQS:
             raise ValueError(f"source is {source} and the runner is a state machine: use the source sqs")
         if worker and self._source.is_stream:
             raise ValueError(f"source is {source} and worker is True: a worker receives from SQS only")
@@ -180,7 +180,7 @@ class LocalMessages(LocalRuntime):
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Messages:
         settings = self._settings
         retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
-        longest = self._execution_seconds * 1000 if self._runner is LocalRunner.STATE_MACHINE else None
+        longest = self._execution_seconds * 1000 if self._runner.answers_later else None
         lock = KeyLock(table, settings.pipeline, retention, clock=self.clock, longest_work_ms=longest)
         return Messages(self._message_settings, lock, sleep=self._sleep)
 

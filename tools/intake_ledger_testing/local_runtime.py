@@ -17,7 +17,7 @@ from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.consumer.host import IN_LAMBDA
 from intake_ledger.consumer.services import starts, stops
-from intake_ledger.executions import StateMachine
+from intake_ledger.executions import DurableFunction, StateMachine
 from intake_ledger.keyed import GroupLock, group_locks
 from intake_ledger.kinds import Kind
 from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
@@ -25,6 +25,7 @@ from intake_ledger.processor import as_commit
 from intake_ledger.processor.lambda_processor import remote_function
 from intake_ledger.protocol import (
     ConsumerSettings,
+    DurableSettings,
     ExecutionSettings,
     InvalidEffectError,
     NotYet,
@@ -47,6 +48,12 @@ from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
 from intake_ledger_testing.local_settings import REJECTS, START, LocalClock, is_programming_error, refuse_conditions
 from intake_ledger_testing.local_worker import HOLD_SECONDS, Killed, LocalConnection, LocalRunner, LocalWorker
+from intake_ledger_testing.memory_durable_functions import (
+    EVENT_AGE_SECONDS,
+    FUNCTION,
+    RETENTION_SECONDS,
+    MemoryDurableFunctions,
+)
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3
@@ -97,8 +104,11 @@ class LocalRuntime:
         self._s3 = MemoryS3(clock=self.clock, versioned=versioned)
         self._outputs = MemoryOutputs(self.clock)
         self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
-        self.executions = MemoryStepFunctions(clock=self.clock)
-        """The executions of a state machine."""
+        durable = runner is LocalRunner.DURABLE_FUNCTION
+        self.executions: MemoryStepFunctions | MemoryDurableFunctions = (
+            MemoryDurableFunctions(clock=self.clock) if durable else MemoryStepFunctions(clock=self.clock)
+        )
+        """The executions of a state machine, or of a durable function."""
         self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors, own=settings.table)
         self._elsewhere = _Elsewhere(self)
         self._raise_errors = raise_errors
@@ -256,7 +266,8 @@ class LocalRuntime:
             body = self.executions.end(execution.name, "FAILED", error=type(error).__name__)
         else:
             body = self.executions.end(execution.name, output=output)
-        self._ended(body)
+        if body is not None:
+            self._ended(body)
 
     def new_worker(self) -> LocalWorker:
         """Make a worker, or an execution environment of the function."""
@@ -267,7 +278,7 @@ class LocalRuntime:
         table = LedgerTable(connection.client(self._dynamodb), settings.table)
         bucket = Bucket(lambda: connection.client(self._s3), settings.bucket)
         kind = self._make_kind(connection, table, bucket)
-        policy = Policy.of(settings, executions=self._runner is LocalRunner.STATE_MACHINE)
+        policy = Policy.of(settings, executions=self._runner.answers_later)
         options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
         ledger = _Ledger(
             table,
@@ -339,7 +350,7 @@ class LocalRuntime:
         """The lock of the groups of `exclusive_by`, if there are groups."""
         settings = self._settings
         retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
-        longest = self._execution_seconds * 1000 if self._runner is LocalRunner.STATE_MACHINE else None
+        longest = self._execution_seconds * 1000 if self._runner.answers_later else None
         return group_locks(settings, table, retention, clock=self.clock, longest_work_ms=longest)
 
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Kind:
@@ -417,9 +428,17 @@ class LocalRuntime:
         if self._runner is LocalRunner.STATE_MACHINE:
             times = ExecutionSettings(MACHINE, self._execution_seconds, _LONGEST_TASK_SECONDS)
             return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
+        if self._runner is LocalRunner.DURABLE_FUNCTION:
+            place = DurableFunction(lambda: here, self._durable_settings(), self._settings.table, self.clock)
+            return Later(services, place, sleep=self._sleep)
         if self._runner is LocalRunner.FUNCTION:
             return Remote(watches(remote_function(lambda: here, "function")))
         return (InlineCalls if self._settings.max_per_call > 1 else Inline)(watches(self._call))
+
+    def _durable_settings(self) -> DurableSettings:
+        return DurableSettings(
+            FUNCTION, self._execution_seconds, _LONGEST_TASK_SECONDS, EVENT_AGE_SECONDS, RETENTION_SECONDS
+        )
 
     def _dies(self, operation: str) -> bool:
         if operation:
@@ -556,6 +575,8 @@ class _Elsewhere:
         self._runtime = runtime
 
     def invoke(self, **request: Any) -> dict[str, Any]:
+        if isinstance(executions := self._runtime.executions, MemoryDurableFunctions):
+            return executions.invoke(**request)
         try:
             answer = self._runtime._call(json.loads(request["Payload"]))  # noqa: SLF001 - of this module
         except Exception as error:  # noqa: BLE001 - Lambda reports each error in this way
@@ -563,11 +584,8 @@ class _Elsewhere:
             return {"FunctionError": "Unhandled", "Payload": io.BytesIO(json.dumps(failure).encode())}
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
 
-    def start_execution(self, **request: Any) -> dict[str, Any]:
-        return self._runtime.executions.start_execution(**request)
-
-    def describe_execution(self, **request: Any) -> dict[str, Any]:
-        return self._runtime.executions.describe_execution(**request)
+    def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
+        return getattr(self._runtime.executions, name)  # type: ignore[no-any-return]
 
 
 class _Ledger(Ledger):

@@ -24,6 +24,13 @@ class LocalRunner(StrEnum):
     """Another Lambda function, as `Processor.from_function`. Its JSON is that of docs/processor-json.md."""
     STATE_MACHINE = "machine"
     """A state machine, as `Processor.from_state_machine`. It has the same JSON, and runs at the end of its time."""
+    DURABLE_FUNCTION = "durable"
+    """A durable function, as `Processor.from_durable_function`. The function that is given is called at the end."""
+
+    @property
+    def answers_later(self) -> bool:
+        """True if the work is an execution, which outlives the worker that starts it."""
+        return self in (LocalRunner.STATE_MACHINE, LocalRunner.DURABLE_FUNCTION)
 
 
 class Killed(KeyboardInterrupt):

@@ -75,8 +75,8 @@ class MemoryStepFunctions:
             raise _error("StartExecution", "ExecutionAlreadyExists")
         if present is None:
             self.executions[name] = MemoryExecution(name, given)
-        _fail(self.after)
-        return {"executionArn": self._arn(name), "startDate": _date(self._clock())}
+        fail_next(self.after)
+        return {"executionArn": self._arn(name), "startDate": date_of(self._clock())}
 
     def describe_execution(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""
@@ -96,8 +96,8 @@ class MemoryStepFunctions:
             if (value := getattr(execution, name)) is not None:
                 answer[name] = value
         if execution.stopped_at is not None:
-            answer["stopDate"] = _date(execution.stopped_at)
-        _fail(self.after)
+            answer["stopDate"] = date_of(execution.stopped_at)
+        fail_next(self.after)
         return answer
 
     def end(
@@ -129,7 +129,7 @@ class MemoryStepFunctions:
                 "version": "0",
                 "detail-type": "Step Functions Execution Status Change",
                 "source": "aws.states",
-                "time": _date(self._clock()).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "time": date_of(self._clock()).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "detail": {
                     "executionArn": self._arn(name),
                     "stateMachineArn": self.machine,
@@ -148,16 +148,18 @@ class MemoryStepFunctions:
 
     def _request(self, operation: str, faults: list[Exception | None]) -> None:
         self.requests.append(operation)
-        _fail(faults)
+        fail_next(faults)
 
 
-def _fail(faults: list[Exception | None]) -> None:
+def fail_next(faults: list[Exception | None]) -> None:
+    """Raise the next fault, if there is one."""
     fault = faults.pop(0) if faults else None
     if fault is not None:
         raise fault
 
 
-def _date(at: int) -> datetime:
+def date_of(at: int) -> datetime:
+    """The time of epoch milliseconds, as boto3 gives it."""
     return datetime.fromtimestamp(at / 1000, UTC)
 
 

@@ -1,4 +1,4 @@
-"""Asks Step Functions whether the execution of a row runs, so that the audit leaves it alone.
+"""Asks whether the execution of a row runs, so that the audit leaves it alone.
 
 The lease of such a row may have ended: it is extended at each poll, and a poll waits for its message.
 """
@@ -6,30 +6,34 @@ The lease of such a row may have ended: it is extended at each poll, and a poll 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intake_ledger.executions import StateMachine, execution_name
-from intake_ledger.protocol import STATE_MACHINE, Row, RowKey, execution_settings
+from intake_ledger.executions import execution_name, place_of
+from intake_ledger.protocol import Row, RowKey, elsewhere_of
 
 IsExecuting = Callable[[RowKey, Row], bool]
-"""True if an execution processes the row now. Raises ClientError if Step Functions refuses the request."""
+"""True if an execution processes the row now, or its start waits. Raises ClientError if AWS refuses the request."""
 
 
-def executing(environment: Mapping[str, str], make_client: Callable[[], Any]) -> IsExecuting | None:
-    """The question to Step Functions, or None if the processor is not a state machine.
+def executing(
+    environment: Mapping[str, str], make_client: Callable[[str], Any], table: str, clock: Callable[[], int]
+) -> IsExecuting | None:
+    """The question about an execution, or None if the processor answers in a call.
 
     Args:
         environment: the variables of the audit's function.
-        make_client: makes the client of Step Functions, at the first question.
+        make_client: makes the client of a service, at the first question.
+        table: the ledger's table.
+        clock: gives epoch milliseconds.
 
     Raises:
-        SettingsError: A variable of the state machine is malformed.
+        SettingsError: A variable of the processor is malformed.
 
     """
-    if STATE_MACHINE not in environment:
+    if elsewhere_of(environment) is None:
         return None
-    machine = StateMachine(make_client, execution_settings(environment))
+    place = place_of(environment, lambda service: lambda: make_client(service), table, clock)
 
     def is_executing(key: RowKey, row: Row) -> bool:
-        execution = machine.describe(execution_name(key, row.fence))
+        execution = place.describe(execution_name(key, row.fence), row.execution)
         return execution is not None and not execution.has_ended
 
     return is_executing

@@ -34,12 +34,12 @@ from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetr
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.protocol import (
     ABSENT,
-    STATE_MACHINE,
     AuditSettings,
     Row,
     State,
     StateKind,
     audit_settings,
+    elsewhere_of,
     lease_length,
 )
 from intake_ledger.requests import RequestCheck, RequestFindings
@@ -77,7 +77,7 @@ class AuditFunction:
             scratch=settings.files,
             heads=AT_THE_SAME_TIME,
             sleep=time.sleep,
-            is_executing=_is_executing(lambda: _client("stepfunctions", config)),
+            is_executing=_is_executing(lambda service: _client(service, config), settings.table),
         )
         self._looked: Looked | None = None
         self._delivery = DeliveryCheck(
@@ -293,9 +293,9 @@ def _counts(report: Report) -> dict[str, int]:
     }
 
 
-def _is_executing(make_client: Callable[[], Any]) -> "IsExecuting | None":
-    if STATE_MACHINE not in os.environ:
+def _is_executing(make_client: Callable[[str], Any], table: str) -> "IsExecuting | None":
+    if elsewhere_of(os.environ) is None:
         return None
     from intake_ledger.audit.executing import executing  # noqa: PLC0415 - few pipelines need it
 
-    return executing(os.environ, make_client)
+    return executing(os.environ, make_client, table, _now)

@@ -20,12 +20,13 @@ from intake_ledger.protocol import (
     MESSAGE_SOURCE,
     MESSAGE_VARIABLES,
     SET_VARIABLES,
-    STATE_MACHINE,
     ConsumerSettings,
     Policy,
     SettingsError,
     consumer_settings,
+    elsewhere_of,
     entrypoint_of,
+    longest_execution_seconds,
     variable_of,
 )
 from intake_ledger.runners.inline import Inline
@@ -105,7 +106,7 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
     options = LedgerOptions(
         settings.pipeline,
         settings.ordering,
-        Policy.of(settings, executions=STATE_MACHINE in environment),
+        Policy.of(settings, executions=elsewhere_of(environment) is not None),
         settings.max_event_age_seconds * 1000,
         processor_version=settings.processor_version,
     )
@@ -137,18 +138,19 @@ def make_runner(
     """The runner that the variables name. `watched` wraps the call of a processor that ends within its limit.
 
     Raises:
-        SettingsError: A variable of the state machine is missing or malformed.
+        SettingsError: A variable of a processor elsewhere is missing or malformed.
 
     """
     settings = services.settings
     _check_calls(settings, environment)
-    if STATE_MACHINE in environment:
-        from intake_ledger.executions import StateMachine  # noqa: PLC0415 - few have a state machine
-        from intake_ledger.protocol import execution_settings  # noqa: PLC0415 - as above
+    if elsewhere_of(environment):
+        from intake_ledger.executions import place_of  # noqa: PLC0415 - few have work that answers later
         from intake_ledger.runners.later import Later  # noqa: PLC0415 - as above
 
-        make = partial(make_client, "stepfunctions")
-        return Later(services, StateMachine(_maker(settings, make), execution_settings(environment)))
+        def make_maker(service: str) -> Callable[[], Any]:
+            return _maker(settings, partial(make_client, service))
+
+        return Later(services, place_of(environment, make_maker, settings.table, services.clock))
     if settings.processor_function is not None:
         from intake_ledger.processor.lambda_processor import remote_function  # noqa: PLC0415 - most are in this process
         from intake_ledger.runners.remote import Remote  # noqa: PLC0415 - as above
@@ -177,7 +179,7 @@ def _check_calls(settings: ConsumerSettings, environment: Mapping[str, str]) -> 
         return
     source = environment.get(MESSAGE_SOURCE)
     reasons = {
-        "another function or a state machine has one change in its request": STATE_MACHINE in environment
+        "another function or an execution has one change in its request": elsewhere_of(environment) is not None
         or settings.processor_function is not None,
         f"{variable_of(ConsumerSettings, 'threads')} is {settings.threads}, and a call is made in the main thread": (
             settings.threads > 1
@@ -236,11 +238,8 @@ def _groups(
 
 def _longest_work_ms(environment: Mapping[str, str]) -> int | None:
     """The limit of work that outlives leases. None: no work does."""
-    if STATE_MACHINE not in environment:
-        return None
-    from intake_ledger.protocol import execution_settings  # noqa: PLC0415 - few have a state machine
-
-    return execution_settings(environment).execution_seconds * 1000
+    seconds = longest_execution_seconds(environment)
+    return None if seconds is None else seconds * 1000
 
 
 def _messages(environment: Mapping[str, str]) -> _Kind:
@@ -249,9 +248,10 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
     from intake_ledger.messages import MessageSourceType, message_settings  # noqa: PLC0415
 
     settings = message_settings(environment)
-    if STATE_MACHINE in environment and (settings.source is MessageSourceType.FIFO or settings.source.is_stream):
+    place = elsewhere_of(environment)
+    if place and (settings.source is MessageSourceType.FIFO or settings.source.is_stream):
         raise SettingsError(
-            f"{STATE_MACHINE} is set and {MESSAGE_SOURCE} is {settings.source}: a message group or a shard "
+            f"{place} is set and {MESSAGE_SOURCE} is {settings.source}: a message group or a shard "
             "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
         )
     if settings.consumer.exclusive_by is not None:

@@ -1,9 +1,9 @@
-"""What to do about a claim whose execution may run: a pure function of Step Functions' answer, the row and the time.
+"""What to do about a claim whose execution may run: a pure function of the answer about it, the row and the time.
 
 The name of an execution is a function of the row, so that a repeated start is the same.
 
-DescribeExecution decides. The lease only says when a missing execution may be started again, and an event of Step
-Functions only wakes the consumer.
+DescribeExecution or GetDurableExecution decides. The lease only says when a missing execution may be started again,
+and an event of Step Functions only wakes the consumer.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The answer of DescribeExecution."""
+    """The answer of DescribeExecution, or of GetDurableExecution in the same words."""
 
     name: str
     status: str
@@ -53,6 +53,8 @@ class Execution:
     output: str | None = None
     error: str | None = None
     cause: str | None = None
+    kept: str | None = None
+    """What the row is to keep, so that the execution is found again."""
 
     @property
     def has_ended(self) -> bool:

@@ -39,6 +39,7 @@ def is_refused(error: Exception) -> bool:
 class StateMachine:
     """Starts executions of one state machine, and asks how they stand. The client is made at the first request."""
 
+    service = "Step Functions"
     most_bytes = 256 * 1024
     """The longest input that Step Functions takes."""
 
@@ -63,7 +64,7 @@ class StateMachine:
             if error.response["Error"]["Code"] != "ExecutionAlreadyExists":
                 raise
 
-    def describe(self, name: str) -> Execution | None:
+    def describe(self, name: str, kept: str | None = None) -> Execution | None:  # noqa: ARG002 - the name is enough
         """The execution with this name. None: it does not exist.
 
         Raises:

@@ -745,6 +745,10 @@ class Ledger:
                 self._table.update(claim.key, after, claim.row, lease_owned(claim.row))
             raise _fenced(claim)
 
+    def keep_execution(self, claim: Claim, execution: str) -> None:
+        """Keep the answer to the start of the claim's execution; see `Row.execution`. Raises Fenced as `extend`."""
+        self._end(claim, replace(claim.row, execution=execution))
+
     def last_success(self) -> tuple[int | None, int | None]:
         """The last success of any execution environment, and the last request of a person to close the circuit breaker.
 

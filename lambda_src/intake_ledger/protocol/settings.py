@@ -24,6 +24,7 @@ VERSION_BYTES = 12
 """The length of a processor's version in a row. Twelve digits of an asset's hash do not repeat within a pipeline."""
 STATE_MACHINE = "INTAKE_STATE_MACHINE"
 DURABLE_FUNCTION = "INTAKE_DURABLE_FUNCTION"
+ELSEWHERE = (STATE_MACHINE, DURABLE_FUNCTION)
 MESSAGE_VARIABLES = MESSAGE_SOURCE, MESSAGE_KEY, MESSAGE_IDENTITY = (
     "INTAKE_MESSAGE_SOURCE",
     "INTAKE_MESSAGE_KEY",
@@ -317,6 +318,33 @@ def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
 
     """
     return settings_from(ConsumerSettings, environment)
+
+
+def elsewhere_of(environment: Mapping[str, str]) -> str | None:
+    """The variable that names the place of work that answers later. None: the work is done in a call.
+
+    Raises:
+        SettingsError: Two places are named.
+
+    """
+    names = [name for name in ELSEWHERE if environment.get(name)]
+    if len(names) > 1:
+        raise SettingsError(f"{' and '.join(names)} are set: a consumer has one processor. Set one of them")
+    return names[0] if names else None
+
+
+def longest_execution_seconds(environment: Mapping[str, str]) -> int | None:
+    """The limit of work that outlives leases. None: no work does. Raises SettingsError."""
+    place = elsewhere_of(environment)
+    if place is None:
+        return None
+    if place == DURABLE_FUNCTION:
+        from intake_ledger.protocol.settings_durable import durable_settings  # noqa: PLC0415 - few have one
+
+        return durable_settings(environment).execution_seconds
+    from intake_ledger.protocol.settings_executions import execution_settings  # noqa: PLC0415 - as above
+
+    return execution_settings(environment).execution_seconds
 
 
 def entrypoint_of(settings: ConsumerSettings) -> str:

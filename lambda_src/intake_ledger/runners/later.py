@@ -57,14 +57,21 @@ class Elsewhere(Protocol):
     """The limit of an execution."""
     longest_task_ms: int
     """The longest time for which a part of it runs on after it was stopped."""
+    service: str
+    """The service's name, for people."""
     most_bytes: int
     """The longest input."""
 
-    def start(self, name: str, given: str) -> None:
-        """Start the execution with this name. If it was started before, that is a success."""
+    def start(self, name: str, given: str) -> str | None:
+        """Start the execution with this name. If it was started before, that is a success.
 
-    def describe(self, name: str) -> Execution | None:
-        """The execution with this name. None: it was never started."""
+        Returns:
+            What the row is to keep, so that the execution is found again. None: its name is enough.
+
+        """
+
+    def describe(self, name: str, kept: str | None) -> Execution | None:
+        """The execution with this name. None: it was never started. `kept` is what a row of the name has kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +118,28 @@ class Later:
         given, most = json.dumps(request, sort_keys=True, separators=(",", ":")), self._elsewhere.most_bytes
         run.begin()
         if len(given) > most:
-            raise Unprocessable(f"the input of the execution has {len(given)} bytes, Step Functions takes {most}")
+            service = self._elsewhere.service
+            raise Unprocessable(f"the input of the execution has {len(given)} bytes, {service} takes {most}")
         try:
-            self._start(name, given, run.remaining_seconds)
+            kept = self._start(name, given, run.remaining_seconds)
         except Exception as error:
             self._telemetry.log_error("an execution could not be started", name, error)
             if is_refused(error):
-                # Other keys may be started while Step Functions throttles. No key may while it refuses the role.
+                # Other keys may be started while the service throttles. No key may while it refuses the role.
                 raise StartRefused(error, healthy=None if is_throttled(error) else False) from error
             return Started(UNKNOWN_SECONDS)
+        if kept is not None:
+            self._keep_answer(claim, kept)
         return Started(poll_ms(0, self._elsewhere.limit_ms) / 1000)
 
-    def _start(self, name: str, given: str, remaining_seconds: Callable[[], float]) -> None:
+    def _keep_answer(self, claim: Claim, kept: str) -> None:
+        """Let the row keep the answer to a start. Without it, a later message finds the execution in another way."""
+        try:
+            self._ledger.keep_execution(claim, kept)
+        except (Fenced, *AWS_ERRORS) as error:
+            self._telemetry.log_error("the row has not kept the answer to a start", kept, error)
+
+    def _start(self, name: str, given: str, remaining_seconds: Callable[[], float]) -> str | None:
         """Start an execution. A throttled start is repeated while there is time: it is the same request."""
         for wait in START_WAITS:
             try:
@@ -184,9 +201,9 @@ class Later:
         key = self._ledger.key_of(change)
         name = execution_name(key, row.fence)
         try:
-            execution = self._elsewhere.describe(name)
+            execution = self._elsewhere.describe(name, row.execution)
         except AWS_ERRORS as error:
-            self._telemetry.log_error("Step Functions did not describe an execution", name, error)
+            self._telemetry.log_error(f"{self._elsewhere.service} did not describe an execution", name, error)
             return _until(row, ruling, self._clock() + UNKNOWN_SECONDS * 1000)
         decision = decide(row, execution, now=self._clock(), longest_task_ms=self._elsewhere.longest_task_ms)
         claim = LaterClaim.of_row(key, change, row, row, decision.action.value)
@@ -195,6 +212,8 @@ class Later:
         if decision.action is Action.FINISH:
             return replace(claim, execution=execution)
         if decision.action in (Action.EXTEND, Action.RESUME):
+            if execution is not None and execution.kept is not None:
+                self._keep_answer(claim, execution.kept)
             until = self._keep(claim, decision.action, lease_ms)
             return _until(replace(row, waiter=change.waiter or row.waiter), ruling, until)
         answer: Claim | Ruling

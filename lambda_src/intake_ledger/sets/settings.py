@@ -9,13 +9,13 @@ from intake_ledger.protocol import (
     PART_LISTS,
     SET_FORM,
     SET_PARTS_PIPELINE,
-    STATE_MACHINE,
     ConsumerSettings,
     KeyFilter,
     Ordering,
     SettingsError,
     Variable,
     consumer_settings,
+    elsewhere_of,
     settings_from,
     variable_of,
 )
@@ -67,9 +67,9 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
         consumer=replace(consumer, filters=(), directory_markers=True),
         part_filters=consumer.filters,
     )
-    if settings.part_lists is None and (consumer.processor_function is not None or environment.get(STATE_MACHINE)):
+    if settings.part_lists is None and (consumer.processor_function is not None or elsewhere_of(environment)):
         raise SettingsError(
-            f"{PART_LISTS} is not set: a processor of sets in another function or a state machine reads the list "
+            f"{PART_LISTS} is not set: a processor of sets in another function or an execution reads the list "
             "of parts there. Set it to a bucket, a slash and a prefix"
         )
     if settings.parts_pipeline in ("", consumer.pipeline):

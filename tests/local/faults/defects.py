@@ -157,9 +157,9 @@ DEFECTS = (
     Mutant(
         "an event of Step Functions is believed",
         "Later._decided",
-        "self._elsewhere.describe(name)",
+        "self._elsewhere.describe(name, row.execution)",
         """
-        self._elsewhere.describe(name)
+        self._elsewhere.describe(name, row.execution)
         if not change.execution
         else Execution(name, change.event_name.rpartition(":")[2], self._clock(), '{"commit": "as the event says"}')
         """,

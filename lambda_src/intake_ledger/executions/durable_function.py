@@ -1,0 +1,177 @@
+"""The requests to Lambda about executions of a durable function.
+
+Only Invoke, GetDurableExecution and ListDurableExecutionsByFunction are sent. An execution is found by its ARN, whose
+ID Lambda makes. The answer to Invoke has it, before GetDurableExecution knows the execution: Lambda may queue the
+start. The row keeps the ARN with the time of the answer. Until the queue must have dropped the start, an execution
+that is not found is taken for one that runs.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.executions.decide import Execution
+from intake_ledger.protocol import DurableSettings
+
+QUEUED = "QUEUED"
+"""The status of an execution whose start Lambda has accepted, and which is not found yet."""
+LOST = "DurableExecutionLost"
+"""The error of an execution that Lambda knew, and has forgotten."""
+_STATUSES = {"STOPPED": "ABORTED"}
+"""Lambda's names for what Step Functions names otherwise."""
+_ANOTHER_INPUT = frozenset({"DurableExecutionAlreadyStartedException", "DurableExecutionAlreadyExists"})
+"""AWS's API reference has the first name, and the page about idempotency the second one."""
+_MARGIN_MS = 60_000
+"""The clocks differ, and a started execution is not visible at once."""
+
+
+class Lambda(Protocol):
+    """The methods of boto3's Lambda client that this module calls."""
+
+    def invoke(self, **request: Any) -> Any: ...
+
+    def get_durable_execution(self, *, DurableExecutionArn: str) -> Any: ...  # noqa: N803 - boto3's
+
+    def list_durable_executions_by_function(self, **request: Any) -> Any: ...
+
+
+class _Kept(NamedTuple):
+    """What the row keeps: the time of the answer in epoch milliseconds, and the ARN if it is known."""
+
+    at: int
+    arn: str | None
+
+    def __str__(self) -> str:
+        return f"{self.at} {self.arn or ''}"
+
+
+class DurableFunction:
+    """Starts executions of one durable function, and asks how they stand. The client is made at the first request."""
+
+    service = "Lambda"
+    most_bytes = 256 * 1024
+    """The longest input of an execution that is started asynchronously (GetDurableExecution, `InputPayload`)."""
+
+    def __init__(
+        self, make_client: Callable[[], Lambda], settings: DurableSettings, table: str, clock: Callable[[], int]
+    ) -> None:
+        """Make the place.
+
+        Args:
+            make_client: makes boto3's client of Lambda.
+            settings: of the function.
+            table: the ledger's table. Names of executions are unique in an account and region, so they have it.
+            clock: gives epoch milliseconds.
+
+        """
+        self._make_client = make_client
+        self._made: Lambda | None = None
+        self._table = table
+        self._clock = clock
+        self.settings = settings
+        self.limit_ms = settings.execution_seconds * 1000
+        self.longest_task_ms = settings.longest_invocation_seconds * 1000
+
+    def name_of(self, name: str) -> str:
+        """The name of an execution at Lambda, for its name in the ledger."""
+        digest, _, fence = name.rpartition("-")
+        return f"{hashlib.sha256(f'{self._table}\n{digest}'.encode()).hexdigest()[:40]}-{fence}"
+
+    def start(self, name: str, given: str) -> str:
+        """Start an execution, and return what its row is to keep.
+
+        An execution with this name that runs or has ended is a success. If it has another input, a deploy came between
+        two starts, and Lambda does not tell its ARN.
+
+        Raises:
+            ClientError: Lambda refused the request, or the SDK repeated it without success. The execution may
+                run nevertheless. Also BotoCoreError.
+
+        """
+        arn = None
+        try:
+            answer = self._client.invoke(
+                FunctionName=self.settings.function,
+                InvocationType="Event",
+                DurableExecutionName=self.name_of(name),
+                Payload=given.encode(),
+            )
+            arn = answer.get("DurableExecutionArn")
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _ANOTHER_INPUT:
+                raise
+        return str(_Kept(self._clock(), arn))
+
+    def describe(self, name: str, kept: str | None) -> Execution | None:
+        """The execution with this name. None: Lambda knows none, and no accepted start can begin it any more.
+
+        An execution of which the ARN is known, and which is not found after the longest time in the queue, is FAILED
+        with the error `LOST`: it has ended before the retention of its function, or a person has deleted it.
+
+        Raises:
+            ClientError: Lambda refused a request. Also BotoCoreError.
+
+        """
+        known = self._kept(name, kept)
+        if known and known.arn and (found := self._get(known.arn)) is not None:
+            return _execution(name, found, None)
+        # Also with an ARN: a second start may have been answered with an ARN that nothing gets.
+        if (arn := self._find(name)) is not None and (found := self._get(arn)) is not None:
+            return _execution(name, found, str(_Kept(self._clock(), arn)))
+        if known is None:
+            return None
+        if self._clock() < known.at + self.settings.event_age_seconds * 1000 + _MARGIN_MS:
+            return Execution(name, QUEUED)
+        return None if known.arn is None else Execution(name, "FAILED", error=LOST)
+
+    def _kept(self, name: str, text: str | None) -> _Kept | None:
+        """What a row keeps for the execution with this name. None: it keeps nothing, or that of another fence."""
+        at, _, arn = (text or "").partition(" ")
+        name_there = arn.split("/")[-2] if arn.count("/") >= 2 else ""
+        if not at.isdecimal() or (arn and name_there != self.name_of(name)):
+            return None
+        return _Kept(int(at), arn or None)
+
+    def _find(self, name: str) -> str | None:
+        """The ARN of the execution with this name, if the present version or alias has started it."""
+        named = self.name_of(name)
+        answer = self._client.list_durable_executions_by_function(
+            FunctionName=self.settings.function, DurableExecutionName=named
+        )
+        # AWS's older pages say that the filter takes names that contain the text.
+        same = [one for one in answer.get("DurableExecutions", ()) if one["DurableExecutionName"] == named]
+        return same[0]["DurableExecutionArn"] if same else None
+
+    def _get(self, arn: str) -> Any:
+        try:
+            return self._client.get_durable_execution(DurableExecutionArn=arn)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+            return None
+
+    @property
+    def _client(self) -> Lambda:
+        if self._made is None:
+            self._made = self._make_client()
+        return self._made
+
+
+def _execution(name: str, answer: Any, kept: str | None) -> Execution:
+    error = answer.get("Error") or {}
+    return Execution(
+        name,
+        _STATUSES.get(answer["Status"], answer["Status"]),
+        _epoch_ms(answer.get("EndTimestamp")),
+        answer.get("Result"),
+        error.get("ErrorType"),
+        error.get("ErrorMessage"),
+        kept,
+    )
+
+
+def _epoch_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp() * 1000)

@@ -1,0 +1,175 @@
+"""An in-memory durable function: the methods of boto3's Lambda client that the runtime calls, and ends of executions.
+
+It has AWS's rules of names, payloads, retention and ARNs. The local AWS ignores the name of an execution.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger_testing.memory_step_functions import MemoryExecution, date_of, fail_next
+
+FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:Work:12"
+EVENT_AGE_SECONDS = 3600
+RETENTION_SECONDS = 14 * 86_400
+ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT"})
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MAX_BYTES = 256 * 1024
+_ARN = re.compile(
+    r"arn:[a-zA-Z0-9-]+:lambda:[a-zA-Z0-9-]+:\d{12}:function:[a-zA-Z0-9_-]+:(\$LATEST(?:\.PUBLISHED)?|[0-9]+)"
+    r"/durable-execution/([a-zA-Z0-9_-]+)/[a-zA-Z0-9_-]+"
+)
+
+
+@dataclass(slots=True)
+class MemoryDurableExecution(MemoryExecution):
+    """An execution. Its start waits in Lambda's queue until `starts_at`, in epoch milliseconds."""
+
+    arn: str = ""
+    accepted_at: int = 0
+    starts_at: int = 0
+
+
+class MemoryDurableFunctions:
+    """One version of a durable function. `clock` returns epoch milliseconds."""
+
+    def __init__(self, *, clock: Callable[[], int], function: str = FUNCTION) -> None:
+        self._clock = clock
+        self._started = 0
+        self.function = function
+        """The ARN of the version that is invoked. After a deploy it is another one."""
+        self.event_age_seconds = EVENT_AGE_SECONDS
+        self.queue_seconds = 0.0
+        """The time of the next starts in Lambda's queue. Longer ones than the event age are dropped at that age."""
+        self.all: dict[str, MemoryDurableExecution] = {}
+        """All executions by name, in the order of their starts, also queued ones."""
+        self.forgotten: list[MemoryDurableExecution] = []
+        """Executions whose retention has ended, and those that were deleted or whose start was dropped."""
+        self.before: list[Exception | None] = []
+        """Faults of the next requests, raised before the request has an effect. None: this request has no fault."""
+        self.after: list[Exception | None] = []
+        """Faults of the next requests, raised after their effect: the answer is lost."""
+        self.refuse_starts: Callable[[], Exception | None] = lambda: None
+        """Gives the error of each Invoke, or None."""
+        self.requests: list[str] = []
+
+    @property
+    def executions(self) -> dict[str, MemoryDurableExecution]:
+        """The executions that Lambda knows, by name."""
+        self._pass_time()
+        return {name: one for name, one in self.all.items() if one.starts_at <= self._clock()}
+
+    def invoke(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client.
+
+        A start with the name and the payload of an execution that is known is a success, also after its end. With
+        another payload, it is refused.
+        """
+        self._request("Invoke")
+        if (refusal := self.refuse_starts()) is not None:
+            raise refusal
+        self._pass_time()
+        name, payload = request["DurableExecutionName"], request["Payload"].decode()
+        assert request["InvocationType"] == "Event", "a synchronous start ends after 15 minutes"
+        if request["FunctionName"] != self.function:
+            raise _error("Invoke", "ResourceNotFoundException", 404)
+        if not _NAME.fullmatch(name):
+            raise _error("Invoke", "ValidationException")
+        if len(payload.encode()) > _MAX_BYTES:
+            raise _error("Invoke", "RequestTooLargeException", 413)
+        json.loads(payload)
+        present = self.all.get(name)
+        if present is not None and present.input != payload:
+            raise _error("Invoke", "DurableExecutionAlreadyStartedException", 409)
+        if present is None:
+            self._started += 1
+            arn = f"{self.function}/durable-execution/{name}/id-{self._started}"
+            queued = round(self.queue_seconds * 1000)
+            now = self._clock()
+            present = MemoryDurableExecution(name, payload, arn=arn, accepted_at=now, starts_at=now + queued)
+            self.all[name] = present
+        fail_next(self.after)
+        return {"StatusCode": 202, "DurableExecutionArn": present.arn}
+
+    def get_durable_execution(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client."""
+        self._request("GetDurableExecution")
+        arn = request["DurableExecutionArn"]
+        if not (form := _ARN.fullmatch(arn)):
+            raise _error("GetDurableExecution", "InvalidParameterValueException")
+        execution = self.executions.get(form[2])
+        if execution is None or execution.arn != arn:
+            raise _error("GetDurableExecution", "ResourceNotFoundException", 404)
+        answer = self._shown(execution) | {"Version": form[1], "InputPayload": execution.input}
+        if execution.output is not None:
+            answer["Result"] = execution.output
+        if execution.error or execution.cause:
+            answer["Error"] = {"ErrorType": execution.error, "ErrorMessage": execution.cause}
+        fail_next(self.after)
+        return answer
+
+    def list_durable_executions_by_function(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client: executions of the named version, whose names contain the text."""
+        self._request("ListDurableExecutionsByFunction")
+        found = [
+            self._shown(one)
+            for name, one in self.executions.items()
+            if one.arn.startswith(f"{request['FunctionName']}/") and request["DurableExecutionName"] in name
+        ]
+        fail_next(self.after)
+        return {"DurableExecutions": found}
+
+    def end(
+        self, name: str, status: str = "SUCCEEDED", *, output: object = None, error: str = "", cause: str = ""
+    ) -> None:
+        """End a running execution. `output` is sent as JSON. The event of EventBridge names no row."""
+        execution = self.executions[name]
+        assert execution.status == "RUNNING", f"{name} is {execution.status}"
+        assert status in ENDED, f"{status} is not an end"
+        execution.status = status
+        execution.stopped_at = self._clock()
+        execution.output = json.dumps(output) if status == "SUCCEEDED" else None
+        execution.error, execution.cause = error or None, cause or None
+
+    def delete(self, name: str) -> None:
+        """Delete an execution that has ended, as a person may. Its name is free then."""
+        assert self.all[name].status in ENDED, f"{name} is {self.all[name].status}"
+        self.forgotten.append(self.all.pop(name))
+
+    def delete_start(self, name: str) -> None:
+        """Lose an accepted start before it begins, as the queue does after its longest time."""
+        self.forgotten.append(self.all.pop(name))
+
+    def _pass_time(self) -> None:
+        """Drop starts that were queued for too long, and forget executions after their retention."""
+        now, age, retention = self._clock(), self.event_age_seconds * 1000, RETENTION_SECONDS * 1000
+        for name, one in [*self.all.items()]:
+            dropped = one.starts_at > one.accepted_at + age <= now
+            over = one.stopped_at is not None and one.stopped_at + retention <= now
+            if dropped or over:
+                self.forgotten.append(self.all.pop(name))
+
+    def _shown(self, execution: MemoryDurableExecution) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "DurableExecutionArn": execution.arn,
+            "DurableExecutionName": execution.name,
+            "FunctionArn": execution.arn.partition("/")[0],
+            "StartTimestamp": date_of(execution.starts_at),
+            "Status": execution.status,
+        }
+        if execution.stopped_at is not None:
+            shown["EndTimestamp"] = date_of(execution.stopped_at)
+        return shown
+
+    def _request(self, operation: str) -> None:
+        self.requests.append(operation)
+        fail_next(self.before)
+
+
+def _error(operation: str, code: str, status: int = 400) -> ClientError:
+    answer: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, operation)
