@@ -86,7 +86,7 @@ class Duplicate(Exception):  # noqa: N818 - an answer, not an error
     def __init__(self, result: str | None, at: int) -> None:
         super().__init__("this identity of the key was committed before")
         self.result = result
-        """The `result` of the block that was committed. None if it had no result, or a result that was not a text."""
+        """The `result` of the block that was committed. None if it had none, or one that a row does not keep."""
         self.at = at
         """The time of the commit in epoch milliseconds."""
 
@@ -132,9 +132,10 @@ class OnceClaim:
     """The same for each attempt on this identity, at any time. Different for any other one."""
     _extend: Callable[[float], None]
     result: str | None = None
-    """Set this to a text to keep a name of the effect, at most 256 bytes of it. `Duplicate` has it later.
+    """Set this to a text of at most 16,384 bytes in UTF-8. `Duplicate` has it later, as long as the row is kept.
 
-    Any other type is not kept: the block is committed without it, and TypeError says so."""
+    Any other type and a longer text are not kept: the block is committed without it, and TypeError or ValueError says
+    so. Each started KB is a write unit for the commit and for each duplicate."""
     transact: Sequence[Element] = ()
     """Set this to at most 98 writes to other DynamoDB tables, in the form of boto3's client. They and the commit are
     carried out together, or not at all. Malformed ones reject the identity."""
@@ -260,7 +261,8 @@ class OnceLedger:
             InvalidTransactionError: `claim.transact` is malformed. Nothing was committed, and the identity is rejected.
             TransactionRefused: DynamoDB refused `claim.transact`. Nothing was committed, and the block may run again.
             TypeError: `claim.result` is not a text. The block is committed without it, and does not run again.
-            ValueError: A name is neither a text nor a whole number, or has not 1 to 1,024 bytes.
+            ValueError: `claim.result` is too long: the block is committed as above. Or, before the block: a name is
+                neither a text nor a whole number, or has not 1 to 1,024 bytes.
             ClientError: DynamoDB did not answer. Also BotoCoreError.
 
         """
@@ -369,19 +371,18 @@ class OnceLedger:
         return Busy(ruling.why, max(free_at - self.clock(), 0) / 1000)
 
     def _commit(self, held: Claim, claim: OnceClaim) -> None:
-        """Commit the block. A result that is not a text must not undo its effect."""
-        result, problem = kept_result(claim.result)
-        note = Reason(ReasonCode.RESULT_NOT_KEPT, problem) if problem else None
+        """Commit the block. A result that is not kept must not undo its effect."""
         try:
-            self._ledger.commit(held, result, claim.transact, note=note)
+            self._ledger.commit(held, claim.result, claim.transact)
         except BaseException as error:
             self._record(held, error, in_block=False)
             raise
         self._counted(OutcomeKind.COMMITTED)
+        _, problem = kept_result(claim.result)
         if problem:
             _LOG.warning("committed without its result: key %s, identity %s: %s", claim.key, claim.identity, problem)
             self._counted(_RESULT_NOT_KEPT)
-            raise TypeError(problem)
+            raise ValueError(problem) if isinstance(claim.result, str) else TypeError(problem)
 
     def _record(self, held: Claim, error: BaseException, *, in_block: bool) -> None:
         """Record how the block or its commit failed. The error of the block counts, so no other one replaces it.

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.contract import MESSAGES, OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.keyed import idempotency_key
-from intake_ledger.protocol import Row, Status, from_dynamodb, row_from_attributes, state_key
+from intake_ledger.protocol import (
+    MAX_NAME_BYTES,
+    Row,
+    Status,
+    from_dynamodb,
+    row_from_attributes,
+    state_key,
+    truncate,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
@@ -69,7 +77,7 @@ def outcome_of(
         if before is not None and before.committed_fence == after.committed_fence:
             return None
         fence, kind = after.committed_fence, COMMITTED
-        detail |= {"commitId": after.commit_id, "committedAt": after.committed_at}
+        detail |= {"commitId": truncate(after.commit_id, MAX_NAME_BYTES), "committedAt": after.committed_at}
     elif after.status is Status.REJECTED:
         if before is not None and (before.status, before.fence) == (Status.REJECTED, after.fence):
             return None

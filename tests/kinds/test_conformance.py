@@ -14,6 +14,7 @@ from cdk_intake_ledger.testing import LocalSets
 from intake_ledger import Rejects
 from intake_ledger.ledger import LedgerTable, break_claim
 from intake_ledger.protocol import (
+    MAX_RESULT_BYTES,
     ConsumerSettings,
     Ordering,
     Rate,
@@ -96,11 +97,15 @@ def powertools(monkeypatch: pytest.MonkeyPatch) -> None:
 @every_cell
 def test_a_thing_is_processed_and_committed_once(make: Make) -> None:
     cell = make()
+    result = "é" * (MAX_RESULT_BYTES // 2)
+    cell.answers = [{"commit": result}]
     cell.submit()
+    cell.run()
+    cell.duplicate()
     cell.run()
     [call] = cell.calls
     assert (call.key, call.attempt) == (KEY, 1)
-    assert cell.known().commit_id == "done"
+    assert cell.known().commit_id == result, "the whole result is there for copies"
     assert cell.outcomes["Committed"] == 1
     check_done(cell)
 

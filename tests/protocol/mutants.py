@@ -100,6 +100,27 @@ MUTANTS = (
         "tests/unit/test_rejects.py -k too_long",
     ),
     Mutant(
+        "a long result is cut",
+        "committed",
+        "kept_result(commit)[0]",
+        "truncate(commit, MAX_NAME_BYTES)",
+        "tests/unit/test_once.py -k whole_result",
+    ),
+    Mutant(
+        "a result that is too long is kept in part",
+        "kept_result",
+        "len(kept) > MAX_RESULT_BYTES",
+        "not (kept := kept[:MAX_RESULT_BYTES])",
+        "tests/unit/test_once.py -k is_not_cut",
+    ),
+    Mutant(
+        "an event has the whole result",
+        "outcome_of",
+        "truncate(after.commit_id, MAX_NAME_BYTES)",
+        "after.commit_id",
+        "tests/unit/test_outcome_events.py -k fit_into",
+    ),
+    Mutant(
         "the event is believed: no look",
         "Ledger._state",
         "self._look(change, row)",
@@ -3369,9 +3390,9 @@ MUTANTS = (
     ),
     Mutant(
         "a result that is not kept leaves no trace in the row",
-        "OnceLedger._commit",
-        "note=note",
-        "",
+        "committed",
+        "result_note(commit)",
+        "None",
         "tests/unit/test_once.py -k no_text",
     ),
     Mutant(

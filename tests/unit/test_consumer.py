@@ -491,13 +491,27 @@ class TestProcessor:
             bench.handle(message(body), message(eventbridge(key, state), f"e{n}"))
         assert [change.key for change in bench.seen] == keys
 
-    @pytest.mark.parametrize(("returned", "kept"), [(None, None), ("a", "a"), (Commit("b"), "b"), (Commit(), None)])
+    @pytest.mark.failure_mode("F561")
+    @pytest.mark.parametrize(
+        ("returned", "kept"),
+        [
+            (None, None),
+            ("a", "a"),
+            (Commit("b"), "b"),
+            (Commit(), None),
+            ("é" * 8_192, "é" * 8_192),
+            ("é" * 8_193, None),
+        ],
+        ids=["nothing", "text", "commit", "empty", "longest", "too long"],
+    )
     def test_the_commit_identity_is_kept(self, bench: Bench, returned: object, kept: str | None) -> None:
-        """A Commit, a text or nothing."""
+        """A Commit, a text or nothing. The row says if it is too long."""
         bench.acts = [lambda _: returned]
         state, body = put(bench)
         assert bench.handle(message(body)) == []
-        assert bench.row(state).commit_id == kept
+        row = bench.row(state)
+        assert (row.status, row.commit_id) == (Status.PROCESSED, kept)
+        assert (row.reason_code == "result_not_kept") == (isinstance(returned, str) and kept is None)
 
     @pytest.mark.failure_mode("F101")
     @pytest.mark.parametrize(

@@ -44,6 +44,18 @@ def test_a_duplicate_costs_one_refused_write() -> None:
     assert (bill.write_units, bill.read_units) == (1, 0)
 
 
+@pytest.mark.parametrize("kilobytes", [1, 16])
+def test_a_result_costs_its_size_in_units(kilobytes: int) -> None:
+    """The row is below one KB without it: one unit for the claim, and one more for each KB of the others."""
+    pipeline = metered.MeteredPipeline(lambda _: "x" * kilobytes * KB)
+    pipeline.put(counted.KEY, "1")
+    pipeline.run()
+    assert pipeline.bill.write_units == 1 + kilobytes + 1
+    pipeline.resend()
+    pipeline.run()
+    assert pipeline.bill.write_units == 1 + 2 * (kilobytes + 1)
+
+
 def test_a_stale_event_costs_one_refused_write_and_one_look() -> None:
     bill = counted.stale()
     assert bill.requests == Counter({"dynamodb.PutItem": 1, "s3.HeadObject": 1})

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ from intake_ledger.once import (
     TransactionRefused,
     Unprocessable,
 )
+from intake_ledger.protocol import MAX_RESULT_BYTES
 from tests.unit.support import Clock
 
 LEASE_SECONDS = 180
@@ -271,16 +272,60 @@ def test_a_result_that_is_no_text_does_not_undo_the_effect(result: Any, caplog: 
     assert "committed without its result: key o-1, identity e-1" in caplog.text
 
 
-@pytest.mark.parametrize("result", ["x" * 1000, "\ud800", "é" * 200, ""])
-def test_any_text_is_a_result(result: str) -> None:
-    """It is cut at 256 bytes, and has valid Unicode only."""
+@pytest.mark.failure_mode("F561")
+@pytest.mark.parametrize("result", ["x" * MAX_RESULT_BYTES, "é" * 8_000, '{"lines": []}', "", "\ud800"])
+def test_a_duplicate_gets_the_whole_result(result: str) -> None:
+    """It has valid Unicode only."""
     ledger = make()
     with ledger.once("o-1", "e-1") as claim:
         claim.result = result
     with pytest.raises(Duplicate) as done, ledger.once("o-1", "e-1"):
         pass
-    assert done.value.result is not None
-    assert len(done.value.result.encode()) <= 256
+    assert done.value.result == result.replace("\ud800", "?")
+
+
+@pytest.mark.failure_mode("F561")
+@pytest.mark.parametrize("result", ["x" * (MAX_RESULT_BYTES + 1), "é" * 8_193])
+def test_a_result_that_is_too_long_is_not_cut(result: str) -> None:
+    """A copy could not tell a part from the whole. The block is committed, and the error names the way out."""
+    table = MemoryDynamoDB()
+    ledger = make(table)
+    with pytest.raises(ValueError, match=r"a row keeps 16,384.*to S3 under a key"), ledger.once("o-1", "e-1") as claim:
+        claim.result = result
+    with pytest.raises(Duplicate) as done, ledger.once("o-1", "e-1"):
+        pass
+    assert done.value.result is None
+    [row] = [one for one in table.items.values() if "status" in one]
+    assert (row["status"]["S"], row["reason_code"]["S"]) == ("PROCESSED", "result_not_kept")
+
+
+@pytest.mark.failure_mode("F562")
+@pytest.mark.parametrize("late", [False, True])
+def test_a_longer_result_is_in_s3_under_a_key_with_the_fence(late: bool) -> None:
+    """A worker outlives its lease, and writes before or after a later one. The row names the result of the commit."""
+    s3, clock = dict[str, str](), Clock()
+    ledger = make(clock=clock)
+
+    def keep(claim: OnceClaim) -> None:
+        key = f"results/{claim.idempotency_key}/{claim.fence}"
+        assert s3.setdefault(key, f"by attempt {claim.attempt}") == f"by attempt {claim.attempt}"
+        claim.result = key
+
+    with ExitStack() as first:
+        early = first.enter_context(ledger.once("o-1", "e-1"))
+        if not late:
+            keep(early)
+        clock.advance(3_600_000)
+        with ledger.once("o-1", "e-1") as claim:
+            keep(claim)
+        if late:
+            keep(early)
+        with pytest.raises(Fenced):
+            first.close()
+    with pytest.raises(Duplicate) as done, ledger.once("o-1", "e-1"):
+        pass
+    assert s3[str(done.value.result)] == "by attempt 2"
+    assert len(s3) == 2
 
 
 def test_an_error_of_the_count_is_not_an_error_of_the_block() -> None:

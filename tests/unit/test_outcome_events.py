@@ -9,7 +9,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
 from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
-from intake_ledger.protocol import Row, Settlement, Status, row_attributes, to_dynamodb
+from intake_ledger.protocol import MAX_RESULT_BYTES, Row, Settlement, Status, row_attributes, to_dynamodb
 from tests.inside.outcomes import outcome_events
 
 KINDS = {"Orders": "objects"}
@@ -39,6 +39,17 @@ def test_a_commit_has_the_names_of_its_effect() -> None:
         "fence": "8",
         "commitId": "row 4",
     }
+
+
+@pytest.mark.failure_mode("F563")
+@pytest.mark.parametrize("character", ["\x01", "é", '"'])
+def test_ten_events_with_the_longest_results_fit_into_a_request(character: str) -> None:
+    """EventBridge takes 256 KB. The row has the whole result, and the event its beginning."""
+    row = replace(COMMITTED, commit_id=character * (MAX_RESULT_BYTES // len(character.encode())))
+    found = outcome_events.outcome_of(PK, SK, CLAIMED, row, KINDS)
+    assert found is not None
+    assert json.loads(found["Detail"])["commitId"].startswith(character * 50)
+    assert len(json.dumps(found)) * outcome_events.ENTRIES < 256 * 1024
 
 
 def test_a_rejection_has_its_reason() -> None:

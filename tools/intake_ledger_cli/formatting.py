@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
-from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
+from intake_ledger.protocol import MAX_NAME_BYTES, Row, Settlement, State, StateKind, Status, truncate
 from intake_ledger_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _committed(row: Row) -> str:
         return ""
     name = row.committed_state
     state = "this state" if name == row.identity else name
-    name = f", as {row.commit_id!r}" if row.commit_id else ""
+    name = f", as {truncate(row.commit_id, MAX_NAME_BYTES)!r}" if row.commit_id else ""
     version = f", by processor version {row.processor_version}" if row.processor_version else ""
     return f"{state}{name}, fence {row.committed_fence}{version}"
 

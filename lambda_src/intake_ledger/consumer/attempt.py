@@ -42,6 +42,7 @@ from intake_ledger.protocol import (
     TransactionRefused,
     after_copy,
     remaining_seconds,
+    result_note,
 )
 from intake_ledger.runners import Run, Runner, Started, StartLater
 
@@ -361,7 +362,7 @@ class Attempts:
             self.services.ledger.commit(claim, commit.identity, commit.transact, counts=counts)
         except (LateWriteFound, InvalidEffectError, TransactionRefused) as refused:
             return self._settle(claim, message, refused, Stage.COMMITTING)
-        return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts)
+        return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts, reason=result_note(commit.identity))
 
     def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage, *, died: int = 0) -> Outcome:
         """Write the end of an attempt that raised this error. `died` is as for `settle`."""

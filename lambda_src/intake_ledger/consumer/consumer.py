@@ -42,6 +42,7 @@ from intake_ledger.protocol import (
     content_differs,
     keeps_copy,
     made_at,
+    result_note,
 )
 from intake_ledger.runners import Runner, SharedRunner
 
@@ -493,4 +494,5 @@ class Groups:
                 continue
             batch.finish(message, outcome.retry_after)
         for held in commits.values():
-            self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, duration_ms=held.duration_ms)
+            note = result_note(held.commit.identity)
+            self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, note, duration_ms=held.duration_ms)

@@ -514,16 +514,14 @@ class Ledger:
         commit: str | None = None,
         transact: Sequence[Element] = (),
         *,
-        note: Reason | None = None,
         counts: RowCounts | None = None,
     ) -> None:
         """Make the claimed state the committed one.
 
         Args:
             claim: the claim whose processor has finished.
-            commit: the downstream's name for the effect. None is stored when omitted.
+            commit: the downstream's name for the effect, or its result. None is stored when omitted.
             transact: writes to other tables. They and the commit are carried out together or not at all.
-            note: says which information about the effect the row does not keep. The row shows it.
             counts: the rejected rows of the file, as for `row_changes.committed`.
 
         Raises:
@@ -536,9 +534,7 @@ class Ledger:
         """
         own = [element for guard in self._guards for element in guard.with_commit(claim)]
         check_transact(transact, self._table.name, own=len(own))
-        after = self._committed(
-            claim.row, commit, now=self._clock(), transactional=bool(transact), note=note, counts=counts
-        )
+        after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact), counts=counts)
         try:
             # The writes of `transact` cannot come before a late one. Any other effect may.
             owned = lease_owned(claim.row) if transact else no_other_late_writes(claim.row, claim.state.identity)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The return value of a processor. A processor may also return the identity as text, or None.
-
-    The ledger's row keeps `identity`, at most 256 bytes of it.
-    """
+    """The return value of a processor. A processor may also return the identity as text, or None."""
 
     identity: str | None = None
-    """The downstream's name for the effect, such as a row's ID. Nothing is kept when omitted."""
+    """The downstream's name for the effect, such as a row's ID, or its whole result. Nothing is kept when omitted.
+
+    The ledger's row keeps a text of at most 16,384 bytes in UTF-8. A longer one is left out, and the row says so. Each
+    started KB is a write unit for the commit, for each later write of the row and for each duplicate."""
     transact: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     """At most 99 writes to your DynamoDB tables in the same account and region, 4 MB in all, as boto3's client takes
     them: `{"Put": ...}`, `{"Update": ...}`, `{"Delete": ...}`, `{"ConditionCheck": ...}`; none when omitted.

@@ -55,6 +55,7 @@ from intake_ledger.protocol.errors import (
     WrongReturnError,
 )
 from intake_ledger.protocol.handover import (
+    MAX_RESULT_BYTES,
     Element,
     check_transact,
     invalid_effect_of,
@@ -69,6 +70,7 @@ from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code
 from intake_ledger.protocol.row import (
     FORMAT,
     LEASE_ENDED,
+    MAX_NAME_BYTES,
     REMOVED_UNPROCESSED,
     REVIEW_INDEX,
     STORED_STATUSES,
@@ -99,6 +101,7 @@ from intake_ledger.protocol.row import (
     rejects_may_exist,
     rejects_place,
     removed_partition,
+    result_note,
     review_partition,
     review_partitions,
     row_attributes,
@@ -216,7 +219,9 @@ __all__ = [
     "LEASE_ENDED",
     "LONGEST_LINE_SECONDS",
     "MAX_BURST_SECONDS",
+    "MAX_NAME_BYTES",
     "MAX_RATE",
+    "MAX_RESULT_BYTES",
     "MAX_RETRY_IN",
     "MESSAGE_IDENTITY",
     "MESSAGE_KEY",
@@ -351,6 +356,7 @@ __all__ = [
     "rejects_place",
     "remaining_seconds",
     "removed_partition",
+    "result_note",
     "review_partition",
     "review_partitions",
     "row_attributes",

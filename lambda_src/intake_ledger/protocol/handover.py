@@ -22,6 +22,9 @@ MAX_BYTES = 4 * 1024 * 1024 - 8 * 1024
 KINDS = ("Put", "Update", "Delete", "ConditionCheck")
 LEAST_REMAINING_SECONDS = 0.1
 """The least `remaining_seconds`. Code gives it to clients as a timeout, and they raise ValueError for zero and less."""
+MAX_RESULT_BYTES = 16 * 1024
+"""The longest result that a row keeps. Each write of the row costs one write unit for each KB of it (DynamoDB developer
+guide, "Read and write capacity"), and so does each refused claim of a duplicate."""
 _NOT_TEXT = (str, bytes, bytearray, memoryview, range)
 """Sequences that hold no elements."""
 _SHOWN_DIGITS = 40
@@ -102,10 +105,21 @@ def value_problems(value: object) -> Iterator[str]:
 
 
 def kept_result(result: object) -> tuple[str | None, str | None]:
-    """The result that a row keeps, and the problem if it is not kept."""
-    if result is None or isinstance(result, str):
-        return result, None
-    return None, f"the result is {shown(result)}, expected a text or None: the effect is committed without its result"
+    """The result that a row keeps, and the problem if it is not kept.
+
+    A result is kept whole or not at all: a copy of the message could not tell a part from the whole.
+    """
+    if result is None:
+        return None, None
+    without = "the effect is committed without its result"
+    if not isinstance(result, str):
+        return None, f"the result is {shown(result)}, expected a text or None: {without}"
+    # DynamoDB takes valid Unicode only.
+    kept = str.encode(result, "utf-8", "replace")
+    if len(kept) > MAX_RESULT_BYTES:
+        much = f"the result has {len(kept):,} bytes, and a row keeps {MAX_RESULT_BYTES:,}"
+        return None, f"{much}: {without}. Write it to S3 under a key with the fence, and return that key"
+    return kept.decode(), None
 
 
 def invalid_effect_of(error: BaseException) -> InvalidEffectError | None:

@@ -78,7 +78,7 @@ class ReasonCode(StrEnum):
     INVALID_OUTPUT = "invalid_output"
     """An output is malformed or belongs to another object. No attempt of the same code can succeed."""
     RESULT_NOT_KEPT = "result_not_kept"
-    """The commit of a `once` block has no result, because the result was not a text. The row is committed."""
+    """The row is committed without its result: a text above 16,384 bytes, or in a `once` block another value."""
     LATE_WRITE = "late_write"
     """An earlier worker may have written another state after this attempt's effect. The change is processed again."""
     LEASE_LOST = "lease_lost"

@@ -29,6 +29,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from intake_ledger.protocol.change import Change, State, StateKind, identity_of
+from intake_ledger.protocol.handover import kept_result
 from intake_ledger.protocol.reasons import Reason, ReasonCode
 
 FORMAT = 1
@@ -37,7 +38,8 @@ LEASE_ENDED = "(attribute_not_exists(#lease_until) OR #lease_until <= :now)"
 """The DynamoDB condition for `not lease_is_live(lease_until, now)`."""
 MAX_REASON_BYTES = 256
 """With a longer reason, every later write of the row would cost more than one write unit of 1 KB."""
-MAX_COMMIT_BYTES = 256
+MAX_NAME_BYTES = 256
+"""The bytes of `commit_id` that lines and events show. A row keeps all of it."""
 MAX_SPENT_MESSAGES = 8
 """Duplicates of earlier messages are not delivered any more."""
 _DAY_SECONDS = 86_400
@@ -145,7 +147,7 @@ class Row:
     """Identities of the states that overtaken workers may have written downstream. A claim removes the states
     that it read."""
     commit_id: str | None = None
-    """The downstream's name for the effect, as the processor returned it."""
+    """The downstream's name for the effect, or its result, as the processor returned it: see `kept_result`."""
     read_rows: int | None = None
     """The rows of the file that the last commit with rejected rows has read, good and bad."""
     rejected_rows: int | None = None
@@ -481,16 +483,16 @@ def committed(
     retention: Retention,
     transactional: bool = False,
     processor_version: str | None = None,
-    note: Reason | None = None,
     counts: RowCounts | None = None,
 ) -> Row:
     """The claimed row after its commit: settled, and with the time at which it expires.
 
-    `note` says that information about the effect was not kept. `counts` is None if the attempt neither wrote nor
+    Its reason says if the result was not kept. `counts` is None if the attempt neither wrote nor
     removed an output with rejected rows.
     """
     identity = identity_of(row.kind, row.version_id, row.etag)
     again = row.committed_state == identity
+    note = result_note(commit)
     after = replace(
         row,
         status=Status.PROCESSED,
@@ -499,7 +501,7 @@ def committed(
         committed_state=identity,
         committed_fence=row.fence,
         committed_at=now if not again or row.committed_at is None else row.committed_at,
-        commit_id=truncate(commit, MAX_COMMIT_BYTES),
+        commit_id=kept_result(commit)[0],
         transactional=1 if transactional else None,
         processor_version=processor_version,
         reason=truncate(note.text, MAX_REASON_BYTES) if note else None,
@@ -518,6 +520,12 @@ def committed(
         needs_review=None,
     )
     return _with_counts(after, counts, retention)
+
+
+def result_note(commit: object) -> Reason | None:
+    """Why the row does not keep the result of a commit. None: it does."""
+    _, problem = kept_result(commit)
+    return Reason(ReasonCode.RESULT_NOT_KEPT, problem) if problem else None
 
 
 def _with_counts(row: Row, counts: RowCounts | None, retention: Retention) -> Row:
