@@ -43,6 +43,9 @@ class MemoryDurableFunctions:
         self.function = function
         """The ARN of the version that is invoked. After a deploy it is another one."""
         self.event_age_seconds = EVENT_AGE_SECONDS
+        self.lists_versions = True
+        """A list has the executions of one version, as AWS's API reference says. Otherwise those of all versions, and a
+        name with a qualifier is refused."""
         self.queue_seconds = 0.0
         """The time of the next starts in Lambda's queue. Longer ones than the event age are dropped at that age."""
         self.all: dict[str, MemoryDurableExecution] = {}
@@ -113,12 +116,17 @@ class MemoryDurableFunctions:
         return answer
 
     def list_durable_executions_by_function(self, **request: Any) -> dict[str, Any]:
-        """Answer as boto3's client: executions of the named version, whose names contain the text."""
+        """Answer as boto3's client: the executions whose names contain the text."""
         self._request("ListDurableExecutionsByFunction")
+        function = request["FunctionName"]
+        qualified = function == self.function
+        if qualified and not self.lists_versions:
+            raise _error("ListDurableExecutionsByFunction", "InvalidParameterValueException")
+        start = f"{function}/" if qualified else f"{function}:$LATEST/" if self.lists_versions else f"{function}:"
         found = [
             self._shown(one)
             for name, one in self.executions.items()
-            if one.arn.startswith(f"{request['FunctionName']}/") and request["DurableExecutionName"] in name
+            if one.arn.startswith(start) and request["DurableExecutionName"] in name
         ]
         fail_next(self.after)
         return {"DurableExecutions": found}

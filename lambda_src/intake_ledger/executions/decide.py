@@ -17,6 +17,8 @@ MIN_POLL_MS = 30_000
 _MAX_POLL_MS = 11 * 3_600_000
 """SQS hides a message for twelve hours at most."""
 _DECIDED = ("SUCCEEDED", "FAILED")
+QUEUED = "QUEUED"
+"""The status of an execution that is not found, and whose start was accepted and may wait."""
 _STOPPED = ("ABORTED", "TIMED_OUT")
 """An execution that was stopped may have tasks that still run."""
 _GROWTH = 1 / 16
@@ -94,7 +96,7 @@ def decide(row: Row, execution: Execution | None, *, now: int, longest_task_ms: 
 
     """
     failed = row.status is Status.FAILED
-    if execution is None:
+    if execution is None or (failed and execution.status == QUEUED):
         if failed:
             return Decision(Action.CLAIM)
         return Decision(Action.WAIT, row.lease_until or now) if row.is_live(now) else Decision(Action.START)

@@ -13,13 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions.decide import Execution
+from intake_ledger.executions.decide import QUEUED, Execution
 from intake_ledger.protocol import DurableSettings
 
-QUEUED = "QUEUED"
-"""The status of an execution whose start Lambda has accepted, and which is not found yet."""
-LOST = "DurableExecutionLost"
-"""The error of an execution that Lambda knew, and has forgotten."""
 _STATUSES = {"STOPPED": "ABORTED"}
 """Lambda's names for what Step Functions names otherwise."""
 _ANOTHER_INPUT = frozenset({"DurableExecutionAlreadyStartedException", "DurableExecutionAlreadyExists"})
@@ -108,8 +104,8 @@ class DurableFunction:
     def describe(self, name: str, kept: str | None) -> Execution | None:
         """The execution with this name. None: Lambda knows none, and no accepted start can begin it any more.
 
-        An execution of which the ARN is known, and which is not found after the longest time in the queue, is FAILED
-        with the error `LOST`: it has ended before the retention of its function, or a person has deleted it.
+        The queue has dropped its start then, its retention has ended, or a person has deleted it. In each case the same
+        start may be repeated: its name keeps a late starter of the fence from starting it a second time.
 
         Raises:
             ClientError: Lambda refused a request. Also BotoCoreError.
@@ -121,11 +117,8 @@ class DurableFunction:
         # Also with an ARN: a second start may have been answered with an ARN that nothing gets.
         if (arn := self._find(name)) is not None and (found := self._get(arn)) is not None:
             return _execution(name, found, str(_Kept(self._clock(), arn)))
-        if known is None:
-            return None
-        if self._clock() < known.at + self.settings.event_age_seconds * 1000 + _MARGIN_MS:
-            return Execution(name, QUEUED)
-        return None if known.arn is None else Execution(name, "FAILED", error=LOST)
+        waits = known is not None and self._clock() < known.at + self.settings.event_age_seconds * 1000 + _MARGIN_MS
+        return Execution(name, QUEUED) if waits else None
 
     def _kept(self, name: str, text: str | None) -> _Kept | None:
         """What a row keeps for the execution with this name. None: it keeps nothing, or that of another fence."""
@@ -136,14 +129,27 @@ class DurableFunction:
         return _Kept(int(at), arn or None)
 
     def _find(self, name: str) -> str | None:
-        """The ARN of the execution with this name, if the present version or alias has started it."""
+        """The ARN of the execution with this name, if a list has it. If none has, a repeated start still tells it.
+
+        AWS's API reference says that a list without a qualifier has executions of `$LATEST`. Others have seen that it
+        has all versions, and that Lambda refuses a name together with a qualifier. So both lists are asked for.
+        """
         named = self.name_of(name)
-        answer = self._client.list_durable_executions_by_function(
-            FunctionName=self.settings.function, DurableExecutionName=named
-        )
-        # AWS's older pages say that the filter takes names that contain the text.
-        same = [one for one in answer.get("DurableExecutions", ()) if one["DurableExecutionName"] == named]
-        return same[0]["DurableExecutionArn"] if same else None
+        unqualified, _, _ = self.settings.function.rpartition(":")
+        for function in (unqualified, self.settings.function):
+            try:
+                answer = self._client.list_durable_executions_by_function(
+                    FunctionName=function, DurableExecutionName=named
+                )
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "InvalidParameterValueException":
+                    raise
+                continue
+            # The filter takes names that contain the text, as older pages say.
+            for one in answer.get("DurableExecutions", ()):
+                if one["DurableExecutionName"] == named:
+                    return str(one["DurableExecutionArn"])
+        return None
 
     def _get(self, arn: str) -> Any:
         try:
