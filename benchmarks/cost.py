@@ -18,9 +18,11 @@ from benchmarks.measure import table
 from benchmarks.metered import Bill, MeteredPipeline
 from botocore.client import BaseClient
 
+from cdk_intake_ledger.testing import LocalRunner
 from intake_ledger_cli import prices
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
+LONG_PAGE = PAGE.with_name("long-work.md")
 BATCH = 10
 """Messages in a batch: the construct's default, and the maximum of one receive and one delete."""
 LATENCY_MS = {"dynamodb": 5, "s3": 20, "sqs": 10}
@@ -36,6 +38,8 @@ GIGABYTE = 1024**3
 KEPT_DAYS = 36
 """The ledger's default retention, and one more day."""
 DAYS_OF_A_MONTH = 30
+OPERATIONS = 3
+"""A step, and a callback, which counts as two (https://aws.amazon.com/lambda/pricing/)."""
 EVENTUAL = 0.5
 """Read units of an eventually consistent scan, for each 4 KB."""
 
@@ -145,6 +149,41 @@ def kept(days: float = KEPT_DAYS, *, deletes: bool = False) -> dict[str, float]:
     return {"table": round(table_, 2), "backup": round(backup, 2), "all": round(table_ + backup, 2)}
 
 
+def alone(bill: Bill) -> dict[str, float]:
+    """Return the dollars for a thousand changes whose messages come alone, without the processor's time.
+
+    Each delivery is an invocation and a receive. Each but the last returns its message for a time.
+    """
+    deliveries = 1 + bill.requests["sqs.ChangeMessageVisibilityBatch"]
+    parts = ledger(bill)
+    parts["metrics"] *= BATCH
+    parts["pollers"] = prices.SQS_REQUEST * (2 + deliveries) + prices.LAMBDA_REQUEST * deliveries
+    return {"pipeline": 1_000 * sum(parts.values())}
+
+
+def ways() -> dict[str, dict[str, float]]:
+    """Return the dollars for a thousand files by each way to do work that takes long, without the time of the work."""
+    here, machine = LocalRunner.STATE_MACHINE, 6
+    rows = {
+        # A worker has the same consumer. Its heartbeats, a write and a change of visibility, depend on the work.
+        "Lambda, Managed Instances, or a worker without its heartbeats": (counted.new_key(), 0.0),
+        "a state machine with one task, 6 hours": (counted.executed(here, machine), prices.STATE_TRANSITION),
+        "a durable function with a step and a callback, 6 hours": (
+            counted.executed(LocalRunner.DURABLE_FUNCTION, machine),
+            OPERATIONS * prices.DURABLE_OPERATION,
+        ),
+        "the same, 3 days": (
+            counted.executed(LocalRunner.DURABLE_FUNCTION, 72),
+            OPERATIONS * prices.DURABLE_OPERATION,
+        ),
+    }
+    return {
+        name: (row := alone(bill))
+        | {"Step Functions, or durable operations": 1_000 * place, "all": row["pipeline"] + 1_000 * place}
+        for name, (bill, place) in rows.items()
+    }
+
+
 def metrics_of_a_month() -> dict[str, float]:
     """Return the monthly cost of the metrics that new objects and late copies of their messages write."""
     pipeline = MeteredPipeline()
@@ -218,15 +257,21 @@ def page() -> dict[str, str]:
     }
 
 
+def long_page() -> dict[str, str]:
+    """Return the table of docs/long-work.md by the name above it."""
+    return {"ways": markdown(ways(), digits=3)}
+
+
 def write() -> None:
-    """Write the tables into docs/cost.md, each between its comments."""
-    text = PAGE.read_text()
-    for name, content in page().items():
-        begin, end = f"<!-- begin: {name} -->\n", "\n<!-- end -->"
-        head, found, rest = text.partition(begin)
-        assert found, f"{PAGE} has no place for {name!r}"
-        text = head + begin + content + end + rest.partition(end)[2]
-    PAGE.write_text(text)
+    """Write the tables into docs/cost.md and docs/long-work.md, each between its comments."""
+    for path, tables in ((PAGE, page()), (LONG_PAGE, long_page())):
+        text = path.read_text()
+        for name, content in tables.items():
+            begin, end = f"<!-- begin: {name} -->\n", "\n<!-- end -->"
+            head, found, rest = text.partition(begin)
+            assert found, f"{path} has no place for {name!r}"
+            text = head + begin + content + end + rest.partition(end)[2]
+        path.write_text(text)
 
 
 def main() -> None:

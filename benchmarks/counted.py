@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.measure import table
 from benchmarks.metered import Bill, MeteredPipeline
 
-from cdk_intake_ledger.testing import Fault
+from cdk_intake_ledger.testing import Fault, LocalRunner
 from intake_ledger.consumer import ProcessingTime
 from intake_ledger.processor import Commit, ObjectChange, Processor
 from intake_ledger.protocol import Ordering, Unprocessable
@@ -42,6 +42,15 @@ def new_key_with_transaction() -> Bill:
 def start() -> Bill:
     """Return the cost of an environment's start, at which the first claim reads the ledger's record."""
     return MeteredPipeline().start
+
+
+def executed(runner: LocalRunner, hours: float) -> Bill:
+    """A new key whose work is an execution of some hours. A poll sees its end."""
+    answer: Any = {"commit": "done"}
+    pipeline = MeteredPipeline(lambda _: answer, runner=runner, execution_hours=hours)
+    pipeline.put(KEY, "1")
+    pipeline.run()
+    return pipeline.bill
 
 
 def grouped(size: int, *, commit_together: bool = False) -> Bill:

@@ -248,9 +248,11 @@ class MeteredPipeline(LocalPipeline):
         processing_time: ProcessingTime | None = None,
         batch_size: int = 1,
         commit_together: bool = False,
+        execution_hours: float = 0,
         **options: Any,
     ) -> None:
         super().__init__(processor, commit_together=commit_together, **options)
+        self._execution_ms = round(execution_hours * 3_600_000) or self._execution_ms
         self.bill = Bill()
         self._s3 = MeteredS3(self.bill, clock=self.clock)
         self._sqs = MeteredSQS(self.bill, clock=self.clock, visibility_seconds=self._visibility_seconds)

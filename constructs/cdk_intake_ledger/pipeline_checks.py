@@ -9,17 +9,17 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.delivery import KeyPattern, bucket_problems, delivery_mode_problems, filter_problems
-from cdk_intake_ledger.functions import Processor, machine_problems
+from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
-from cdk_intake_ledger.validation import execution_rules, number_rules, time_rules
+from cdk_intake_ledger.validation import durable_rules, execution_rules, number_rules, time_rules
 from cdk_intake_ledger.validation.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
 from cdk_intake_ledger.validation.processor_rules import MANAGED_NETWORK
 from cdk_intake_ledger.validation.registry import Problem
 
-CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS)
+CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS, *durable_rules.CHECKS)
 """Every check of a plan, in the order of the messages."""
 
 
@@ -67,7 +67,7 @@ def processor_problems(scope: Construct, processor: Processor) -> Iterator[Probl
     """Reasons why a processor cannot work, for each kind of work. `scope` is the construct that has it."""
     yield from processor.problems
     if processor.executions is not None:
-        yield from machine_problems(scope, processor.executions)
+        yield from processor.executions.problems(scope)
 
 
 def key_problems(scope: Construct, key: kms.IKey) -> Iterator[Problem]:

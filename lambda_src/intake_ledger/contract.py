@@ -180,10 +180,10 @@ METRICS: Mapping[str, MetricRow] = {
     "Retries": MetricRow("claims for an attempt after the first. The effect may happen again"),
     "Stale": MetricRow("messages about a state that is no longer current"),
     "StartRefused": MetricRow(
-        "executions that Step Functions refused to start, or throttled. Each start is tried again, and no "
+        "executions that Step Functions or Lambda refused to start, or throttled. Each start is tried again, and no "
         "attempt is counted",
     ),
-    "Started": MetricRow("executions that were started, if a state machine is the processor"),
+    "Started": MetricRow("executions that were started, if a state machine or a durable function is the processor"),
     "UnreadableMessages": MetricRow(
         "messages of an unknown format, or with records of an unknown format. Each becomes one message in "
         "the dead-letter queue, with `reason` and `unreadable_records`",
@@ -239,7 +239,7 @@ class NoData(StrEnum):
 class Need(StrEnum):
     """A property of the intake without which it does not have the alarm."""
 
-    EXECUTIONS = "a state machine as the processor"
+    EXECUTIONS = "a state machine or a durable function as the processor"
     STREAM = "a stream as the source"
 
 
@@ -459,7 +459,7 @@ ALARMS = (
     AlarmRow(
         name="StartRefused",
         metric="StartRefused",
-        meaning=f"Step Functions refuses to start executions, {FOUND_AGAIN}",
+        meaning=f"AWS refuses to start executions, {FOUND_AGAIN}",
         graph="Trouble",
         need=Need.EXECUTIONS,
         periods=AN_HOUR_OF_PERIODS,

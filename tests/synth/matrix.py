@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app import CatalogueStack
-from aws_cdk import App, Duration, Environment, NestedStack, Stack, Stage, pipelines
+from aws_cdk import App, Duration, Environment, NestedStack, RemovalPolicy, Stack, Stage, pipelines
 from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
@@ -295,6 +295,25 @@ def state_machine(app: App) -> Stack:
     return stack
 
 
+def durable_function(app: App) -> Stack:
+    """The processor of objects, of sets and of messages."""
+    stack = Stack(app, "DurableFunction")
+    function = lambda_.Function(
+        stack,
+        "Approve",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, context): return {'commit': None}"),
+        durable_config=lambda_.DurableConfig(execution_timeout=Duration.days(3)),
+        current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
+    )
+    approve = Processor.from_durable_function(function.current_version, timeout=Duration.days(3))
+    pipeline = orders(stack, processor=approve)
+    FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("loads/*/manifest.json"), processor=approve)
+    messages(stack, "Sqs", MessageSource.sqs(), processor=approve)
+    return stack
+
+
 def managed_instances(app: App) -> Stack:
     stack = Stack(app, "ManagedInstances")
     provider = lambda_.CapacityProvider.from_capacity_provider_name(stack, "Provider", "heavy")
@@ -429,6 +448,7 @@ ROWS: tuple[Callable[[App], Stack], ...] = (
     two_pipelines_on_a_bucket,
     existing_function,
     state_machine,
+    durable_function,
     managed_instances,
     image,
     nested_stack,

@@ -55,6 +55,7 @@ CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "SetForm.manifest": (SetForm.manifest, {"pattern": "loads/*/manifest.json"}),
     "SetForm.quiet_prefix": (SetForm.quiet_prefix, {"pattern": "drops/*/"}),
     "Processor.from_state_machine": (Processor.from_state_machine, {"machine": None}),
+    "Processor.from_durable_function": (Processor.from_durable_function, {"function": None}),
     "pipeline.grant_output": (IntakePipeline.grant_output, {"bucket": None, "prefix": "grey/"}),
     "pipeline.grant_put": (IntakePipeline.grant_put, {}),
 }

@@ -1,4 +1,5 @@
-"""Each kind of work (objects, messages, sets) x each processor (here, another function, a state machine) x each host.
+"""Each kind of work (objects, messages, sets) x each processor (here, another function, a state machine, a durable
+function) x each host.
 
 One stack has all of them, and the runtime reads the variables that synthesis gives to each.
 """
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import Duration, Environment, Stack
+from aws_cdk import Duration, Environment, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
@@ -22,6 +23,7 @@ from cdk_intake_ledger import (
     IntakePipeline,
     IntakeWorkers,
     MessageSource,
+    MonitoringOptions,
     Processor,
     SetForm,
 )
@@ -45,7 +47,8 @@ MACHINE = "arn:aws:states:eu-central-1:111122223333:stateMachine:Work"
 FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:work"
 PLACE = Environment(account="111122223333", region="eu-central-1")
 KINDS = ("Objects", "Messages", "Sets")
-RUNNERS = ("Inline", "Remote", "Later")
+RUNNERS = ("Inline", "Remote", "Later", "Durable")
+EXECUTIONS = ("Later", "Durable")
 FORM = SetForm.manifest("loads/*/manifest.json")
 CELLS = [(kind, runner) for kind in KINDS for runner in RUNNERS]
 
@@ -57,6 +60,9 @@ def processors(stack: Stack) -> dict[str, Processor]:
         "Inline": processor(),
         "Remote": Processor.from_function(lambda_.Function.from_function_arn(stack, "Function", FUNCTION)),
         "Later": Processor.from_state_machine(machine, timeout=Duration.hours(2)),
+        "Durable": Processor.from_durable_function(
+            lambda_.Version.from_version_arn(stack, "Version", f"{FUNCTION}:3"), timeout=Duration.days(3)
+        ),
     }
 
 
@@ -84,11 +90,12 @@ def template() -> Json:
     stack = new_stack(env=PLACE)
     made: dict[tuple[str, str], Any] = {}
     for runner, given in processors(stack).items():
-        made["Objects", runner] = IntakePipeline(stack, f"Objects{runner}", processor=given)
-        made["Sets", runner] = FileSets(
-            stack, f"Sets{runner}", pipeline=made["Objects", runner], form=FORM, processor=given
-        )
-        made["Messages", runner] = messages(stack, f"Messages{runner}", MessageSource.sqs(), processor=given)
+        # All alarms of all cells are more resources than a stack may have.
+        alarms = MonitoringOptions(alarms=["StartRefused" if runner in EXECUTIONS else "DeadLetters"])
+        options: dict[str, Any] = {"processor": given, "monitoring": alarms}
+        made["Objects", runner] = IntakePipeline(stack, f"Objects{runner}", **options)
+        made["Sets", runner] = FileSets(stack, f"Sets{runner}", pipeline=made["Objects", runner], form=FORM, **options)
+        made["Messages", runner] = messages(stack, f"Messages{runner}", MessageSource.sqs(), **options)
     role = iam.Role(stack, "Task", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
     made["Sets", "Later"].grant_read(role)
     for (kind, runner), one in made.items():
@@ -125,7 +132,7 @@ def test_the_runtime_makes_each_cell_from_the_variables(
         given["INTAKE_PROCESSOR"] = "json:dumps"  # the processor of the tests is not installed here
     parts = make_parts(given)
     assert type(parts.kind).__name__ == kind
-    assert type(make_runner(given, parts.services)).__name__ == runner
+    assert type(make_runner(given, parts.services)).__name__ == {"Durable": "Later"}.get(runner, runner)
     if host == "Worker":
         make_worker(given)
 
@@ -151,9 +158,20 @@ def test_the_role_may_use_its_processor_and_no_other(template: Json, kind: str, 
             ("Allow", "states:StartExecution"): MACHINE,
             ("Deny", "states:RedriveExecution"): MACHINE.replace("stateMachine", "execution") + ":*",
         },
+        "Durable": {
+            # Executions of each version, and no other action on them.
+            ("Allow", "lambda:GetDurableExecution"): f"{FUNCTION}:*/durable-execution/*",
+            # By its name, an execution is found with the function's ARN only.
+            ("Allow", "lambda:ListDurableExecutionsByFunction"): [FUNCTION, f"{FUNCTION}:3"],
+            ("Allow", "lambda:InvokeFunction"): f"{FUNCTION}:3",
+        },
     }[runner]
     found = {
-        (one["Effect"], action): text(one["Resource"]).replace("arn:reference:", "arn:aws:")
+        (one["Effect"], action): (
+            resource
+            if isinstance(resource := one["Resource"], list)
+            else text(resource).replace("arn:reference:", "arn:aws:")
+        )
         for one in statements(template, f"{kind}{runner}Consumer")
         for action in actions(one)
         if action.startswith(("lambda:", "states:"))
@@ -163,7 +181,9 @@ def test_the_role_may_use_its_processor_and_no_other(template: Json, kind: str, 
 
 @pytest.mark.parametrize(("kind", "runner"), CELLS)
 def test_the_ends_of_executions_wake_objects_and_sets(template: Json, kind: str, runner: str) -> None:
-    """A message stays in the queue and asks. Its queue takes nothing but messages."""
+    """A message stays in the queue and asks. Its queue takes nothing but messages. The event of a durable execution has
+    no input, which would name the row.
+    """
     rules = resources(template, "AWS::Events::Rule", f"{kind}{runner}Consumer")
     assert len(rules) == (runner == "Later" and kind != "Messages")
     for rule in rules.values():
@@ -174,7 +194,7 @@ def test_the_ends_of_executions_wake_objects_and_sets(template: Json, kind: str,
 @pytest.mark.parametrize(("kind", "runner"), CELLS)
 def test_refused_starts_have_an_alarm_in_each_kind(template: Json, kind: str, runner: str) -> None:
     alarms = resources(template, "AWS::CloudWatch::Alarm", f"{kind}{runner}MonitoringStartRefused")
-    assert len(alarms) == (runner == "Later")
+    assert len(alarms) == (runner in EXECUTIONS)
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
@@ -226,11 +246,12 @@ SOURCES: dict[str, Callable[[Stack], MessageSource]] = {
 }
 
 
+@pytest.mark.parametrize("runner", EXECUTIONS)
 @pytest.mark.parametrize(("source", "behind"), [("fifo", "message group"), ("kinesis", "shard"), ("dynamodb", "shard")])
-def test_no_group_and_no_shard_waits_for_hours(source: str, behind: str) -> None:
+def test_no_group_and_no_shard_waits_for_hours(source: str, behind: str, runner: str) -> None:
     stack = new_stack(env=PLACE)
-    with refused("message-state-machine", f"the source is {source}: all later messages of the {behind} would wait"):
-        make(stack, "Messages", "Shop", processors(stack)["Later"], source=SOURCES[source](stack))
+    with refused("message-executions", f"the source is {source}: all later messages of the {behind} would wait"):
+        make(stack, "Messages", "Shop", processors(stack)[runner], source=SOURCES[source](stack))
 
 
 @pytest.mark.parametrize("source", ["kinesis", "dynamodb"])
@@ -266,11 +287,32 @@ def machine(stack: Stack, *, kind: sfn.StateMachineType = sfn.StateMachineType.S
     return Processor.from_state_machine(made, **times)
 
 
+def durable(stack: Stack, *, timeout: Duration | None = None, keep: bool = True) -> Processor:
+    """A version of a durable function of the app, whose executions may run for three days."""
+    function = lambda_.Function(
+        stack,
+        "Durable",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("def handler(event, context): return {'commit': None}"),
+        durable_config=lambda_.DurableConfig(execution_timeout=Duration.days(3)),
+        current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN if keep else None),
+    )
+    return Processor.from_durable_function(function.current_version, timeout=timeout or Duration.days(3))
+
+
 MISTAKES: list[tuple[str, str, Callable[[Stack], Processor]]] = [
     ("processor-ends-before-consumer", "at least 61 seconds", slow),
     ("machine-express", "Stack/Made", lambda stack: machine(stack, kind=sfn.StateMachineType.EXPRESS)),
     ("machine-timeout", "4 minutes", lambda stack: machine(stack, timeout=Duration.minutes(3))),
     ("execution-timeout-range", "366 days", lambda stack: machine(stack, timeout=Duration.days(366))),
+    ("execution-timeout-range", "366 days", lambda stack: durable(stack, timeout=Duration.days(366))),
+    (
+        "durable-timeout",
+        "3 days and the processor has a timeout of 2 days",
+        lambda stack: durable(stack, timeout=Duration.days(2)),
+    ),
+    ("durable-version-removed", "Stack/Durable/CurrentVersion", lambda stack: durable(stack, keep=False)),
 ]
 """Rule, text and processor, for each kind of work."""
 
@@ -280,7 +322,7 @@ MISTAKES: list[tuple[str, str, Callable[[Stack], Processor]]] = [
 def test_processors_that_cannot_work_are_refused_in_each_kind(
     kind: str, rule: str, value: str, given: Callable[[Stack], Processor]
 ) -> None:
-    """The pipeline's own tests are in test_state_machine.py and test_from_function.py."""
+    """The pipeline's own tests are in test_state_machine.py, test_durable_function.py and test_from_function.py."""
     stack = new_stack()
     with refused(rule, value):
         make(stack, kind, "Work", given(stack))

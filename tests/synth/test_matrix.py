@@ -53,6 +53,7 @@ WARNINGS = {
     "file_sets": ["network-without-endpoints", *["set-rows-expire"] * 3],
     "outputs": ["output-lifecycle-unknown"],
     "state_machine": ["set-rows-expire"],
+    "durable_function": ["set-rows-expire"],
 }
 """The rules whose warnings synthesis prints for a row. It prints none for the other rows."""
 

@@ -43,6 +43,7 @@ SUPPRESSIONS = (*nag_suppressions.SUPPRESSIONS, *COMPLIANCE_SUPPRESSIONS)
 THEIRS = {
     r"Delivery/.*": "CDK's own pipeline for apps of the CDK",
     r"StateMachine/Machine/.*": "the state machine that the team brings",
+    r"DurableFunction/Approve/.*": "the durable function that the team brings",
     r".*/Dead/Resource": "the dead-letter queue that the team brings",
     r"BucketWithNotifications/BucketNotificationsHandler.*": "the team itself has asked CDK for notifications there",
 }
@@ -89,6 +90,7 @@ def test_what_is_accepted_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         rows.outputs,
         rows.audit_by_inventory,
         rows.state_machine,
+        rows.durable_function,
         rows.example,
         message_intakes,
     ):

@@ -183,6 +183,7 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str, str]] = [
     ),
     ({"execution_timeout": 60}, "longest_task", 1, 0, "longest-task-range", "longest_task is 0 seconds"),
     ({"execution_timeout": 60}, "threads", 1, 2, "executions-without-threads", "threads is 2"),
+    ({"audit_interval": DAY}, "execution_retention", 2 * DAY, 2 * DAY - 1, "durable-retention", "at least 2 days"),
     (
         {"execution_timeout": 60},
         "commit_together",

@@ -37,6 +37,7 @@ WILDCARDS = {
     r"s3:AbortMultipartUpload s3:ListMultipartUploadParts on \w+JoinFiles\w+\.Arn/results/\*": "named by Athena",
     r"s3:AbortMultipartUpload s3:\S+ s3:PutObject s3:PutObjectTagging on .*:::pictures/grey/\*": "the outputs",
     r"states:\S+( states:\S+)* on .*:execution:.*:\*": "the machine's own executions, by CDK: they have no name yet",
+    r"lambda:GetDurableExecution on .*:\*/durable-execution/\*": "executions that have no name yet",
     r"cloudwatch:GetMetricStatistics lambda:ListEventSourceMappings on \*": "neither service knows a resource for it",
     r"events:ListRuleNamesByTarget events:TestEventPattern on \*": "EventBridge knows no resource for either",
     r"events:DescribeRule events:ListTargetsByRule on .*:rule/\*": "found by its target: its name would tie a circle",

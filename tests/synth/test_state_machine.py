@@ -249,5 +249,5 @@ def test_an_execution_may_run_for_longer_than_the_queue_keeps_a_message() -> Non
 def test_outputs_of_a_machine_are_granted_to_its_tasks() -> None:
     stack = new_stack()
     pipeline = orders(stack)
-    with refused("output-of-state-machine", "Stack/Machine"):
+    with refused("output-of-executions", "Stack/Machine"):
         pipeline.grant_output(s3.Bucket(stack, "Outputs"), "out/")

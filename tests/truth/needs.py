@@ -102,6 +102,10 @@ def _lambda(request: Request) -> Iterator[Need]:
     parameters, operation = request.parameters, request.operation
     if operation == "ListEventSourceMappings":
         yield Need(f"lambda:{operation}", "*")
+    elif "DurableExecutionArn" in parameters:
+        # All but ListDurableExecutionsByFunction are authorized against the execution (developer guide, "Security and
+        # permissions for Lambda durable functions").
+        yield Need(f"lambda:{operation}", str(parameters["DurableExecutionArn"]))
     elif "UUID" in parameters:
         mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:{parameters['UUID']}"
         yield Need(f"lambda:{operation}", mapping)

@@ -83,7 +83,7 @@ def test_a_list_has_key_attempt_age_and_arn_of_each(person: Person, states: Fake
     assert f"{EXECUTIONS}:own" in shown
     first, second = person.reads("list", "--running")["executions"]
     assert first == {
-        "key": "in/talk.mp3", "attempt": 2, "execution": f"{EXECUTIONS}:own", "startedAt": START,
+        "key": "in/talk.mp3", "attempt": 2, "execution": f"{EXECUTIONS}:own", "startedAt": START, "lastStep": None,
     }  # fmt: skip
     assert second["key"] is None
     assert len(person.reads("list", "--running", "--limit", "1")["executions"]) == 1

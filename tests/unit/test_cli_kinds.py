@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("dynamodb")
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
 COLUMNS = {
     "objects": PipelineKind.OBJECTS,
-    "state machine": PipelineKind.MACHINE,
+    "executions": PipelineKind.EXECUTIONS,
     "workers": PipelineKind.WORKERS,
     "messages": PipelineKind.MESSAGES,
     "sets": PipelineKind.SETS,
@@ -110,7 +110,7 @@ def site_of(kind: PipelineKind) -> Site:
     if kind is PipelineKind.SETS:
         return make_set_site()
     site = make_site()
-    machine = MACHINE if kind is PipelineKind.MACHINE else None
+    machine = MACHINE if kind is PipelineKind.EXECUTIONS else None
     return Site(replace(site.deployed, state_machine=machine, workers=kind is PipelineKind.WORKERS))
 
 

@@ -1,14 +1,13 @@
 """Compare the figures in docs/cost.md with the computed figures."""
 
 import re
-from pathlib import Path
 
 import pytest
 from benchmarks import cost, outputs
 
 from tests.inside.command import prices
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cost.md").read_text()
+PAGE, LONG_PAGE = (path.read_text() for path in (cost.PAGE, cost.LONG_PAGE))
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +19,11 @@ def test_the_tables_are_the_computed_ones(computed: dict[str, str]) -> None:
     """Each table is between its comments. `python -m benchmarks.cost --write` writes them again."""
     shown = dict(re.findall(r"<!-- begin: ([\w ]+) -->\n(.*?)\n<!-- end -->", PAGE, flags=re.DOTALL))
     assert shown == computed
+
+
+def test_the_ways_to_do_long_work_have_the_computed_prices() -> None:
+    [shown] = re.findall(r"<!-- begin: ways -->\n(.*?)\n<!-- end -->", LONG_PAGE, flags=re.DOTALL)
+    assert {"ways": shown} == cost.long_page()
 
 
 def test_the_prices_have_their_date_and_pages() -> None:

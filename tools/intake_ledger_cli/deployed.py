@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import (
+    DURABLE_FUNCTION,
     MESSAGE_SOURCE,
     SET_FORM,
     SET_PARTS_PIPELINE,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_lambda import LambdaClient
 
-    from intake_ledger.protocol import GroupPattern
+    from intake_ledger.protocol import DurableSettings, GroupPattern
     from intake_ledger_cli.aws import Aws
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
@@ -77,6 +78,8 @@ class DeployedPipeline:
     """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
     state_machine: str | None = None
     """The ARN of the state machine that is the processor, if one is."""
+    durable: "DurableSettings | None" = None
+    """The settings of the durable function that is the processor, if one is."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
     message_source: str | None = None
@@ -98,6 +101,11 @@ class DeployedPipeline:
     release made the function."""
     rate: Rate | None = None
     """The limit of starts. None: there is none."""
+
+    @property
+    def has_executions(self) -> bool:
+        """True if executions do the work. A claim outlives its lease then."""
+        return self.state_machine is not None or self.durable is not None
 
     @property
     def work(self) -> Work:
@@ -137,6 +145,14 @@ class DeployedPipeline:
     def is_control(self, key: str) -> bool:
         """True if the key is that of a manifest or a marker, which the pipeline does not process."""
         return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
+
+
+def _durable(variables: Mapping[str, str]) -> "DurableSettings | None":
+    if DURABLE_FUNCTION not in variables:
+        return None
+    from intake_ledger.protocol import durable_settings  # noqa: PLC0415 - few have a durable function
+
+    return durable_settings(variables)
 
 
 def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
@@ -191,6 +207,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
             alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             state_machine=variables.get(STATE_MACHINE),
+            durable=_durable(variables),
             reports=_report_prefix(audit_variables, name),
             message_source=variables.get(MESSAGE_SOURCE),
             others=tuple(sorted(consumers.keys() - {name})),

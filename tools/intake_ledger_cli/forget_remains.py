@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _DAY_MS = 86_400_000
 _EXECUTIONS_KEPT_MS = 90 * _DAY_MS
-"""Step Functions keeps the history of an execution for 90 days after its end."""
+"""Step Functions keeps the history of an execution for 90 days after its end, and Lambda for 90 days at most."""
 _RECOVERY_DAYS = 35
 """DynamoDB's longest and default recovery period."""
 _RUN_FILES = "files of audits in parts and lists of the parts of sets, for 30 days at most"
@@ -32,8 +32,9 @@ def remains(aws: "Aws", deployed: "DeployedPipeline", forgetting: Forgetting, no
     if deployed.reports is not None:
         yield Remain(f"reports in {deployed.reports}, for as long as that bucket keeps them")
     yield from _readable("backups of the table", lambda: _backups(aws, deployed, now))
-    if deployed.state_machine is not None:
-        yield Remain("histories of executions in Step Functions", now + _EXECUTIONS_KEPT_MS)
+    if deployed.has_executions:
+        service = "Step Functions" if deployed.state_machine is not None else "Lambda"
+        yield Remain(f"histories of executions in {service}", now + _EXECUTIONS_KEPT_MS)
     if deployed.machines or deployed.set_variables is not None:
         yield Remain(_RUN_FILES, now + 30 * _DAY_MS)
 

@@ -158,7 +158,7 @@ class Forgetting:
                 f"a worker holds the key, and its lease ends {relative_time(row.lease_until or now, now)}: run the "
                 "command again after its end"
             )
-        if row.status is Status.PROCESSING and self._deployed.state_machine is not None:
+        if row.status is Status.PROCESSING and self._deployed.has_executions:
             raise CliError("an execution of the key may run: see inspect, and run the command again after its end")
         skew_ms = self._deployed.clock_skew_seconds * 1000
         if row.updated_at > (now if since is None else since) - skew_ms:

@@ -84,13 +84,16 @@ def rejected_rows(row: Row) -> str:
     return f"{number:,} of {row.read_rows or number:,} rows are rejected" if number else ""
 
 
-def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple[str, str]]:
+def describe_row(
+    row: Row, now: int, execution: str | None = None, last_step: str | None = None
+) -> list[tuple[str, str]]:
     """Describe a row as pairs of a label and its text. The first pair is the status.
 
     Args:
         row: the row.
         now: epoch milliseconds.
-        execution: the ARN of the execution that decides about the row, if a state machine is the processor.
+        execution: the execution that decides about the row, if executions do the work.
+        last_step: of the execution.
 
     """
     if execution and row.status is Status.PROCESSING:
@@ -124,6 +127,7 @@ def describe_row(row: Row, now: int, execution: str | None = None) -> list[tuple
     pairs = [
         ("status", status),
         ("execution", execution or ""),
+        ("last step", last_step or ""),
         ("reason", row.reason or ""),
         ("reason code", row.reason_code or ""),
         ("state", describe_state(State(row.kind, row.version_id, row.etag, row.size), now)),
@@ -206,7 +210,7 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
         return _without_row(shown, deployed, now, all_rows_since, ignored=ignored)
     if row.is_live(now):
         return True, "an attempt is processing it"
-    if deployed.state_machine is not None and row.status is Status.PROCESSING:
+    if deployed.has_executions and row.status is Status.PROCESSING:
         return True, "an execution decides about it: the next message of the object, or the audit, asks how it stands"
     if row.has_committed(shown.identity):
         return True, "the ledger has committed the state that S3 shows"

@@ -81,7 +81,7 @@ def _states(aws: "Aws", deployed: "DeployedPipeline", groups: Mapping[str, int |
     for group, waiting in groups.items():
         place = group_key(deployed.name, group)
         holder, lock = held.get(place), locks.get(place, {})
-        outlives = deployed.state_machine is not None
+        outlives = deployed.has_executions
         if holder is None or not is_holding(rows.get(holder), lock, outlives=outlives, now=now):
             found.append(GroupState(group, None, None, waiting))
         else:

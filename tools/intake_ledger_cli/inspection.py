@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.protocol import ABSENT, KeyFilter, Ordering, Row, State, StateKind, Status
 from intake_ledger_cli import reading, s3_listing
 from intake_ledger_cli.errors import UsageError, denied_action
-from intake_ledger_cli.executions import execution_arn
+from intake_ledger_cli.executions import Executions, execution_of, executions_of
 from intake_ledger_cli.formatting import agreement
 from intake_ledger_cli.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.groups import GroupState, group_of
@@ -41,7 +41,11 @@ class Inspected:
     """None if the comparison is not possible."""
     why: str
     execution: str | None = None
-    """The ARN of the execution of the row's last claim. None without a state machine."""
+    """The ARN of the execution of the row's last claim, or its name if AWS has not told the ARN. None without
+    executions.
+    """
+    last_step: str | None = None
+    """The last operation of a durable execution. None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,7 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
 
     """
     states, denied = _states(aws, deployed, key, now)
+    executions = executions_of(aws, deployed)
     found = InspectedKey(
         pipeline=deployed.name,
         bucket=deployed.bucket,
@@ -97,7 +102,7 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
         wanted=deployed.wants(key),
         filters=deployed.filters,
         denied=denied,
-        states=[replace(one, execution=execution_arn(deployed, key, one.row)) for one in states],
+        states=[_with_execution(executions, deployed, key, one) for one in states],
         group=_group(aws, deployed, key, now),
     )
     if not logs:
@@ -108,6 +113,22 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
         history=read_history(aws, deployed, key, [one.row for one in states if one.row is not None], now),
         consumer_errors=None if since is None else read_errors(aws, deployed, since, now),
     )
+
+
+def _with_execution(
+    executions: Executions | None, deployed: "DeployedPipeline", key: str, found: Inspected
+) -> Inspected:
+    """Add the execution of a row, and its last step while it runs."""
+    execution = execution_of(executions, deployed, key, found.row)
+    is_known = execution is not None and execution.startswith("arn:")
+    if executions is None or found.row is None or found.row.status is not Status.PROCESSING or not is_known:
+        return replace(found, execution=execution)
+    try:
+        return replace(found, execution=execution, last_step=executions.last_step(str(execution)))
+    except ClientError as error:
+        if denied_action(error) is None:
+            raise
+        return replace(found, execution=execution)
 
 
 def _group(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> GroupState | None:

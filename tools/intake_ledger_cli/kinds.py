@@ -14,7 +14,7 @@ class PipelineKind(StrEnum):
     """The kind of a pipeline."""
 
     OBJECTS = "a pipeline of objects"
-    MACHINE = "a pipeline with a state machine"
+    EXECUTIONS = "a pipeline with executions"
     WORKERS = "a pipeline with workers outside of Lambda"
     MESSAGES = "an intake of messages"
     SETS = "sets of files"
@@ -25,7 +25,7 @@ class Work:
     """A kind of work as the commands show it. Each runner serves each kind."""
 
     kind: PipelineKind
-    """The kind without a state machine and without workers."""
+    """The kind without executions and without workers."""
     noun: str
     """The name of several."""
     waits: str
@@ -67,7 +67,7 @@ RUNNING = "list --running"
 _NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
 _SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
 REFUSED: dict[str, dict[PipelineKind, str]] = {
-    RUNNING: {kind: _NOT_RUNNING for kind in PipelineKind if kind is not PipelineKind.MACHINE},
+    RUNNING: {kind: _NOT_RUNNING for kind in PipelineKind if kind is not PipelineKind.EXECUTIONS},
     "wait": {
         PipelineKind.MESSAGES: "no listing has its messages; see `status`, and `list` for those that failed",
     },
@@ -84,7 +84,7 @@ REFUSED: dict[str, dict[PipelineKind, str]] = {
         PipelineKind.SETS: "deploy them with their former name: `FileSets(name=...)`",
     },
     "release": {
-        PipelineKind.MACHINE: "stop the execution that `inspect` names in Step Functions, then use `retry-now`",
+        PipelineKind.EXECUTIONS: "stop the execution that `inspect` names, then use `retry-now`",
     },
     "pause": {PipelineKind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
     "resume": {PipelineKind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},
@@ -95,15 +95,15 @@ REFUSED: dict[str, dict[PipelineKind, str]] = {
 def kind_of(deployed: "DeployedPipeline") -> PipelineKind:
     """The kind of a deployed pipeline."""
     kind = deployed.work.kind
-    if kind is PipelineKind.OBJECTS and deployed.state_machine is not None:
-        return PipelineKind.MACHINE
+    if kind is PipelineKind.OBJECTS and deployed.has_executions:
+        return PipelineKind.EXECUTIONS
     return PipelineKind.WORKERS if kind is PipelineKind.OBJECTS and deployed.workers else kind
 
 
 def check_kind(deployed: "DeployedPipeline", command: str) -> None:
     """Refuse a command that the pipeline's kind has no use for.
 
-    Messages and sets may have a state machine or workers too.
+    Messages and sets may have executions or workers too.
 
     Args:
         deployed: the pipeline.
@@ -113,10 +113,10 @@ def check_kind(deployed: "DeployedPipeline", command: str) -> None:
         UsageError: The kind has no use for it. The text names the kind and the way out.
 
     """
-    if command == RUNNING and deployed.state_machine is not None:
+    if command == RUNNING and deployed.has_executions:
         return
     beside = [PipelineKind.WORKERS] if deployed.workers else []
-    beside += [PipelineKind.MACHINE] if deployed.state_machine is not None else []
+    beside += [PipelineKind.EXECUTIONS] if deployed.has_executions else []
     for kind in (kind_of(deployed), *beside):
         way_out = REFUSED.get(command, {}).get(kind)
         if way_out is not None:

@@ -140,14 +140,14 @@ def list_command(
     )
     aws, deployed = call.open()
     if running:
-        executions = list_running(aws.machines, deployed, limit)
+        executions = list_running(aws, deployed, limit)
         call.output(executions, executions_table(executions, now))
         return
     most = None if by_reason else limit
     budget = ReadBudget(max_requests or requests_for(most))
     rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most, budget=budget)
-    if stuck and deployed.state_machine is not None:
-        rows = without_running(aws.machines, deployed, rows)
+    if stuck and deployed.has_executions:
+        rows = without_running(aws, deployed, rows)
     if by_reason:
         counts = listing.count_reasons(rows, budget)
         call.output(counts, tables.reasons_table(counts))

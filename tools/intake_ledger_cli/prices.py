@@ -36,6 +36,8 @@ METRIC_MONTH = 0.30
 ALARM_MONTH = 0.10
 STATE_TRANSITION = 0.025 / 1_000
 """Standard workflows, as the children of the Distributed Maps are."""
+DURABLE_OPERATION = 8.0 / MILLION
+"""A step, a wait or a retry of a durable function. A callback is two."""
 KINESIS_SHARD_HOUR = 0.015
 EVENT = 1.0 / MILLION
 """An event of S3 on EventBridge's default bus."""
@@ -53,6 +55,8 @@ TABLE = {
     "SQS, a million requests": SQS_REQUEST * MILLION,
     "Lambda, a million requests": LAMBDA_REQUEST * MILLION,
     "Lambda on Arm, a million GB-seconds": LAMBDA_GB_SECOND * MILLION,
+    "Lambda, a million durable operations": DURABLE_OPERATION * MILLION,
+    "Step Functions, a thousand state transitions": STATE_TRANSITION * 1_000,
     "KMS, ten thousand requests": KMS_REQUEST * 10_000,
     "KMS, a key for a month": KMS_KEY_MONTH,
     "CloudWatch Logs, a GB taken in": LOG_GB,

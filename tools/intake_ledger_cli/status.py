@@ -26,7 +26,7 @@ from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.counting import Count, Counts
 from intake_ledger_cli.errors import denied_action, is_passing
-from intake_ledger_cli.executions import ExecutionCount, count_running
+from intake_ledger_cli.executions import ExecutionCount, count_running, executions_of
 from intake_ledger_cli.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.groups import GroupState, waiting_groups
 from intake_ledger_cli.kinds import kind_of
@@ -327,8 +327,8 @@ def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
 
 
 def _executions(aws: "Aws", deployed: "DeployedPipeline") -> ExecutionCount | None:
-    machine = deployed.state_machine
-    return None if machine is None else count_running(aws.machines, machine)
+    executions = executions_of(aws, deployed)
+    return None if executions is None else count_running(executions)
 
 
 def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:

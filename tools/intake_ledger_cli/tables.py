@@ -106,7 +106,7 @@ def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -
         parts.append(lines)
     for one in found.states:
         lines = grid()
-        add_row(lines, one.row, now, one.execution)
+        add_row(lines, one.row, now, one.execution, one.last_step)
         if not deployed.work.in_bucket:
             parts.append(lines)
             continue
@@ -127,9 +127,11 @@ def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -
     return Group(*parts)
 
 
-def add_row(lines: Table, row: Row | None, now: int, execution: str | None = None) -> None:
+def add_row(
+    lines: Table, row: Row | None, now: int, execution: str | None = None, last_step: str | None = None
+) -> None:
     """Add the lines of a row, or that there is none."""
-    pairs = formatting.describe_row(row, now, execution) if row else [("status", "no row")]
+    pairs = formatting.describe_row(row, now, execution, last_step) if row else [("status", "no row")]
     for place, (label, text) in enumerate(pairs):
         add_line(lines, "Ledger" if place == 0 else f"  {label}", Text(escape(text)))
 

@@ -2,6 +2,7 @@
 
 from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds, options_environment
 from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
+from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.lambda_function import (
     FunctionCode,
     FunctionNetworking,
@@ -9,7 +10,6 @@ from cdk_intake_ledger.functions.lambda_function import (
     record_version,
 )
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, archive, runtime_layer
-from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, OF_OBJECTS, warn_without_endpoints
 from cdk_intake_ledger.functions.pipeline_resources import (
     PipelineResources,
@@ -26,6 +26,7 @@ __all__ = [
     "OF_OBJECTS",
     "TESTED_RUNTIME",
     "ConsumerFunction",
+    "Executions",
     "FunctionCode",
     "FunctionNetworking",
     "IntakeConsumer",
@@ -38,7 +39,6 @@ __all__ = [
     "in_seconds",
     "in_text",
     "intake_function",
-    "machine_problems",
     "options_environment",
     "record_version",
     "runtime_layer",

@@ -81,7 +81,7 @@ class ConsumerFunction(Construct):
         record_version(self.function, processor.processor_version, own_code=not processor.is_elsewhere)
 
     def _use(self, processor: Processor, wildcards: Wildcards) -> None:
-        """Let the consumer invoke the existing function, or start the state machine."""
+        """Let the consumer invoke the existing function, or start executions."""
         if processor.elsewhere is not None:
             processor.elsewhere.allow(self, self.role, wildcards)
 

@@ -1,55 +1,73 @@
-"""A state machine as the processor: its times, the permissions to start it, and the events of its executions."""
+"""Executions that do the work of a consumer and outlive its function: the parts that each place of them has."""
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aws_cdk import Arn, ArnComponents, ArnFormat, Duration, Stack
-from aws_cdk import aws_events as events
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.functions.pipeline_resources import in_seconds
 from cdk_intake_ledger.options import to_seconds
-from cdk_intake_ledger.resources import IntakeQueue, allow_service
-from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
-from intake_ledger.protocol import ExecutionSettings, environment_of
+from cdk_intake_ledger.resources import IntakeQueue
+from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+from cdk_intake_ledger.validation.registry import Problem
 
 _YEAR = 366 * 86_400
-ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
-"""The states in which an execution has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executions:
-    """The state machine whose executions do the work of a consumer."""
+class Executions(ABC):
+    """The place of the executions, and their times. It is a `WorkElsewhere`."""
 
-    machine: sfn.IStateMachine
     timeout: Duration
     """The limit of an execution."""
-    longest_task: Duration
-    """The time for which a task may outlive an execution that was aborted or timed out."""
-    services: tuple[str, ...] = ("states",)
+
+    @property
+    @abstractmethod
+    def longest_task(self) -> Duration:
+        """The time for which a part of an execution may run on after the execution was stopped or timed out."""
+
+    @property
+    def retention(self) -> Duration | None:
+        """The time for which AWS keeps an execution that has ended. None if synthesis need not compare it."""
+        return None
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The place as messages name it, such as `the state machine Stack/Machine`."""
+
+    @property
+    @abstractmethod
+    def services(self) -> tuple[str, ...]:
+        """See `WorkElsewhere`."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, str]:
+        """Environment variables that tell consumer and audit which executions to start and to describe."""
 
     @property
     def longest_seconds(self) -> int:
-        """The longest time until no task of an execution runs any more, in seconds."""
+        """The longest time until no part of an execution runs any more, in seconds."""
         times = [to_seconds(duration) for duration in (self.timeout, self.longest_task)]
-        # A token is a negative number. Step Functions ends an execution after a year.
+        # A token is a negative number. AWS ends an execution after a year.
         return math.ceil(sum(seconds if seconds >= 0 else _YEAR for seconds in times))
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """Environment variables that tell the consumer which state machine to start."""
-        return environment_of(
-            ExecutionSettings,
-            machine=self.machine.state_machine_arn,
-            execution_seconds=in_seconds(self.timeout),
-            longest_task_seconds=in_seconds(self.longest_task),
-        )
+    @abstractmethod
+    def problems(self, scope: Construct) -> Iterator[Problem]:
+        """Compare the place with the construct that starts executions there. It may warn.
 
+        Args:
+            scope: the pipeline, the intake of messages or the sets.
+
+        """
+
+    @abstractmethod
     def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
-        """Let a consumer start the machine, and describe its executions.
+        """Let a consumer start and describe executions.
 
         Args:
             scope: the consumer.
@@ -57,21 +75,10 @@ class Executions:
             wildcards: the accepted wildcards of the consumer's policies.
 
         """
-        self.allow_looking(scope, role, wildcards)
-        for statement in (
-            iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
-            # A redrive would continue an execution whose row another attempt has by then.
-            iam.PolicyStatement(
-                sid="NoRedriveOfExecutions",
-                effect=iam.Effect.DENY,
-                actions=["states:RedriveExecution"],
-                resources=[self._execution_arns(scope)],
-            ),
-        ):
-            role.add_to_policy(statement)
 
+    @abstractmethod
     def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
-        """Allow a role to describe the executions of the machine.
+        """Allow a role to describe executions.
 
         Args:
             scope: a construct of the stack.
@@ -79,28 +86,11 @@ class Executions:
             wildcards: the accepted wildcards of its policies.
 
         """
-        executions = self._execution_arns(scope)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                sid="ExecutionsOfTheMachine", actions=["states:DescribeExecution"], resources=[executions]
-            )
-        )
-        wildcards.suppress(role, executions, EXECUTIONS)
 
-    def _execution_arns(self, scope: Construct) -> str:
-        machine = Arn.split(self.machine.state_machine_arn, ArnFormat.COLON_RESOURCE_NAME)
-        return Arn.format(
-            ArnComponents(
-                service="states",
-                resource="execution",
-                resource_name=f"{machine.resource_name}:*",
-                arn_format=ArnFormat.COLON_RESOURCE_NAME,
-            ),
-            Stack.of(scope),
-        )
-
+    @abstractmethod
     def send_ends(self, scope: Construct, queue: IntakeQueue, name: str) -> None:
-        """Send the ends of executions to a queue. They wake the consumer, which asks for the outcome itself.
+        """Send the ends of executions to a queue, if their events name the row. They wake the consumer, which asks for
+        the outcome itself.
 
         Args:
             scope: the consumer.
@@ -109,28 +99,3 @@ class Executions:
             name: the name of the pipeline or of the sets.
 
         """
-        stack = Stack.of(scope)
-        events.CfnRule(
-            scope,
-            "Ended",
-            description=f"Intake ledger, ended executions for {name}",
-            event_pattern={
-                "source": ["aws.states"],
-                "detail-type": ["Step Functions Execution Status Change"],
-                "detail": {"status": ENDED, "stateMachineArn": [self.machine.state_machine_arn]},
-            },
-            targets=[
-                events.CfnRule.TargetProperty(
-                    id="Queue",
-                    arn=queue.queue.queue_arn,
-                    # Otherwise EventBridge drops an event after a day of failed attempts.
-                    dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
-                )
-            ],
-        )
-        account = {"StringEquals": {"aws:SourceAccount": stack.account}}
-        rules = stack.format_arn(service="events", resource="rule", resource_name="*")
-        # The ARN of this rule would make a cycle: the bucket depends on the queue's policy, the rule depends on the
-        # machine, and the machine's tasks depend on the bucket that they read.
-        conditions = account | {"ArnLike": {"aws:SourceArn": rules}}
-        allow_service(scope, queue, "events.amazonaws.com", conditions, key_conditions=account, dead_letters=True)

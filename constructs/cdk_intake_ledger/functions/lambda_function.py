@@ -190,7 +190,7 @@ def record_version(function: lambda_.Function, processor_version: str | None, *,
     Args:
         function: the consumer's function.
         processor_version: the option of the processor, or None.
-        own_code: False if the processor is another function or a state machine. Then the function's code is not its.
+        own_code: False if the work is done elsewhere. Then the function's code is not its.
 
     """
     if processor_version is not None:

@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from aws_cdk import Stack, Token
+from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.resources import properties_of
 from cdk_intake_ledger.validation.execution_rules import (
     MACHINE_ENVIRONMENT,
@@ -25,17 +24,17 @@ ARN_PARTS = 7
 """Parts of the ARN of a state machine. The ARN of a version or an alias has one more."""
 
 
-def machine_problems(scope: Construct, executions: Executions) -> Iterator[Problem]:
+def machine_problems(scope: Construct, machine: sfn.IStateMachine, timeout: Duration) -> Iterator[Problem]:
     """Compare a state machine with the construct that starts it. It warns if the machine has no timeout.
 
     An imported machine shows its account, its region and its name only.
 
     Args:
         scope: the pipeline, the intake of messages or the sets.
-        executions: the machine, and the limit of an execution.
+        machine: the machine.
+        timeout: the limit of an execution.
 
     """
-    machine = executions.machine
     path, arn = machine.node.path, machine.state_machine_arn
     if not Token.is_unresolved(arn) and len(arn.split(":")) > ARN_PARTS:
         yield MACHINE_VERSION.problem(arn=arn)
@@ -51,9 +50,9 @@ def machine_problems(scope: Construct, executions: Executions) -> Iterator[Probl
     if properties.get("stateMachineType") == "EXPRESS":
         yield MACHINE_EXPRESS.problem(path=path)
     definition = _definition(properties.get("definitionString"))
-    if definition is None or executions.timeout.is_unresolved():
+    if definition is None or timeout.is_unresolved():
         return
-    limit = executions.timeout.to_seconds(integral=False)
+    limit = timeout.to_seconds(integral=False)
     seconds = definition.get("TimeoutSeconds")
     if seconds is None:
         warn(scope, MACHINE_WITHOUT_TIMEOUT, path=path, ours=span(limit))

@@ -1,4 +1,4 @@
-"""The processor: your function, or an existing function or state machine."""
+"""The processor: your function, or an existing function, state machine or durable function."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,11 +9,12 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.bundling import ProcessorFolder, form_problem
-from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.functions.durable_function import DurableExecutions
 from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
 from cdk_intake_ledger.functions.processor_problems import runtime_problems
 from cdk_intake_ledger.functions.remote_function import RemoteFunction
+from cdk_intake_ledger.functions.state_machine import MachineExecutions
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 
 # The layer has all code, but Lambda requires a function to have some.
@@ -25,8 +26,8 @@ class Processor(ProcessorBase):
     """Your function `process(change)` and its code.
 
     Make it with `from_asset`, `from_code` or `from_image`. `from_function` uses an existing Lambda function in any
-    language. `from_state_machine` uses an existing state machine, for work that takes hours. The default architecture
-    is arm64, which costs a fifth less.
+    language. `from_state_machine` and `from_durable_function` use an existing state machine or durable function, for
+    work that takes hours or days. The default architecture is arm64, which costs a fifth less.
     """
 
     @classmethod
@@ -262,9 +263,9 @@ class Processor(ProcessorBase):
 
         Args:
             machine: a STANDARD state machine of the same account and region. Set its own `timeout` too.
-            timeout: the limit of an execution, 1 second to 11 hours, at least the machine's own; 6 hours when omitted.
+            timeout: the limit of an execution, 1 second to 365 days, at least the machine's own; 6 hours when omitted.
             longest_task: the time for which a task may still run, and write, after its execution was aborted or timed
-                out. No other attempt starts within it. 1 second to 11 hours; `timeout` when omitted.
+                out. No other attempt starts within it. 1 second to 365 days; `timeout` when omitted.
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the machine. An execution that ends after the deployment records the new one. Commits record none
@@ -275,12 +276,52 @@ class Processor(ProcessorBase):
 
         """
         limit = timeout or Duration.hours(6)
-        executions = Executions(machine=machine, timeout=limit, longest_task=longest_task or limit)
+        executions = MachineExecutions(machine=machine, timeout=limit, task_timeout=longest_task or limit)
         code = lambda_.Code.from_inline
         return cls(
             lambda: code(CONSUMER_CODE),
             entrypoint="",
             memory_size=256,
             elsewhere=executions,
+            processor_version=processor_version,
+        )
+
+    @classmethod
+    def from_durable_function(
+        cls,
+        function: lambda_.IFunction | lambda_.FunctionBase,
+        *,
+        timeout: Duration,
+        processor_version: str | None = None,
+    ) -> "Processor":
+        """Take a version or an alias of an existing durable function, for work that waits for hours or days.
+
+        The pipeline starts one durable execution for each attempt, and its function ends. The execution receives a
+        change as JSON. Its result is the outcome, as for `from_function`: see docs/long-work.md. The pipeline asks
+        Lambda how the execution ended.
+
+        The function reads the object itself: `pipeline.bucket.grant_read(fn)`. The pipeline may invoke this version or
+        alias, and describe the executions of the function.
+
+        Args:
+            function: a version or an alias of the same account and region, such as `fn.current_version`. Give the
+                function `current_version_options` with `RemovalPolicy.RETAIN`: an execution needs its version until its
+                end.
+            timeout: the limit of an execution, 1 second to 365 days, at least the function's own `execution_timeout`.
+            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+                visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
+                of the function. An execution that ends after the deployment records the new one. Commits record none
+                when it is omitted.
+
+        Returns:
+            the processor. The pipeline reports its problems.
+
+        """
+        code = lambda_.Code.from_inline
+        return cls(
+            lambda: code(CONSUMER_CODE),
+            entrypoint="",
+            memory_size=256,
+            elsewhere=DurableExecutions(function=function, timeout=timeout),
             processor_version=processor_version,
         )

@@ -63,7 +63,7 @@ class ProcessorBase:
             architecture: as for `from_asset`; arm64 when omitted.
             layers: as for `from_asset`; none when omitted.
             problems: reasons why the processor cannot work, which the pipeline reports; none when omitted.
-            elsewhere: an existing function or state machine; the processor is the code itself when omitted.
+            elsewhere: the place of the work; the processor is the code itself when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
             processor_version: as for `from_code`; the hash of an asset or of inline code when omitted.
             max_per_call: as for `from_asset`; 1 when omitted.
@@ -72,7 +72,7 @@ class ProcessorBase:
         self._make_code = make_code
         self._problems = tuple(problems)
         self.entrypoint = entrypoint
-        """`module:function`; empty if the processor is an existing function or state machine."""
+        """`module:function`; empty if the work is done elsewhere."""
         self.elsewhere = elsewhere
         """The place of the work; None if the consumer has the code."""
         self.capacity_provider = capacity_provider
@@ -97,7 +97,7 @@ class ProcessorBase:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if an existing function or state machine does the work, and the consumer has none of its code."""
+        """True if an existing function or executions do the work, and the consumer has none of its code."""
         return self.elsewhere is not None
 
     @property
@@ -107,7 +107,7 @@ class ProcessorBase:
 
     @property
     def executions(self) -> Executions | None:
-        """The existing state machine with its times, or None."""
+        """The executions of a state machine or of a durable function, with their times, or None."""
         return self.elsewhere if isinstance(self.elsewhere, Executions) else None
 
     @property

@@ -76,8 +76,8 @@ class MessageIntake(Intake):
             fingerprint: a JMESPath expression for the content that copies of a message have in common, such as
                 `[amount, currency]`. A copy with another value goes to the dead-letter queue; it is acknowledged and
                 counted when omitted.
-            processor: your function, or an existing function or state machine. A state machine needs the source
-                `sqs` or `event_bridge`.
+            processor: your function, or an existing function, state machine or durable function. The last two need the
+                source `sqs` or `event_bridge`.
             processing_timeout: the processor's time for one message, 1 to 890 seconds; 1 minute when omitted.
             name: fixes the name in the ledger, logs and metrics, and all logical ids, as `name` of a
                 pipeline does. When omitted, all of them follow from `scope` and `id`.

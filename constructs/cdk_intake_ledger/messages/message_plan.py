@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aws_cdk import Duration
 from constructs import Construct
 
-from cdk_intake_ledger.functions import Processor
+from cdk_intake_ledger.functions import Executions, Processor
 from cdk_intake_ledger.messages.expressions import expression_problems
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.options import RetryOptions
@@ -18,12 +18,12 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_ATTEMPTS,
     MESSAGE_CAPACITY_PROVIDER,
     MESSAGE_DEAD_LETTER_QUEUE,
+    MESSAGE_EXECUTIONS,
     MESSAGE_FIFO_BATCH,
     MESSAGE_LEDGER_RETENTION,
     MESSAGE_PARALLELIZATION,
     MESSAGE_QUEUE_KIND,
     MESSAGE_QUEUE_OPTION,
-    MESSAGE_STATE_MACHINE,
     MESSAGE_STREAM_BATCH,
     MESSAGE_STREAM_SCALING,
     MESSAGE_STREAM_WAIT,
@@ -109,7 +109,7 @@ def message_problems(
         *(_retention_problems(plan, ledger, stream_retention(source)) if ledger else ()),
         *processor_problems(scope, processor),
         *processor.argument_problems("KeyedMessage"),
-        *(_order_problems(source) if processor.executions else ()),
+        *(_order_problems(source, processor.executions) if processor.executions else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),
         *plan_problems(plan),
@@ -141,11 +141,11 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
         yield from _stream_problems(source, size)
 
 
-def _order_problems(source: MessageSource) -> Iterator[Problem]:
-    """A state machine behind a source that holds later messages back until the earlier one has ended."""
+def _order_problems(source: MessageSource, executions: Executions) -> Iterator[Problem]:
+    """Executions behind a source that holds later messages back until the earlier one has ended."""
     if source.kind is SourceKind.FIFO or source.is_stream:
         behind = "shard" if source.is_stream else "message group"
-        yield MESSAGE_STATE_MACHINE.problem(source=source.kind.value, behind=behind)
+        yield MESSAGE_EXECUTIONS.problem(processor=executions.place, source=source.kind.value, behind=behind)
 
 
 def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:

@@ -74,7 +74,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             settle_time: the maximum normal age of a message; an hour when omitted.
             alarm_after: the time for which a set may wait; none when omitted, for other kinds of work.
             longest_claim: the longest time of an attempt; that of a Lambda function, 15 minutes, when omitted.
-            starts_executions: true if a state machine is the processor; it is not when omitted.
+            starts_executions: true if a state machine or a durable function is the processor; it is not when omitted.
             reads_stream: true if the consumer reads a stream; it reads a queue only when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 

@@ -16,8 +16,8 @@ from cdk_intake_ledger.validation.nag_suppressions import OUTPUTS, Wildcards
 from cdk_intake_ledger.validation.output_rules import (
     OUTPUT_BUCKET_POLICY,
     OUTPUT_LIFECYCLE_UNKNOWN,
+    OUTPUT_OF_EXECUTIONS,
     OUTPUT_OF_EXISTING_FUNCTION,
-    OUTPUT_OF_STATE_MACHINE,
     REJECTS_AFTER_WORKERS,
     REJECTS_TWICE,
 )
@@ -67,7 +67,7 @@ class OutputGrants(HasPlaces):
         if function is not None:
             refuse(self.node.path, [OUTPUT_OF_EXISTING_FUNCTION.problem(function=function.node.path)])
         if (executions := self._consumer.executions) is not None:
-            refuse(self.node.path, [OUTPUT_OF_STATE_MACHINE.problem(machine=executions.machine.node.path)])
+            refuse(self.node.path, [OUTPUT_OF_EXECUTIONS.problem(processor=executions.place)])
         refuse(self.node.path, [*key_text_problems("the output prefix", prefix)])
         grant = iam.Grant.add_to_principal(
             grantee=role, actions=list(BUCKET_ACTIONS), resource_arns=[bucket.bucket_arn]

@@ -1,10 +1,10 @@
-"""Rules about a state machine as the processor."""
+"""Rules about executions as the processor, and about state machines."""
 
 from cdk_intake_ledger.validation.plan import DAY
 from cdk_intake_ledger.validation.plan_check import Check, between, compare
 from cdk_intake_ledger.validation.registry import Subject
 
-SUBJECT = Subject("State machines as processors")
+SUBJECT = Subject("Executions and state machines as processors")
 
 LONGEST = 365 * DAY
 """SQS hides a message for at most 12 hours, and the consumer polls an execution in shorter steps."""
@@ -46,8 +46,8 @@ MACHINE_WITHOUT_TIMEOUT = SUBJECT.warning(
 )
 
 CHECKS: tuple[Check, ...] = (
-    between(SUBJECT, "execution_timeout", 1, LONGEST, "because Step Functions ends an execution after a year"),
-    between(SUBJECT, "longest_task", 1, LONGEST, "because Step Functions ends an execution after a year"),
+    between(SUBJECT, "execution_timeout", 1, LONGEST, "because AWS ends an execution after a year"),
+    between(SUBJECT, "longest_task", 1, LONGEST, "because AWS ends an execution after a year"),
     compare(
         SUBJECT,
         "executions-without-threads",
@@ -55,8 +55,8 @@ CHECKS: tuple[Check, ...] = (
         "threads",
         broken=lambda plan: plan.threads > 1,
         numbers=("threads",),
-        what="threads is {threads} and the processor is a state machine",
-        why="the consumer only starts executions, and Step Functions runs them at the same time",
+        what="threads is {threads} and the processor runs in executions",
+        why="the consumer only starts executions, and AWS runs them at the same time",
         fix="Omit threads",
     ),
     compare(
@@ -65,7 +65,7 @@ CHECKS: tuple[Check, ...] = (
         "execution_timeout",
         "commit_together",
         broken=lambda plan: plan.commit_together,
-        what="commit_together is on and the processor is a state machine",
+        what="commit_together is on and the processor runs in executions",
         why="executions end one after the other, and each one is committed by itself",
         fix="Omit commit_together",
     ),

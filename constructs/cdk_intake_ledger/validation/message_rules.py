@@ -90,10 +90,10 @@ MESSAGE_IDENTITY_IS_KEY = SUBJECT.warning(
     why="only the first message of each key is processed, and all later ones are duplicates",
     fix="Name another field as the identity, or acknowledge the warning if each key comes once",
 )
-MESSAGE_STATE_MACHINE = SUBJECT.error(
-    "message-state-machine",
+MESSAGE_EXECUTIONS = SUBJECT.error(
+    "message-executions",
     inputs=("processor", "source"),
-    what="the processor is a state machine and the source is {source}",
+    what="the processor is {processor} and the source is {source}",
     why="all later messages of the {behind} would wait for hours, until the execution of the first one has ended",
     fix="Use the source sqs or eventbridge, or a processor that ends in minutes",
 )

@@ -178,6 +178,12 @@ EXECUTIONS = Suppression(
     "One action describes the executions of this machine, and another one is denied. Each attempt starts an execution "
     "with a new name.",
 )
+DURABLE_EXECUTIONS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the roles of consumer and audit, `<function>:*/durable-execution/*`, with a durable function as the processor",
+    "One action describes the executions of this function. Those of former versions run on after a deployment, and "
+    "each attempt starts one with a new name.",
+)
 INTERFACES = Suppression(
     ("AwsSolutions-IAM5",),
     "both roles in a VPC, `*`, in a separate policy",
@@ -224,6 +230,7 @@ SUPPRESSIONS = (
     MACHINE_TRACING,
     MACHINE_EXECUTIONS,
     EXECUTIONS,
+    DURABLE_EXECUTIONS,
     INTERFACES,
     SEGMENTS,
     NOTIFICATIONS_HANDLER,

@@ -11,12 +11,12 @@ OUTPUT_OF_EXISTING_FUNCTION = SUBJECT.error(
     why="the function writes with its own role, and change.output runs in the consumer only",
     fix="Grant the bucket to the function, and make its writes conditional on the change's fence",
 )
-OUTPUT_OF_STATE_MACHINE = SUBJECT.error(
-    "output-of-state-machine",
+OUTPUT_OF_EXECUTIONS = SUBJECT.error(
+    "output-of-executions",
     inputs=("processor",),
-    what="grant_output was called, and the processor is the state machine {machine}",
-    why="its tasks write with their own roles, and change.output runs in the consumer only",
-    fix="Grant the bucket to the tasks, and make their writes conditional on the change's fence",
+    what="grant_output was called, and the processor is {processor}",
+    why="its executions write with their own roles, and the consumer writes no outputs",
+    fix="Grant the bucket to these roles, and make the writes conditional on the change's fence",
 )
 OUTPUT_CALLS_ITSELF = SUBJECT.error(
     "output-calls-itself",

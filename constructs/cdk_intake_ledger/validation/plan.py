@@ -97,9 +97,11 @@ class Plan:
     managed_instances: bool = False
     """True if the consumer's function runs on Lambda Managed Instances."""
     execution_timeout: float = UNKNOWN
-    """The limit of an execution of a state machine that is the processor. Unknown for other processors."""
+    """The limit of an execution, if executions do the work. Unknown for other processors."""
     longest_task: float = UNKNOWN
     """The time for which a task may outlive its execution. Unknown for other processors."""
+    execution_retention: float = UNKNOWN
+    """The time for which a durable function keeps an execution that has ended. Unknown for other processors."""
     reserved_concurrency: float = UNKNOWN
     """Unknown if it is not set; likewise the pollers."""
     min_pollers: float = UNKNOWN

@@ -163,6 +163,7 @@ _RULE_MODULES = (
     "output_rules",
     "worker_rules",
     "execution_rules",
+    "durable_rules",
     "message_rules",
     "set_rules",
 )

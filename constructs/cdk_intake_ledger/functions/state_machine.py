@@ -1,0 +1,120 @@
+"""A state machine as the processor: its times, the permissions to start it, and the events of its executions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aws_cdk import Arn, ArnComponents, ArnFormat, Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.functions.machine_checks import machine_problems
+from cdk_intake_ledger.functions.pipeline_resources import in_seconds
+from cdk_intake_ledger.resources import IntakeQueue, allow_service
+from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
+from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.protocol import ExecutionSettings, environment_of
+
+ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
+"""The states in which an execution has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineExecutions(Executions):
+    """The executions of a state machine."""
+
+    machine: sfn.IStateMachine
+    task_timeout: Duration
+    """The time for which a task may outlive an execution that was aborted or timed out."""
+    services = ("states",)
+
+    @property
+    def longest_task(self) -> Duration:
+        """The option."""
+        return self.task_timeout
+
+    @property
+    def place(self) -> str:
+        """Its path."""
+        return f"the state machine {self.machine.node.path}"
+
+    def problems(self, scope: Construct) -> Iterator[Problem]:
+        """See `Executions`."""
+        return machine_problems(scope, self.machine, self.timeout)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Environment variables that tell the consumer which state machine to start."""
+        return environment_of(
+            ExecutionSettings,
+            machine=self.machine.state_machine_arn,
+            execution_seconds=in_seconds(self.timeout),
+            longest_task_seconds=in_seconds(self.longest_task),
+        )
+
+    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+        """Let a consumer start the machine, and describe its executions."""
+        self.allow_looking(scope, role, wildcards)
+        for statement in (
+            iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
+            # A redrive would continue an execution whose row another attempt has by then.
+            iam.PolicyStatement(
+                sid="NoRedriveOfExecutions",
+                effect=iam.Effect.DENY,
+                actions=["states:RedriveExecution"],
+                resources=[self._execution_arns(scope)],
+            ),
+        ):
+            role.add_to_policy(statement)
+
+    def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+        """Allow a role to describe the executions of the machine."""
+        executions = self._execution_arns(scope)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="ExecutionsOfTheMachine", actions=["states:DescribeExecution"], resources=[executions]
+            )
+        )
+        wildcards.suppress(role, executions, EXECUTIONS)
+
+    def _execution_arns(self, scope: Construct) -> str:
+        machine = Arn.split(self.machine.state_machine_arn, ArnFormat.COLON_RESOURCE_NAME)
+        return Arn.format(
+            ArnComponents(
+                service="states",
+                resource="execution",
+                resource_name=f"{machine.resource_name}:*",
+                arn_format=ArnFormat.COLON_RESOURCE_NAME,
+            ),
+            Stack.of(scope),
+        )
+
+    def send_ends(self, scope: Construct, queue: IntakeQueue, name: str) -> None:
+        """Send the ends of executions to a queue. Their events have the input, which names the row."""
+        stack = Stack.of(scope)
+        events.CfnRule(
+            scope,
+            "Ended",
+            description=f"Intake ledger, ended executions for {name}",
+            event_pattern={
+                "source": ["aws.states"],
+                "detail-type": ["Step Functions Execution Status Change"],
+                "detail": {"status": ENDED, "stateMachineArn": [self.machine.state_machine_arn]},
+            },
+            targets=[
+                events.CfnRule.TargetProperty(
+                    id="Queue",
+                    arn=queue.queue.queue_arn,
+                    # Otherwise EventBridge drops an event after a day of failed attempts.
+                    dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
+                )
+            ],
+        )
+        account = {"StringEquals": {"aws:SourceAccount": stack.account}}
+        rules = stack.format_arn(service="events", resource="rule", resource_name="*")
+        # The ARN of this rule would make a cycle: the bucket depends on the queue's policy, the rule depends on the
+        # machine, and the machine's tasks depend on the bucket that they read.
+        conditions = account | {"ArnLike": {"aws:SourceArn": rules}}
+        allow_service(scope, queue, "events.amazonaws.com", conditions, key_conditions=account, dead_letters=True)
