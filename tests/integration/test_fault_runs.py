@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ResponseStreamingError
 
 from tests.local.faults.downstream import Delivery
-from tests.local.faults.judge import Expected, Facts, Letter, Row, Version, judge
+from tests.local.faults.judge import Expected, Facts, Letter, Row, Version, judge, wrong_rejects
 from tests.local.faults.proxy import Fault, Proxy, Trouble
 from tests.local.faults.servers import Server
 
@@ -72,6 +72,19 @@ def test_whatever_is_wrong_is_found(facts: Facts, problem: str) -> None:
     """One thing at a time is altered in facts that were right."""
     assert judge(RIGHT, EXPECTED).right
     assert any(problem in found for found in judge(facts, EXPECTED).problems)
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        ({}, "no rejected rows"),
+        ({"a": [{"version_id": "v1"}]}, "S3 shows 'v2'"),
+        ({"a": [{"version_id": "v2"}], "bad": [{"version_id": "v3"}]}, "bad: it has no bad row"),
+    ],
+)
+def test_wrong_rejected_rows_are_found(found: dict[str, list[dict[str, str]]], problem: str) -> None:
+    assert wrong_rejects(RIGHT.versions, {"a": [{"version_id": "v2"}]}, ["a"]) == []
+    assert any(problem in one for one in wrong_rejects(RIGHT.versions, found, ["a"]))
 
 
 def test_a_second_equal_dead_letter_is_right_where_two_may_see_one_end() -> None:

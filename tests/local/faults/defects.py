@@ -47,6 +47,13 @@ DEFECTS = (
         "Called",
     ),
     Mutant(
+        "rejected rows of an attempt without a commit stay",
+        "rejects_may_exist",
+        "bool(seen.rejected_rows) or not committed_last",
+        "bool(seen.rejected_rows)",
+        "Called",
+    ),
+    Mutant(
         "the later messages of a group do not wait for a failed one",
         "InGroups.wait_behind",
         "self._returned.get(message.group)",

@@ -122,6 +122,27 @@ def judge(facts: Facts, expected: Expected) -> Report:
     )
 
 
+def wrong_rejects(
+    versions: Sequence[Version], found: Mapping[str, Sequence[Mapping[str, object]]], bad: Sequence[str]
+) -> list[str]:
+    """Problems of the outputs with rejected rows.
+
+    Args:
+        versions: of all files.
+        found: the rejected rows by key, where there is an output.
+        bad: the keys whose current version has a bad row.
+
+    """
+    current = {version.key: version.version for version in versions if version.current}
+    problems = [f"{key}: it has a bad row, and no rejected rows" for key in bad if key not in found]
+    for key, rows in found.items():
+        if key not in bad:
+            problems.append(f"{key}: it has no bad row, and rejected rows of {rows[0]['version_id']!r}")
+        elif others := {row["version_id"] for row in rows} - {current[key]}:
+            problems.append(f"{key}: the rejected rows are those of {others}, S3 shows {current[key]!r}")
+    return problems
+
+
 def _lost(shown: Sequence[Version], row: Row | None, effects: Sequence[Delivery]) -> str | None:
     """Return why the downstream does not reflect S3, or why the ledger does not record it."""
     current = next(version for version in shown if version.current)

@@ -11,10 +11,11 @@ from threading import Event
 
 from tests.local.faults import BURST, GROUPS, PER_CALL, PER_SECOND
 from tests.local.faults.downstream import TAKEN, Call, Delivery, Reaction
-from tests.local.faults.judge import Expected
+from tests.local.faults.judge import Expected, wrong_rejects
 from tests.local.faults.moods import dies_on_first, mixed, poisoned
 from tests.local.faults.outbreaks import described, not_over, of_dynamodb, of_s3, one_get_in
 from tests.local.faults.outcomes import Outcome, outcome
+from tests.local.faults.proxy import Fault, Trouble
 from tests.local.faults.sizes import Sizes
 from tests.local.faults.world import Line, Sources
 
@@ -203,6 +204,31 @@ def called(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     spent = [f"{one.key} had attempt {one.attempt}" for one in tried if one.attempt != 1]
     told = f"{len(before + after)} workers killed in a call, {len(refused)} of {report.sent} are poison"
     yield outcome("several changes in a call", started, report, told, spent)
+    yield from rejected(line, world, sizes)
+
+
+def rejected(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
+    """Files with a bad row that are repaired, and good ones that are spoiled. Workers die between output and commit."""
+    started = time.monotonic()
+    repaired, spoiled = ([f"rows/{kind}/{n}" for n in range(2 * sizes.deaths)] for kind in ("repaired", "spoiled"))
+    of_rows = ("PutItem", "UpdateItem", "BatchExecuteStatement")
+    deaths = world.proxy.break_out(
+        f"{line.bucket}/rows/repaired/", Fault(Trouble.KILLED, sizes.deaths, of_rows, says="PROCESSED")
+    )
+    for key in mixed(repaired, spoiled):
+        line.put(key, _file(bad=key in repaired))
+    early = line.wait(lambda: deaths.over, "workers die before their commits", timeout=sizes.timeout)
+    for key in mixed(repaired, spoiled):
+        line.put(key, _file(bad=key in spoiled))
+    expected = Expected(repeats=PER_CALL * sizes.deaths)
+    report = line.settled("rows/", expected, timeout=sizes.timeout)
+    problems = wrong_rejects(line.versions("rows/"), line.rejected_rows(), spoiled)
+    told = f"{sizes.deaths} workers killed before a commit, {len(spoiled)} of {len(repaired + spoiled)} files are bad"
+    yield outcome("rejected rows", started, report, told, [*early, *problems])
+
+
+def _file(*, bad: bool) -> str:
+    return f"number\n{time.monotonic_ns()}\n" + ("x\n" if bad else "")
 
 
 def outage(line: Line, world: Sources, sizes: Sizes) -> Iterator[Outcome]:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import (
@@ -88,6 +89,10 @@ class FaultsStack(cdk.Stack):
                 **({"concurrency": concurrency()} | options),
             )
             wait_as_copies(name, pipeline.function)
+            if name == "Called":
+                rejects = s3.Bucket(self, f"{name}Rejects", removal_policy=cdk.RemovalPolicy.DESTROY)
+                pipeline.keep_rejects(rejects, "rejects/")
+                cdk.CfnOutput(self, f"{name}RejectsBucket", value=rejects.bucket_name)
             for what, value in {
                 "Bucket": pipeline.bucket.bucket_name,
                 "QueueUrl": pipeline.queue.queue_url,
@@ -122,7 +127,9 @@ def _processor_of(name: str, downstream: str, proxy: str) -> Processor:
     if name == "Wired":
         return _wired(downstream, proxy)
     if name == "Called":
-        return _processor(PROCESSORS, downstream, entrypoint="process_batch", max_per_call=PER_CALL)
+        return _processor(
+            PROCESSORS, downstream, entrypoint="process_batch", max_per_call=PER_CALL, environment=_through(proxy)
+        )
     return _processor(PROCESSORS, downstream)
 
 
@@ -133,8 +140,12 @@ def _wired(downstream: str, proxy: str) -> Processor:
     code = Path(folder.name)
     shutil.copy(PROCESSORS / "delivering.py", code)
     shutil.copytree(OLD_URLLIB3 / "urllib3", code / "urllib3", ignore=shutil.ignore_patterns("__pycache__"))
-    addresses = {f"AWS_ENDPOINT_URL_{service}": proxy for service in ("DYNAMODB", "S3")}
-    return _processor(code, downstream, environment={"URLLIB3": "1.26"} | addresses)
+    return _processor(code, downstream, environment={"URLLIB3": "1.26"} | _through(proxy))
+
+
+def _through(proxy: str) -> dict[str, str]:
+    """The environment in which requests to DynamoDB and S3 go to the proxy."""
+    return {f"AWS_ENDPOINT_URL_{service}": proxy for service in ("DYNAMODB", "S3")}
 
 
 def from_context(app: cdk.App, *, lines: Collection[str] = LINES) -> FaultsStack:

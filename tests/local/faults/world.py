@@ -15,6 +15,7 @@ from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.events import parse_message
+from intake_ledger.outputs import REMOVED
 from intake_ledger.protocol import Change
 from tests.inside.kit import s3_notification
 from tests.local.faults.downstream import Downstream
@@ -64,6 +65,8 @@ class Line:
     dead_letters: str
     table: str
     function: str
+    rejects: str = ""
+    """The bucket of rejected rows, if there is one."""
     _looking: Lock = field(default_factory=Lock, compare=False)
 
     @classmethod
@@ -77,13 +80,14 @@ class Line:
             dead_letters=outputs[f"{name}DeadLetterQueueUrl"],
             table=outputs[f"{name}Table"],
             function=outputs[f"{name}Function"],
+            rejects=outputs.get(f"{name}RejectsBucket", ""),
         )
 
     # -- acting --
 
-    def put(self, key: str) -> str:
-        """Upload unique content and return its version ID."""
-        body = f"{key} {time.monotonic_ns()}".encode()
+    def put(self, key: str, content: str = "") -> str:
+        """Upload the content, or unique one, and return its version ID."""
+        body = (content or f"{key} {time.monotonic_ns()}").encode()
         version: str = self.aws.client("s3").put_object(Bucket=self.bucket, Key=key, Body=body)["VersionId"]
         return version
 
@@ -203,6 +207,16 @@ class Line:
         )  # fmt: skip
         items = [{name: _read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
         return [(item["pk"].removeprefix(f"{self.bucket}/"), item) for item in items]
+
+    def rejected_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rejected rows by key. Readers take a tombstone for an absent object."""
+        s3, found = self.aws.client("s3"), dict[str, list[dict[str, Any]]]()
+        for one in s3.list_objects_v2(Bucket=self.rejects).get("Contents", ()):
+            answer = s3.get_object(Bucket=self.rejects, Key=one["Key"])
+            if REMOVED not in answer["Metadata"]:
+                key = one["Key"].removeprefix("rejects/").removesuffix(".rejects.jsonl")
+                found[key] = [json.loads(line) for line in answer["Body"].read().splitlines()]
+        return found
 
     def letters(self) -> list[Letter]:
         """Return the dead-letter messages without deleting them."""

@@ -9,7 +9,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import urllib3
 
-from intake_ledger import Commit, FileSet, KeyedMessage, ObjectChange, Unprocessable
+from intake_ledger import Commit, FileSet, KeyedMessage, ObjectChange, Rejects, Unprocessable
 
 direct = build_opener(ProxyHandler({}))
 if not urllib3.__version__.startswith(os.environ.get("URLLIB3", "")):  # type: ignore[attr-defined] # it is there
@@ -26,7 +26,10 @@ def _digest(change: ObjectChange) -> str:
 
 
 def process(change: ObjectChange) -> Commit:
-    """Deliver the bytes of an object."""
+    """Deliver the bytes of an object. Rows of a file of rows are numbers, and others are rejected."""
+    if change.key.startswith("rows/"):
+        for _ in change.csv_rows(columns={"number": int}, on_error=Rejects(max_share=None)):
+            pass
     return _deliver(change, change.key, change.version_id or "", _digest(change))
 
 
