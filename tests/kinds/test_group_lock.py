@@ -1,6 +1,8 @@
 """The lock of a group: the lock of a key whose holder may be any row of the group."""
 
+import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -47,16 +49,19 @@ class Workers:
         worker, owners = self.number, iter(range(100))
         policy = Policy(3, 35 * DAY, deletes=False, executions=self.longest is not None)
         options = LedgerOptions("p", Ordering.LATEST, policy, HOUR)
-        group_of = GroupPattern("{account}/").group_of
-        lock = GroupLock(self.table, "p", options.retention, group_of, clock=self.clock, longest_work_ms=self.longest)
         return Ledger(
             self.table,
             lambda change, _: self.shown[change.key],
             options,
             clock=self.clock,
             new_owner=lambda: f"{worker}.{next(owners)}",
-            guards=[lock],
+            guards=[self.locks()],
         )
+
+    def locks(self) -> GroupLock:
+        retention = LedgerOptions("p", Ordering.LATEST, Policy(3, 35 * DAY, deletes=False), HOUR).retention
+        group_of = GroupPattern("{account}/").group_of
+        return GroupLock(self.table, "p", retention, group_of, clock=self.clock, longest_work_ms=self.longest)
 
     def upload(self, key: str, version: str = "1") -> Change:
         self.shown[key] = State(StateKind.OBJECT, version_id=version, etag=version, created_at=self.clock())
@@ -232,6 +237,72 @@ def test_an_account_keeps_each_booking(exclusive_by: str | None, balance: int) -
     books.pipeline.run()
     assert books.balances["acme"] == balance
     assert len(books.pipeline.calls) == 2
+
+
+@pytest.mark.failure_mode("F505")
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_late_worker_of_a_group_cannot_change_its_total(*, is_late: bool) -> None:
+    """The recipe of docs/groups.md: each booking puts its fence into the account before it reads."""
+    accounts, late = dict[str, Any](balance=0, fence=0, booked={}), list[str]()
+    pipeline: LocalPipeline
+
+    def book(change: ObjectChange) -> None:
+        assert change.group_fence is not None
+        if accounts["fence"] > change.group_fence:
+            raise RuntimeError("a later worker has the account")
+        accounts["fence"] = change.group_fence
+        booked = accounts["booked"] | {change.key: int(change.read(100))}
+        if is_late and not late:
+            # The worker pauses for longer than its lease, and another key of the account goes on.
+            late.append(change.key)
+            pipeline.clock.advance(HOUR)
+            pipeline.turn()
+        if accounts["fence"] != change.group_fence:
+            raise RuntimeError("a later worker has the account")
+        accounts.update(balance=sum(booked.values()), booked=booked)
+
+    pipeline = LocalPipeline(book, exclusive_by="book/{account}/")
+    pipeline._batch_size = 1
+    pipeline.put("book/acme/1", "10")
+    pipeline.put("book/acme/2", "20")
+    pipeline.run()
+    assert accounts["balance"] == 30
+    assert not pipeline.dead_letters
+
+
+@pytest.mark.failure_mode("F505")
+def test_the_fence_of_a_group_grows_although_a_clock_is_behind() -> None:
+    workers = Workers()
+    ledger, lock = workers.ledger(), workers.locks()
+    first = claimed(ledger, workers.upload("acme/1"))
+    ledger.commit(first)
+    workers.clock.advance(-MINUTE)
+    second = claimed(workers.ledger(), workers.upload("acme/2"))
+    assert second.row.fence < first.row.fence
+    assert lock.group_fence(second) == workers.lock("acme")["fence"] == first.row.fence + 1
+    # A claim that continues an execution has not taken the lock itself.
+    assert lock.group_fence(replace(second, lock_fence=None)) == first.row.fence + 1
+    with pytest.raises(Fenced):
+        lock.group_fence(replace(first, lock_fence=None))
+
+
+@pytest.mark.parametrize("kind", ["objects", "sets"])
+def test_an_execution_gets_the_fence_of_its_group(kind: str) -> None:
+    cell = Cell(kind, "machine", exclusive_by="{folder}/")
+    cell.submit()
+    cell.turn()
+    [execution] = cell.local.running()
+    assert json.loads(execution.input)["groupFence"] > 0
+
+
+def test_a_key_without_a_group_has_no_group_fence() -> None:
+    fences = dict[str, int | None]()
+    pipeline = LocalPipeline(lambda change: fences.update({change.key: change.group_fence}), exclusive_by="a/{b}/")
+    pipeline.put("a/b/c", "")
+    pipeline.put("a/c", "")
+    pipeline.run()
+    assert fences["a/b/c"]
+    assert fences["a/c"] is None
 
 
 def test_a_day_of_an_account_closes_while_no_other_day_of_it_does() -> None:

@@ -4235,6 +4235,13 @@ MUTANTS = (
         "tests/kinds/test_group_lock.py -k found_by_the_commit",
     ),
     Mutant(
+        "the fence of a group is that of the row",
+        "GroupLock.group_fence",
+        "self.fence_of(claim)",
+        "claim.row.fence",
+        "tests/kinds/test_group_lock.py -k f505",
+    ),
+    Mutant(
         "the keys of a group are taken for one holder",
         "GroupLock._name",
         "holder_name(claim.key)",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.kinds import Kind
     from intake_ledger.kinds.sets import Sets
-    from intake_ledger.ledger import Guard
+    from intake_ledger.ledger import GroupGuard
     from intake_ledger.observability import Telemetry
     from intake_ledger.runners import Runner
 
@@ -225,7 +225,7 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
 
 def _groups(
     settings: ConsumerSettings, tools: KindTools, is_control: Callable[[str], bool] | None = None
-) -> "Sequence[Guard]":
+) -> "Sequence[GroupGuard]":
     """The locks of groups; see `group_locks`."""
     if settings.exclusive_by is None:
         return ()

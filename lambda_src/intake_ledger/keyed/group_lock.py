@@ -61,6 +61,10 @@ class GroupLock(KeyLock):
         if self._group(claim) is not None:
             super().let_go(claim, ended=ended)
 
+    def group_fence(self, claim: Claim) -> int | None:
+        """See `GroupGuard`."""
+        return None if self._group(claim) is None else self.fence_of(claim)
+
     def _busy(self, claim: Claim, wait_ms: int) -> Claim:
         why = f"another key of the group {self._group(claim)} is in work"
         return replace(claim, held=GroupHeld(why, retry_in=max(wait_ms / 1000, 1)))

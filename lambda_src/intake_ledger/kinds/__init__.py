@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 if TYPE_CHECKING:
     from intake_ledger.consumer.batch import Batch
     from intake_ledger.events import Message
-    from intake_ledger.ledger import Claim, Guard
+    from intake_ledger.ledger import Claim, GroupGuard, Guard
     from intake_ledger.protocol import Change, ObjectGone, Row, RowCounts, State
 
 FORMAT = 1
@@ -85,11 +85,22 @@ class ReceivedMessages(NamedTuple):
     order: Order
 
 
+def group_fence(locks: "Sequence[GroupGuard]", claim: "Claim") -> int | None:
+    """The fence of the claim's group. None: the pipeline has no groups, or the key has none.
+
+    Raises:
+        Fenced: The row does not hold its group.
+
+    """
+    return next((lock.group_fence(claim) for lock in locks), None)
+
+
 class Kind(Protocol):
     """The decisions of a consumer that depend on the kind of the claimed thing."""
 
-    guards: "Sequence[Guard]"
-    """Each claim must hold them besides its row."""
+    @property
+    def guards(self) -> "Sequence[Guard]":
+        """Each claim must hold them besides its row."""
 
     def read(self, event: Mapping[str, Any]) -> ReceivedMessages:
         """Read an event. Raises ValueError if it has no records."""

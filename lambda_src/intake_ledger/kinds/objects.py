@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
-from intake_ledger.kinds import FORMAT, ReceivedMessages
-from intake_ledger.ledger import Claim, Guard, object_states
+from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
+from intake_ledger.ledger import Claim, GroupGuard, object_states
 from intake_ledger.processor import ObjectChange, OpenedObject, make_object_change
 from intake_ledger.protocol import (
     Change,
@@ -45,7 +45,7 @@ class Objects:
         output_client: "Callable[[], S3Client]" = bucket_client,
         *,
         sets: "SetWakes | None" = None,
-        guards: Sequence[Guard] = (),
+        guards: Sequence[GroupGuard] = (),
     ) -> None:
         """Make the kind.
 
@@ -72,7 +72,7 @@ class Objects:
         """See `Kind`. Manifests and markers of sets are not processed."""
         if self._sets is not None and self._sets.is_control(claim.change.key):
             return None
-        return ObjectWork(claim, self._settings, self._bucket, self._output_client)
+        return ObjectWork(claim, self._settings, self._bucket, self._output_client, self.guards)
 
     def shortened(self, body: str) -> None:
         """See `Kind`."""
@@ -87,12 +87,18 @@ class ObjectWork(OpenedObject):
     """Exactly the claimed version, and the outputs of the claim; see `Work`."""
 
     def __init__(
-        self, claim: Claim, settings: ConsumerSettings, bucket: Bucket, output_client: "Callable[[], S3Client]"
+        self,
+        claim: Claim,
+        settings: ConsumerSettings,
+        bucket: Bucket,
+        output_client: "Callable[[], S3Client]",
+        guards: Sequence[GroupGuard] = (),
     ) -> None:
         super().__init__(partial(bucket.open, claim.change.key, claim.state))
         self._claim = claim
         self._settings = settings
         self._output_client = output_client
+        self._guards = guards
         self._rejects: ClaimRejects | None = None
 
     def ready(self, remaining_seconds: Callable[[], float], *, together: bool = False) -> ObjectChange:
@@ -112,6 +118,7 @@ class ObjectWork(OpenedObject):
             opened=self,
             output=outputs.output,
             begin_rejects=partial(self._rejects.begin, source=claim.change.key, state=claim.state),
+            group_fence=group_fence(self._guards, claim),
         )
 
     def returned(self) -> RowCounts | None:
@@ -132,6 +139,7 @@ class ObjectWork(OpenedObject):
             opened=OpenedObject(_nothing),
             output=_nothing,
             begin_rejects=_nothing,
+            group_fence=group_fence(self._guards, self._claim),
         )
         request = request_of(given)
         del request["eventTime"]
@@ -221,7 +229,7 @@ def _nothing(*_: object) -> NoReturn:
 
 def request_of(change: ObjectChange) -> dict[str, Any]:
     """The function's request, as docs/processor-json.md describes it."""
-    return {
+    request = {
         "format": FORMAT,
         "bucket": change.bucket,
         "key": change.key,
@@ -235,3 +243,4 @@ def request_of(change: ObjectChange) -> dict[str, Any]:
         "fence": change.fence,
         "idempotencyKey": change.idempotency_key,
     }
+    return request if change.group_fence is None else request | {"groupFence": change.group_fence}

@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket, bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events import read_batch
-from intake_ledger.kinds import FORMAT, ReceivedMessages
+from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
 from intake_ledger.kinds.objects import ClaimOutputs, ClaimRejects
-from intake_ledger.ledger import AWS_ERRORS, Claim, Guard, LedgerTable, present_state
+from intake_ledger.ledger import AWS_ERRORS, Claim, GroupGuard, LedgerTable, present_state
 from intake_ledger.processor import OpenedObject
 from intake_ledger.processor.file_set import FileSet, SetFile
 from intake_ledger.protocol import (
@@ -77,7 +77,7 @@ class Sets:
         *,
         output_client: "Callable[[], S3Client]" = bucket_client,
         lists: PartLists | None = None,
-        guards: Sequence[Guard] = (),
+        guards: Sequence[GroupGuard] = (),
     ) -> None:
         """Make the kind.
 
@@ -150,6 +150,7 @@ class SetWork:
             attempt=claim.row.attempts,
             fence=claim.row.fence,
             idempotency_key=self._idempotency_key(),
+            group_fence=group_fence(self._kind.guards, claim),
             _remaining_seconds=remaining_seconds,
             _output=outputs.output,
         )
@@ -177,7 +178,7 @@ class SetWork:
             except AWS_ERRORS as error:
                 # It would be taken for S3's refusal of an object.
                 raise LibraryError("the list of the parts could not be stored", detail=repr(error)) from error
-        return {
+        request = {
             "format": FORMAT,
             "bucket": claim.change.bucket,
             "key": claim.change.key,
@@ -188,6 +189,8 @@ class SetWork:
             "fence": claim.row.fence,
             "idempotencyKey": self._idempotency_key(),
         }
+        fence = group_fence(self._kind.guards, claim)
+        return request if fence is None else request | {"groupFence": fence}
 
     def gone(self, error: ObjectGone) -> Exception:
         """See `Work`. The commit of another version wakes the set. Until then, each attempt would end like this one."""

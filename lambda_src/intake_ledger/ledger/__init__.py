@@ -17,6 +17,7 @@ from intake_ledger.ledger.dynamodb_table import (
 from intake_ledger.ledger.forgotten import FORGOTTEN_AT, UNCHECKED_MS, Forgotten, ForgottenKeys, NothingForgotten
 from intake_ledger.ledger.ledger import (
     Claim,
+    GroupGuard,
     Guard,
     Ledger,
     LedgerOptions,
@@ -53,6 +54,7 @@ __all__ = [
     "ConditionFailed",
     "Forgotten",
     "ForgottenKeys",
+    "GroupGuard",
     "Guard",
     "Ledger",
     "LedgerOptions",

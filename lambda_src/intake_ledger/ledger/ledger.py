@@ -149,6 +149,18 @@ class Guard(Protocol):
         """The attempt is over. `ended`: the row shows how. Otherwise its end could not be written."""
 
 
+class GroupGuard(Guard, Protocol):
+    """A guard of groups of keys."""
+
+    def group_fence(self, claim: Claim) -> int | None:
+        """The fence that orders the work of all keys of the claim's group. None: the key has no group.
+
+        Raises:
+            Fenced: The row does not hold its group.
+
+        """
+
+
 @dataclass(slots=True)
 class _Wish:
     """A change that wants a claim, with the row as it was seen last."""

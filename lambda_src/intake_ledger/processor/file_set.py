@@ -76,6 +76,8 @@ class FileSet:
     """A number that grows with each claim on this set, as `ObjectChange.fence`."""
     idempotency_key: str
     """The same for each attempt on this version of the set."""
+    group_fence: int | None = None
+    """As `ObjectChange.group_fence`, about the group of the set."""
     _remaining_seconds: Callable[[], float] = field(repr=False)
     _output: "Callable[[str, str], Output]" = field(repr=False)
 

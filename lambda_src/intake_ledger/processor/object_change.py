@@ -72,6 +72,9 @@ class ObjectChange(ReadableObject):
     LATEST: `fence` orders all attempts on the key."""
     idempotency_key: str
     """The same for each attempt on this state of the key. It differs when the state returns, or is reprocessed."""
+    group_fence: int | None = None
+    """With `exclusive_by`, a number that grows with each attempt on any key of the group: see docs/groups.md. None: the
+    key has no group."""
     _remaining_seconds: Callable[[], float]
     _open: Callable[[], ObjectStream]
     _download: Callable[[], BinaryIO]
@@ -160,6 +163,7 @@ def make_object_change(
     opened: OpenedObject,
     output: "Callable[[str, str], Output]",
     begin_rejects: "Callable[[Rejects], Reading]",
+    group_fence: int | None = None,
 ) -> ObjectChange:
     """Make the argument of the processor for a claim."""
     return ObjectChange(
@@ -175,6 +179,7 @@ def make_object_change(
         fence=row.fence,
         fenced_version=state.version_id or state.etag if ordering is Ordering.EVERY_VERSION else None,
         idempotency_key=state_key(pipeline, change.bucket, change.key, state.identity, row.first_claimed_at),
+        group_fence=group_fence,
         _remaining_seconds=remaining_seconds,
         _open=opened.open,
         _download=opened.download,
