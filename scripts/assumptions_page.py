@@ -29,6 +29,7 @@ _SUBJECTS = {
     "DDB": "DynamoDB",
     "SQS": "SQS",
     "LAM": "Lambda",
+    "LDF": "Durable functions of Lambda",
     "EVB": "EventBridge and Scheduler",
     "SFN": "Step Functions",
     "ATH": "Athena",
