@@ -114,6 +114,13 @@ MUTANTS = (
         "tests/unit/test_once.py -k is_not_cut",
     ),
     Mutant(
+        "a transaction has no room for a result",
+        "MAX_BYTES",
+        "4 * 1024 * 1024 - 8 * 1024 - MAX_RESULT_BYTES",
+        "4 * 1024 * 1024 - 8 * 1024",
+        "tests/unit/test_transactions.py -k longest_result",
+    ),
+    Mutant(
         "an event has the whole result",
         "outcome_of",
         "truncate(after.commit_id, MAX_NAME_BYTES)",

@@ -11,7 +11,15 @@ from botocore.exceptions import ClientError
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer import Services
 from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Fenced, InvalidTransactionError, Row, Status, TransactionRefused, check_transact
+from intake_ledger.protocol import (
+    MAX_RESULT_BYTES,
+    Fenced,
+    InvalidTransactionError,
+    Row,
+    Status,
+    TransactionRefused,
+    check_transact,
+)
 from tests.inside.kit import object_consumer, object_ledger
 from tests.inside.rows import dynamodb_table as table
 from tests.inside.rows import refusal
@@ -82,6 +90,15 @@ class TestCheck:
         elements = [{"Put": {"TableName": "orders", "Item": item | {"id": {"S": str(one)}}}} for one in range(11)]
         assert "DynamoDB allows 4 MB" in refused(elements)
         check_transact(elements[:10], "ledger")
+
+    @pytest.mark.failure_mode("F564")
+    def test_the_longest_result_has_room_in_the_transaction(self) -> None:
+        """The row with its result is an item of the transaction. DynamoDB would refuse it at each attempt."""
+        row = MAX_RESULT_BYTES + 1024
+        elements = [put(id=str(number), data="x" * 400_000) for number in range(10)]
+        check_transact([*elements, put(id="10", data="x" * 150_000)], "ledger")
+        most = 4 * 1024 * 1024 - row - 10 * 400_000
+        assert "DynamoDB allows 4 MB" in refused([*elements, put(id="10", data="x" * most)])
 
     @pytest.mark.parametrize(
         "pair",

@@ -17,14 +17,14 @@ from intake_ledger.protocol.errors import MAX_RETRY_IN, InvalidEffectError, Inva
 
 MAX_ELEMENTS = 100
 """DynamoDB's limit of a transaction."""
-MAX_BYTES = 4 * 1024 * 1024 - 8 * 1024
-"""DynamoDB's limit of 4 MB for all items of a transaction, less the ledger's row."""
 KINDS = ("Put", "Update", "Delete", "ConditionCheck")
 LEAST_REMAINING_SECONDS = 0.1
 """The least `remaining_seconds`. Code gives it to clients as a timeout, and they raise ValueError for zero and less."""
 MAX_RESULT_BYTES = 16 * 1024
 """The longest result that a row keeps. Each write of the row costs one write unit for each KB of it (DynamoDB developer
 guide, "Read and write capacity"), and so does each refused claim of a duplicate."""
+MAX_BYTES = 4 * 1024 * 1024 - 8 * 1024 - MAX_RESULT_BYTES
+"""DynamoDB's limit of 4 MB for all items of a transaction, less the ledger's row with the longest result."""
 _NOT_TEXT = (str, bytes, bytearray, memoryview, range)
 """Sequences that hold no elements."""
 _SHOWN_DIGITS = 40
