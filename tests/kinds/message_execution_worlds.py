@@ -9,14 +9,12 @@ from typing import Any, cast
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
-from intake_ledger.executions import StateMachine
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import ExecutionSettings, Ordering, Policy, Retention, Row, RowKey, Status
+from intake_ledger.protocol import Ordering, Policy, Retention, Row, RowKey, Status
 from tests.inside.executions import Later
-from tests.inside.kit import MACHINE
 from tests.inside.messages import KeyLock, Messages
-from tests.protocol.execution_worlds import LONGEST_TASK, ExecutionWorld, Outside, Result, World, search, steps
+from tests.protocol.execution_worlds import ExecutionWorld, Outside, Result, World, place_of, search, steps
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR
 from tests.unit.test_consumer import FakeTelemetry
@@ -33,6 +31,7 @@ WORLDS = {
     "messages, pauses": ExecutionWorld(puts=2, pauses=1),
     "messages, duplicates": ExecutionWorld(puts=2, deliveries=2),
     "messages, failures": ExecutionWorld(puts=2, fails=1),
+    "messages, durable with queued starts": ExecutionWorld(puts=2, queued=1, durable=True),
     "messages, poison and pauses": ExecutionWorld(puts=1, pauses=1, fails=1),
 }
 
@@ -80,8 +79,7 @@ class MessageWorld(World):
         ledger = Ledger(table, kind.look, options, clock=outside.clock, new_owner=outside.owner, guards=kind.guards)
         queues, telemetry = cast("Queues", outside.queues), cast("Any", FakeTelemetry())
         services = Services(SETTINGS, ledger, bucket, queues, telemetry, outside.clock, lambda: 1.0)
-        settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
-        return Consumer(services, kind, Later(services, StateMachine(lambda: outside.machine, settings)))
+        return Consumer(services, kind, Later(services, place_of(outside)))
 
     def state(self) -> object:
         """The world without the times that make no difference."""
@@ -89,6 +87,7 @@ class MessageWorld(World):
         lock = RowKey("messages:orders/k", "orders@lock")
         item = self.table().get_items([lock]).get(lock, {})
         names = {name: int(name.rpartition("-")[2]) for name in self.machine.executions}
+        names |= {name: int(name.rpartition("-")[2]) for name in self.queued}
         known = {*names.values(), *(one.fence for one in rows if one), item.get("holder_fence", 0)}
         rank = sorted(known).index
         seen = tuple(
@@ -101,12 +100,16 @@ class MessageWorld(World):
                 for one in self.machine.executions.values()
             )
         )
+        executions += tuple(
+            (one.given["identity"], rank(int(name.rpartition("-")[2])), "QUEUED", one.accepted_at // HOUR - now // HOUR)
+            for name, one in self.queued.items()
+        )
         held = item.get("holder"), rank(item.get("holder_fence", 0))
         return self.left, seen, executions, held, tuple(sorted(self.queue)), self.bad
 
     def rest(self) -> str:
         """The violation when nothing moves any more."""
-        if self.left.puts or self.queue or self.running():
+        if self.left.puts or self.queue or self.queued or self.running():
             return ""
         statuses = [one.status if one else None for one in self.rows()]
         wanted = statuses[: max(1, sum(one is not None for one in statuses))]

@@ -11,21 +11,20 @@ from typing import Any, cast
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import own_message
-from intake_ledger.executions import StateMachine
 from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, ExecutionSettings, Ordering, Origin, Policy, State, StateKind
+from intake_ledger.protocol import Change, Ordering, Origin, Policy, State, StateKind
 from intake_ledger.set_members import FormKind, FormSettings, Membership
 from intake_ledger.sets import SetReader, SetSettings
 from tests.inside.executions import Later
-from tests.inside.kit import MACHINE, MemoryExecution, MemoryS3, object_ledger, sqs_event, sqs_record
+from tests.inside.kit import MemoryExecution, MemoryS3, object_ledger, sqs_event, sqs_record
 from tests.inside.sets import S3PartLists, Sets
 from tests.protocol.execution_worlds import (
     KEY,
-    LONGEST_TASK,
     ExecutionWorld,
     Outside,
     Result,
     World,
+    place_of,
     search,
     steps,
 )
@@ -42,6 +41,7 @@ WORLDS = {
     "sets, pauses": ExecutionWorld(pauses=1, losses=1),
     "sets, pauses and overwrites": ExecutionWorld(puts=2, pauses=1),
     "sets, duplicates": ExecutionWorld(puts=2, deliveries=2, losses=1),
+    "sets, durable with queued starts": ExecutionWorld(puts=2, queued=1, durable=True),
     "sets, failures": ExecutionWorld(puts=2, fails=1, losses=1),
 }
 
@@ -112,8 +112,7 @@ class SetWorld(World):
         ledger = Ledger(table, kind.look, options, clock=outside.clock, new_owner=outside.owner)
         queues, telemetry = cast("Queues", outside.queues), cast("Any", FakeTelemetry())
         services = Services(CONSUMER, ledger, bucket, queues, telemetry, outside.clock, lambda: 1.0)
-        settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
-        return Consumer(services, kind, Later(services, StateMachine(lambda: outside.machine, settings)))
+        return Consumer(services, kind, Later(services, place_of(outside)))
 
     def event(self, body: str) -> dict[str, Any]:
         """The event that a worker gets."""

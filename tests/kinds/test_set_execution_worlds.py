@@ -6,7 +6,9 @@ from tests.kinds.set_execution_worlds import WORLDS, explore
 from tests.settings import examples
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.thorough] if "durable" in one else []) for one in WORLDS]
+)
 def test_one_execution_for_each_fence_and_nothing_is_lost(name: str) -> None:
     """With deaths and pauses at each request, replaced parts, duplicates and lost events."""
     result = explore(WORLDS[name], states=examples(4_000))

@@ -32,6 +32,8 @@ from tests.unit.test_consumer import Context
 WORLDS = {
     "executions, two pausing workers": ExecutionWorld(pauses=2),
     "executions, a pausing worker and a refused start": ExecutionWorld(pauses=1, refusals=1),
+    "durable, two pausing workers": ExecutionWorld(pauses=2, durable=True),
+    "durable, a pausing worker and a queued start": ExecutionWorld(pauses=1, queued=1, durable=True),
 }
 _NUMBER = re.compile(r"\d{12,}")
 _OWNER = re.compile(r"\bw\d+\b")
@@ -166,7 +168,7 @@ def go_on(w: SleepersWorld, sleeper: Sleeper, requests: int | None = None) -> in
 
     store, s3, machine, queues = (_Client(one, memory) for one in (w.store, w.s3, w.machine, MemoryQueues(w)))
     clock = partial(memory.value, w.clock)
-    consumer = make_consumer(Outside(store, s3, machine, queues, clock, partial(memory.value, owner)))
+    consumer = make_consumer(Outside(store, s3, machine, queues, clock, partial(memory.value, owner), w.left.durable))
     running = w.running()
     try:
         context = Context(cast("Any", clock), sleeper.began + 3 * MINUTE)

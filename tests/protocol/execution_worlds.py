@@ -1,8 +1,9 @@
-"""Search small worlds in which executions of a state machine process the changes, with the real consumer and ledger.
+"""Search small worlds in which executions process the changes, with the real consumer and ledger.
 
-One key, one queue, DynamoDB, S3 and Step Functions in memory. Each step is an invocation of a worker, a step of an
-execution, an upload, or time. A worker may die at each of its requests. It may also pause there, while its lease ends
-and another worker handles a message. The search is breadth-first, so the first violation has the shortest trace.
+One key, one queue, DynamoDB, S3 and Step Functions or a durable function in memory. Each step is an invocation of a
+worker, a step of an execution, an upload, or time. A worker may die at each of its requests. It may also pause there,
+while its lease ends and another worker handles a message. The search is breadth-first, so the first violation has the
+shortest trace.
 """
 
 import copy
@@ -17,12 +18,15 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import parse_message
-from intake_ledger.executions import StateMachine
+from intake_ledger.executions import DurableFunction, StateMachine
 from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, ExecutionSettings, Policy, Row, Status, row_key
+from intake_ledger.protocol import Change, DurableSettings, ExecutionSettings, Fenced, Policy, Row, Status, row_key
 from tests.inside.executions import Later
 from tests.inside.kit import (
+    FUNCTION,
     MACHINE,
+    MemoryDurableExecution,
+    MemoryDurableFunctions,
     MemoryExecution,
     MemoryS3,
     MemoryStepFunctions,
@@ -39,6 +43,7 @@ from tests.unit.test_consumer import Context, FakeTelemetry
 KEY = "a.csv"
 LONGEST_TASK = 24 * HOUR
 LAPSE = 2 * HOUR
+EVENT_AGE_SECONDS = 3 * 3600
 """Longer than each lease and each backoff, and shorter than the longest task."""
 
 
@@ -61,7 +66,11 @@ class ExecutionWorld(NamedTuple):
     """Executions that are aborted or time out while a task runs on."""
     redrives: int = 0
     refusals: int = 0
-    """Starts that Step Functions refuses."""
+    """Starts that are refused."""
+    durable: bool = False
+    """A durable function does the work. No events come of it."""
+    queued: int = 0
+    """Accepted starts that wait in Lambda's queue, which may drop them."""
 
 
 WORLDS = {
@@ -75,6 +84,15 @@ WORLDS = {
     "executions, aborted with a task": ExecutionWorld(puts=2, aborts=1),
     "executions, redriven": ExecutionWorld(puts=2, fails=1, redrives=1),
     "executions, refused": ExecutionWorld(puts=2, refusals=2, losses=1),
+    "durable, deaths": ExecutionWorld(deaths=2, durable=True),
+    "durable, overwrites": ExecutionWorld(puts=2, deaths=1, durable=True),
+    "durable, pauses and overwrites": ExecutionWorld(puts=2, pauses=1, durable=True),
+    "durable, failures": ExecutionWorld(puts=2, deliveries=2, fails=1, durable=True),
+    "durable, stopped while it writes": ExecutionWorld(puts=2, aborts=1, durable=True),
+    "durable, refused": ExecutionWorld(puts=2, refusals=2, durable=True),
+    "durable, queued starts": ExecutionWorld(puts=2, queued=2, durable=True),
+    "durable, queued starts and deaths": ExecutionWorld(queued=1, deaths=1, durable=True),
+    "durable, queued starts and pauses": ExecutionWorld(queued=1, pauses=1, durable=True),
 }
 
 
@@ -110,7 +128,10 @@ class World:
     def __post_init__(self) -> None:
         self.s3 = MemoryS3(clock=self.clock)
         self.store = StrictDynamoDB()
-        self.machine = MemoryStepFunctions(clock=self.clock)
+        self.machine: Any = MemoryStepFunctions(clock=self.clock)
+        if self.left.durable:
+            self.machine = MemoryDurableFunctions(clock=self.clock)
+            self.machine.event_age_seconds = EVENT_AGE_SECONDS
 
     def use(self, **budget: int) -> None:
         """Use up a part of the budget."""
@@ -146,7 +167,7 @@ class World:
 
     def reported(self, body: str) -> list[str]:
         """The messages about an execution that has ended."""
-        return [body]
+        return [] if self.left.durable else [body]
 
     def rest(self) -> str:
         """Errors when nothing moves any more."""
@@ -155,6 +176,14 @@ class World:
     def can_begin(self, execution: MemoryExecution) -> bool:
         """False if the execution fails before its effect."""
         return True
+
+    @property
+    def queued(self) -> dict[str, MemoryDurableExecution]:
+        """The starts in Lambda's queue."""
+        if not self.left.durable:
+            return {}
+        there = self.machine.executions
+        return {name: one for name, one in self.machine.all.items() if name not in there}
 
     def running(self) -> int:
         """The number of executions that run."""
@@ -171,7 +200,7 @@ class World:
         row, now = self.row, self.clock()
         names = sorted(self.machine.executions, key=_fence)
         fences = sorted({_fence(name) for name in names} | ({row.fence} if row else set()))
-        seen = None
+        seen = kept = None
         if row is not None:
             busy = row.is_live(now), (row.retry_at or 0) > now, bool(row.lease_until)
             names_of = row.version_id, row.committed_state, row.late_writes, row.rejected_fence is not None
@@ -186,9 +215,17 @@ class World:
             )
             for one in (self.machine.executions[name] for name in names)
         )
+        age = EVENT_AGE_SECONDS * 1000
+        executions += tuple(
+            (_fence(name), one.given["versionId"], "QUEUED", (one.accepted_at + age - now) // LAPSE, False)
+            for name, one in self.queued.items()
+        )
+        if row is not None and row.execution:
+            at, _, arn = row.execution.partition(" ")
+            kept = f"-{row.fence}/" in arn, max((int(at) + age - now) // LAPSE, -1)
         queue = tuple(sorted(_label(body, fences) for body in self.queue))
         facts = self.current, self.downstream, tuple(sorted(self.tasks)), self.redriven, tuple(self.rejected)
-        return self.left, seen, executions, queue, facts, self.bad
+        return self.left, seen, kept, executions, queue, facts, self.bad
 
 
 def _fence(name: str) -> int:
@@ -196,7 +233,7 @@ def _fence(name: str) -> int:
 
 
 def _rests(execution: MemoryExecution, now: int) -> bool:
-    return execution.status == "ABORTED" and now < (execution.stopped_at or 0) + LONGEST_TASK
+    return execution.status in ("ABORTED", "STOPPED") and now < (execution.stopped_at or 0) + LONGEST_TASK
 
 
 def _label(body: str, fences: list[int]) -> str:
@@ -235,6 +272,11 @@ def plain_steps(w: World) -> Iterator[Step]:
         yield f"a worker handles {short(body)}", partial(_handle, body=body)
         if w.left.refusals:
             yield f"a worker handles {short(body)}, and a start is refused", partial(_refused, body=body)
+        if w.left.queued:
+            yield f"a worker handles {short(body)}, and a start is queued", partial(_queued, body=body)
+    for name, one in w.queued.items():
+        yield f"the queued start of {one.given['versionId']} begins", partial(_begin, name=name)
+        yield f"the queued start of {one.given['versionId']} is dropped", partial(_drop, name=name)
     for name, execution in w.machine.executions.items():
         label = f"execution {execution.given['versionId']}"
         if execution.status == "RUNNING":
@@ -282,7 +324,8 @@ def _ends(w: World, name: str, label: str, status: str, used: dict[str, int], er
         x.use(**used, losses=lost)
         if status == "ABORTED" and not x.phases.get(name):
             x.tasks.append(x.machine.executions[name].given["versionId"])
-        body = x.machine.end(name, status, output={"commit": "done"}, error=error)
+        named = "STOPPED" if x.left.durable and status == "ABORTED" else status
+        body = x.machine.end(name, named, output={"commit": "done"}, error=error)
         x.queue += [] if lost else x.reported(body)
 
     yield f"{label} ends {status}", lambda x: end(x, 0)
@@ -368,10 +411,33 @@ def _handle(w: World, body: str, fault: Callable[[int, bool], None] = lambda _, 
 
 def _refused(w: World, body: str) -> None:
     w.use(refusals=1)
-    refusal = ClientError({"Error": {"Code": "AccessDeniedException"}}, "StartExecution")
+    refusal = ClientError(
+        {"Error": {"Code": "AccessDeniedException"}}, "Invoke" if w.left.durable else "StartExecution"
+    )
     w.machine.refuse_starts = lambda: refusal
     _handle(w, body)
     w.machine.refuse_starts = lambda: None
+
+
+def _queued(w: World, body: str) -> None:
+    """A start of this invocation waits in Lambda's queue. If there is none, it is as if it had not waited."""
+    before = len(w.queued)
+    w.machine.queue_seconds = 2 * EVENT_AGE_SECONDS
+    _handle(w, body)
+    w.machine.queue_seconds = 0
+    w.use(queued=len(w.queued) - before)
+
+
+def _begin(w: World, name: str) -> None:
+    running = w.running()
+    w.machine.all[name].starts_at = w.clock()
+    w.look(running)
+
+
+def _drop(w: World, name: str) -> None:
+    """The queue drops a start at its longest age, and not before. The consumer waits for a minute more."""
+    w.clock.now = max(w.clock.now, w.machine.all[name].accepted_at + EVENT_AGE_SECONDS * 1000 + MINUTE)
+    assert name not in w.machine.executions
 
 
 class CountedClient:
@@ -429,7 +495,7 @@ def work(
         return f"w{w.owners}"
 
     dynamodb, s3, machine = (CountedClient(one, count, fault) for one in (w.store, w.s3, w.machine))
-    services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner)
+    services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner, w.left.durable)
     running = w.running()
     answer = w.consumer(services).handle(w.event(body), cast("Any", Context(w.clock, w.clock() + 3 * MINUTE)))
     w.look(running)
@@ -445,6 +511,7 @@ class Outside(NamedTuple):
     queues: Any
     clock: Callable[[], int]
     owner: Callable[[], str]
+    durable: bool = False
 
 
 def make_consumer(outside: Outside) -> Consumer:
@@ -460,16 +527,23 @@ def make_consumer(outside: Outside) -> Consumer:
     )
     queues = cast("Queues", outside.queues)
     services = Services(CONSUMER, ledger, bucket, queues, cast("Any", _Telemetry()), outside.clock, lambda: 1.0)
-    settings = ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000)
-    return Consumer(
-        services, Objects(CONSUMER, bucket), Later(services, StateMachine(lambda: outside.machine, settings))
-    )
+    return Consumer(services, Objects(CONSUMER, bucket), Later(services, place_of(outside)))
+
+
+def place_of(outside: Outside) -> StateMachine | DurableFunction:
+    """The place of the executions, as one worker reaches it."""
+    if outside.durable:
+        durable = DurableSettings(FUNCTION, 6 * 3600, LONGEST_TASK // 1000, EVENT_AGE_SECONDS, 14 * 86_400)
+        return DurableFunction(lambda: outside.machine, durable, CONSUMER.table, outside.clock)
+    return StateMachine(lambda: outside.machine, ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000))
 
 
 class _Telemetry(FakeTelemetry):
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         """Worlds inject refused starts only, so each other error of AWS is a defect."""
-        if isinstance(error, ClientError) and error.operation_name == "StartExecution":
+        if isinstance(error, ClientError) and error.operation_name in ("StartExecution", "Invoke"):
+            return
+        if isinstance(error, Fenced) and "has not kept" in text:
             return
         raise AssertionError(f"{text}: {error!r}") from error
 
@@ -477,7 +551,7 @@ class _Telemetry(FakeTelemetry):
 def at_rest(w: World) -> str:
     """Errors when nothing moves any more. Empty if something moves."""
     running = any(one.status == "RUNNING" for one in w.machine.executions.values())
-    if w.left.puts or w.queue or running or w.tasks:
+    if w.left.puts or w.queue or w.queued or running or w.tasks:
         return ""
     row = w.row
     if row is None:

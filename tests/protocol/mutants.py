@@ -3561,6 +3561,13 @@ MUTANTS = (
         "tests/unit/test_durable.py -k may_wait_in_the_queue",
     ),
     Mutant(
+        "a start that the queue drops has a successor with a new fence",
+        "DurableFunction.describe",
+        "Execution(name, QUEUED) if waits else None",
+        'Execution(name, QUEUED) if waits else known and Execution(name, "FAILED")',
+        "tests/protocol/test_execution_sleepers.py -k next_to_another_fence",
+    ),
+    Mutant(
         "a start that the queue drops is waited for without an end",
         "DurableFunction.describe",
         "Execution(name, QUEUED) if waits else None",

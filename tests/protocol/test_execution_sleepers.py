@@ -25,6 +25,13 @@ def test_the_fence_does_not_grow_past_a_start_that_was_refused() -> None:
     assert not result.violation, "\n".join([result.violation, *result.trace])
 
 
+@pytest.mark.failure_mode("F522")
+def test_no_start_comes_late_next_to_another_fence() -> None:
+    """A worker pauses before its start, and goes on after Lambda's queue has dropped the start of another one."""
+    result = explore(WORLDS["durable, a pausing worker and a queued start"])
+    assert not result.violation, "\n".join([result.violation, *result.trace])
+
+
 def test_a_worker_that_goes_on_sends_the_rest_of_its_requests() -> None:
     """It claims before the pause and starts the execution after it. Another worker may pause meanwhile."""
     w = SleepersWorld(ExecutionWorld(pauses=2))

@@ -10,6 +10,9 @@ SHORT = (
     "executions, pauses",
     "executions, duplicates",
     "executions, refused",
+    "durable, deaths",
+    "durable, queued starts and deaths",
+    "durable, queued starts and pauses",
 )
 
 
