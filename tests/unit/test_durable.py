@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import botocore
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner
-from intake_ledger.executions import Action, DurableFunction, Execution, decide, execution_name
+from intake_ledger.executions import Action, DurableFunction, Execution, decide, execution_name, place_of
 from intake_ledger.protocol import DurableSettings, Row, RowKey, SettingsError, Status, durable_settings, elsewhere_of
 from tests.inside.audits import executing
 from tests.inside.executions import commit_of
@@ -49,6 +50,26 @@ def test_a_consumer_has_one_processor() -> None:
     both = VARIABLES | {"INTAKE_STATE_MACHINE": MACHINE, "INTAKE_EXECUTION_SECONDS": "60"}
     with pytest.raises(SettingsError, match="INTAKE_STATE_MACHINE and INTAKE_DURABLE_FUNCTION"):
         elsewhere_of(both)
+
+
+@pytest.mark.failure_mode("F537")
+@pytest.mark.parametrize(
+    ("release", "knows"), [("1.41.99", False), ("1.42.0", False), ("1.42.1", True), ("2.0.0", True)]
+)
+def test_a_consumer_with_an_old_botocore_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, release: str, *, knows: bool
+) -> None:
+    """Otherwise each start fails before it is sent, and looks as one whose answer was lost."""
+    monkeypatch.setattr(botocore, "__version__", release)
+
+    def make() -> object:
+        return place_of(VARIABLES, lambda _: lambda: None, "ledger", Clock())
+
+    if knows:
+        assert isinstance(make(), DurableFunction)
+        return
+    with pytest.raises(SettingsError, match=rf"botocore is {release}: install 1\.42\.1"):
+        make()
 
 
 class Bench:

@@ -3,9 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import botocore
+
 from intake_ledger.executions.durable_function import DurableFunction
 from intake_ledger.executions.state_machine import StateMachine
-from intake_ledger.protocol import DURABLE_FUNCTION, durable_settings, elsewhere_of, execution_settings
+from intake_ledger.protocol import (
+    DURABLE_FUNCTION,
+    SettingsError,
+    durable_settings,
+    elsewhere_of,
+    execution_settings,
+)
+
+_KNOWS_DURABLE = (1, 42, 1)
+"""The first botocore whose Invoke has `DurableExecutionName`."""
 
 
 def place_of(
@@ -23,9 +34,14 @@ def place_of(
         clock: gives epoch milliseconds.
 
     Raises:
-        SettingsError: A variable is missing or malformed.
+        SettingsError: A variable is missing or malformed, or botocore knows no durable functions.
 
     """
     if elsewhere_of(environment) == DURABLE_FUNCTION:
+        if tuple(int(part) for part in botocore.__version__.split(".")[:3]) < _KNOWS_DURABLE:
+            # Each start would fail, and look as one whose answer was lost.
+            raise SettingsError(
+                f"{DURABLE_FUNCTION} is set and botocore is {botocore.__version__}: install 1.42.1 or a later release"
+            )
         return DurableFunction(make_maker("lambda"), durable_settings(environment), table, clock)
     return StateMachine(make_maker("stepfunctions"), execution_settings(environment))
