@@ -184,6 +184,11 @@ METRICS: Mapping[str, MetricRow] = {
         "attempt is counted",
     ),
     "Started": MetricRow("executions that were started, if a state machine or a durable function is the processor"),
+    "TagsRefused": MetricRow(
+        "tags of committed versions (`after_commit`) that S3 did not take. The rows say why. They are tried again",
+        kinds=(OBJECTS,),
+        reason="a message has no version in S3, and a set's parts are tagged by their pipeline",
+    ),
     "UnreadableMessages": MetricRow(
         "messages of an unknown format, or with records of an unknown format. Each becomes one message in "
         "the dead-letter queue, with `reason` and `unreadable_records`",

@@ -12,6 +12,7 @@ from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import own_message
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
+    CommitTag,
     GroupPattern,
     Ordering,
     Origin,
@@ -120,6 +121,8 @@ class Cell:
     """Seconds."""
     max_rate: float | None = None
     """Starts per second."""
+    after_commit: CommitTag | None = None
+    """The tag of committed versions."""
     answers: list[dict[str, Any]] = field(default_factory=list)
     """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
     inside: Callable[[Any], object] = lambda _: None
@@ -162,6 +165,7 @@ class Cell:
             keeps_rows=self.ordering is Ordering.LATEST,
             max_wait_seconds=self.max_wait,
             max_rate=self.max_rate,
+            after_commit=self.after_commit,
             in_flight_limit=1 if self.crowded else self.in_flight_limit,
             exclusive_by=GroupPattern(self.exclusive_by) if self.exclusive_by else None,
         )

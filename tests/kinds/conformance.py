@@ -57,6 +57,9 @@ _NO_LISTING = "No listing has the messages of a key."
 _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
 _KEY_IS_GROUP = "The messages of a key exclude each other. Use the group as the key."
 _GROUPS = "a_group_has_one_live_attempt"
+_TAG = "a_committed_version_gets_its_tag_whoever_dies"
+_NO_VERSION = "A message has no version in S3."
+_PARTS_HAVE_TAGS = "The pipeline of the parts tags each of them. A set has no version of its own."
 _GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
 WORKERS_START = ("a_thing_is_processed_and_committed_once", "long_work_is_not_repeated", "a_refused_start_is_counted")
 """The tests of durable functions on workers. The others have them in Lambda: a worker only receives and sends
@@ -110,6 +113,8 @@ ABSENT = (
         for test in (_GROUPS, _GROUP_DEATHS)
         for kind in ("messages", "FIFO messages", "stream records")
     ),
+    *(Absence(_TAG, kind, "*", "*", _NO_VERSION) for kind in ("messages", "FIFO messages", "stream records")),
+    Absence(_TAG, "sets", "*", "*", _PARTS_HAVE_TAGS),
     *(
         Absence("a_late_worker_is_counted", "*", one, "*", "The execution owns the work. A worker only starts it.")
         for one in LATER

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing import LocalSets
+from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import Rejects
 from intake_ledger.ledger import LedgerTable, break_claim
 from intake_ledger.protocol import (
     MAX_RESULT_BYTES,
+    CommitTag,
     ConsumerSettings,
     Ordering,
     Rate,
@@ -391,6 +392,34 @@ def test_a_worker_may_die_at_each_request_of_a_reprocess(make: Make) -> None:
         assert len({call.idempotency_key for call in cell.calls}) == 2
 
     kill_everywhere(make, after_an_end(Cell.reprocess), check)
+
+
+@pytest.mark.failure_mode("F545")
+@every_cell
+def test_a_committed_version_gets_its_tag_whoever_dies(make: Make) -> None:
+    """A worker dies at each request up to the acknowledgement. The version is tagged once the row is committed."""
+    if make().kind != "objects":
+        raise DoesNotApply
+    tag, tags = CommitTag("intake", "done"), {"intake": "done"}
+
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert isinstance(cell.local, LocalPipeline)
+        assert cell.local.tags(KEY) == tags
+        row = cell.known()
+        assert (row.tags_pending, row.tagged_at is not None) == (None, True)
+
+    def scenario(cell: Cell) -> None:
+        put = cell.s3.put_object_tagging
+
+        def watched(**request: Any) -> dict[str, Any]:
+            assert cell.known().status is Status.PROCESSED
+            return put(**request)
+
+        cell.s3.put_object_tagging = watched  # type: ignore[method-assign]
+        submit_and_run(cell)
+
+    kill_everywhere(make, scenario, check, after_commit=tag)
 
 
 @every_cell

@@ -89,7 +89,7 @@ def test_a_map_over_shards_finds_exactly_what_was_lost(aws: LocalAws, outputs: d
 
     report = parts.audit()
     assert sorted(one["key"] for one in report["findings"]) == ["new/a", "new/b", *sorted(lost)]
-    assert report["counts"] == {"missing": 2, "overtaken": 1, "unsettled": 0, "removed": 2}
+    assert report["counts"] == {"missing": 2, "overtaken": 1, "unsettled": 0, "untagged": 0, "removed": 2}
     assert (report["complete"], report["resubmitted"], report["delivery"]) == (True, 5, [])
     for key, version in lost.items():
         parts.effect(key, version)

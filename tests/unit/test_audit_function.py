@@ -109,7 +109,7 @@ def test_a_run_finds_resubmits_and_tells(deployed: LiveAudit, capsys: pytest.Cap
     """The report, the messages, the metrics and the line for people."""
     deployed.upload("in/a", "in/b")
     report = deployed.audit()
-    assert report["counts"] == {"missing": 2, "overtaken": 0, "unsettled": 0, "removed": 0}
+    assert report["counts"] == {"missing": 2, "overtaken": 0, "unsettled": 0, "untagged": 0, "removed": 0}
     assert report["summary"] == "2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted"
     assert deployed.receive() == ["in/a", "in/b"]
     assert deployed.last() == report

@@ -560,7 +560,8 @@ class TestSize:
             reprocessed, marked(marker), marker, now=START, retention=Retention(RETENTION_SECONDS)
         )
         released = row_changes.released(second, done)
-        for row in (first, done, second, again, done_again, reprocessed, settled, released):
+        untagged = replace(reprocessed, tags_pending="v" * 32, tagged_at=None, expires_at=None)
+        for row in (first, done, second, again, done_again, reprocessed, settled, released, untagged):
             assert item_size(key, row) <= 1024
 
     @pytest.mark.failure_mode("F17")

@@ -62,6 +62,7 @@ class LocalPipeline(LocalRuntime):
         reasons: Reasons = Reasons.TYPES,
         max_wait: int = 3 * 86_400,
         max_rate: float | None = None,
+        after_commit: tuple[str, str] | None = None,
         dynamodb: "MemoryTables | DynamoDBClient | None" = None,
         raise_errors: bool = False,
         runner: LocalRunner = LocalRunner.PROCESS,
@@ -88,6 +89,7 @@ class LocalPipeline(LocalRuntime):
             reasons: as the construct's; exception types and positions when omitted.
             max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
             max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
+            after_commit: key and value of the construct's tag; versions get none when omitted. `tags` returns them.
             dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
                 moto's. When omitted, a transaction with a condition is refused.
             raise_errors: `run` raises the first error of the processor, with its traceback, instead of trying again.
@@ -100,11 +102,14 @@ class LocalPipeline(LocalRuntime):
         Raises:
             TypeError: The processor is not a function with one argument.
             ValueError: `max_per_call` is out of its range, the processor of several changes is not in this process,
-                `exclusive_by` is not a pattern, or both are given.
+                `exclusive_by` is not a pattern, both are given, S3 would refuse the tag, or the bucket has no versions
+                to tag.
 
         """
         if runner is LocalRunner.PROCESS:
             check_processor(processor)
+        if after_commit is not None and not versioned:
+            raise ValueError("after_commit needs a bucket with versions: a tag of a key may reach a newer object")
         check_calls(max_per_call, runner, commit_together=commit_together)
         settings = local_settings(
             ordering,
@@ -117,6 +122,7 @@ class LocalPipeline(LocalRuntime):
             exclusive_by=exclusive_by,
             max_wait=max_wait,
             max_rate=max_rate,
+            after_commit=after_commit,
             directory_markers=directory_markers,
             keep_rejects=keep_rejects,
         )
@@ -228,6 +234,7 @@ class LocalPipeline(LocalRuntime):
             settle_seconds=_HOUR_MS // 1000,
             look_back_seconds=_LOOK_BACK_MS // 1000,
             budget=_BUDGET,
+            after_commit=settings.after_commit,
         )
         s3, store, sqs = (cast("Any", one) for one in (self._s3, self._dynamodb, self._sqs))
         bucket, report = Bucket(lambda: s3, settings.bucket), Report(str(now), now)
@@ -263,6 +270,17 @@ class LocalPipeline(LocalRuntime):
         found = version_id or (shown.version_id if shown else None)
         identity = f"v#{found}" if found else f"e#{etag}" if etag else "absent"
         return self._table.get(row_key(PIPELINE, self._settings.ordering, BUCKET, key, identity))
+
+    def tags(self, key: str, version_id: str | None = None) -> dict[str, str]:
+        """Return the tags of a version.
+
+        Args:
+            key: of the object.
+            version_id: as `put` returned it; the current version when omitted.
+
+        """
+        found = version_id or getattr(self._s3.current(key), "version_id", None)
+        return dict(self._s3.tags.get((key, found), {}))
 
     def output(self, bucket: str, key: str) -> bytes | None:
         """Return the content that `change.output(bucket, key)` has written. None: nothing, or it was removed.

@@ -11,7 +11,16 @@ from types import ModuleType
 from typing import Any
 
 from intake_ledger.consumer.deadline import deadline
-from intake_ledger.protocol import MOST_PER_CALL, ConsumerSettings, GroupPattern, Ordering, Rate, Reasons
+from intake_ledger.protocol import (
+    MOST_PER_CALL,
+    CommitTag,
+    ConsumerSettings,
+    GroupPattern,
+    Ordering,
+    Rate,
+    Reasons,
+    tag_problem,
+)
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"
@@ -60,6 +69,7 @@ def local_settings(
     keep_rejects: bool = False,
     exclusive_by: str | None = None,
     max_rate: float | None = None,
+    after_commit: tuple[str, str] | None = None,
     pipeline: str = PIPELINE,
     bucket: str = BUCKET,
     suffix: str = "",
@@ -68,7 +78,7 @@ def local_settings(
 
     Raises:
         ValueError: The processing timeout is no number of seconds above 0, `max_per_call` or `max_rate` is out of its
-            range, `exclusive_by` is not a pattern, or it is given with `max_per_call`.
+            range, `exclusive_by` is not a pattern or is given with `max_per_call`, or S3 would refuse the tag.
 
     """
     if not 1 <= max_per_call <= MOST_PER_CALL:
@@ -77,6 +87,8 @@ def local_settings(
         raise ValueError(f"max_per_call is {max_per_call}, and a call would hold several groups: omit exclusive_by")
     if max_rate is not None:
         Rate(max_rate)
+    if after_commit is not None and (problem := tag_problem(*after_commit)):
+        raise ValueError(f"after_commit: {problem}")
     if not (math.isfinite(processing_timeout) and processing_timeout > 0):
         raise ValueError(f"processing_timeout is {processing_timeout}: pass a number of seconds above 0")
     return ConsumerSettings(
@@ -103,6 +115,7 @@ def local_settings(
         directory_markers=directory_markers,
         exclusive_by=GroupPattern(exclusive_by) if exclusive_by else None,
         max_rate=max_rate,
+        after_commit=CommitTag(*after_commit) if after_commit else None,
         # As the construct does.
         keeps_rows=deletes,
         rejects=REJECTS if keep_rejects else None,

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
 _PAGE = 1_000
+_MOST_TAGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class MemoryS3:
         self.keys: dict[str, list[Version]] = {}
         """All versions of each key, oldest first."""
         self._made = 0
+        self.tags: dict[tuple[str, str | None], dict[str, str]] = {}
+        """The tags of versions, by key and version."""
         self.archived: set[str] = set()
         """Keys of archived objects, which S3 lists and does not return."""
         self._last: _Connection | None = None
@@ -98,6 +101,21 @@ class MemoryS3:
             checksum = zlib.crc32(content).to_bytes(4, "big")
             answer |= {"ChecksumCRC32": b64encode(checksum).decode(), "ChecksumType": "FULL_OBJECT"}
         return answer
+
+    def get_object_tagging(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client."""
+        found = self._find("GetObjectTagging", request)
+        tags = self.tags.get((request["Key"], found.version_id), {})
+        return {"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+    def put_object_tagging(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client. All tags of the version are replaced."""
+        found = self._find("PutObjectTagging", request)
+        tags = {one["Key"]: one["Value"] for one in request["Tagging"]["TagSet"]}
+        if len(tags) > _MOST_TAGS:
+            raise s3_error("PutObjectTagging", 400, "BadRequest")
+        self.tags[request["Key"], found.version_id] = tags
+        return {}
 
     def list_objects_v2(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client, with pages of `MaxKeys` objects."""

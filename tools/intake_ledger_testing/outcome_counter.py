@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import NotDone
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, CopyRefused, Fenced, OutcomeKind, Reason, Row, RowCounts, Ruling
+from intake_ledger.protocol import Change, CopyRefused, Fenced, OutcomeKind, Reason, Row, RowCounts, Ruling, TagRefused
 
 _LOG = logging.getLogger("intake_ledger")
 
@@ -73,7 +73,7 @@ class OutcomeCounter(Telemetry):
     @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # An overtaken worker can neither release its claim nor change the visibility of its message.
-        if not isinstance(error, Fenced | ClientError | NotDone | CopyRefused):
+        if not isinstance(error, Fenced | ClientError | NotDone | CopyRefused | TagRefused):
             raise error
 
     @override

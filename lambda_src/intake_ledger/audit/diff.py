@@ -34,6 +34,8 @@ class Finding(_Described):
     """Another state than the current one was processed last."""
     UNSETTLED = "unsettled", "left half done"
     """The current state failed, its worker died, or a late worker may have written over it. No message seems left."""
+    UNTAGGED = "untagged", "committed without their tag"
+    """A version is committed, and its worker died before it set the tag of `after_commit`, or S3 has refused it."""
     REMOVED = "removed", "removed without the ledger's knowledge"
     """The object is gone, and no event reported it."""
 
@@ -136,6 +138,13 @@ def judge(  # noqa: PLR0911 - one return per line of the rule
     if last_claimed and not row.settled:
         return Finding.UNSETTLED
     return Finding.REMOVED if state.removed else Finding.OVERTAKEN
+
+
+def judge_tags(row: Row | None, window: Window) -> Finding | Line | None:
+    """The finding on a row with versions whose tag is not set yet. None: it has none, or an attempt sets them."""
+    if row is None or row.tags_pending is None or row.status not in (Status.PROCESSED, Status.REJECTED):
+        return None
+    return Line.SETTLING if row.updated_at > window.settled_before else Finding.UNTAGGED
 
 
 def _without_row(state: State, window: Window, *, deletes: bool) -> Finding | Line:

@@ -12,7 +12,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.budget import Budget
-from intake_ledger.audit.diff import Line, Mark, Window, is_marked, judge
+from intake_ledger.audit.diff import Line, Mark, Window, is_marked, judge, judge_tags
 from intake_ledger.audit.relations import Candidate
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.aws import Bucket
@@ -72,7 +72,8 @@ class Look:
         for candidate in current:
             item = items.get(candidate.row_key(self.settings), {})
             row, lines = row_from_attributes(item), report.lines_of(shown=candidate.shown)
-            verdict = judge(
+            verdict = judge_tags(row, window) if self.settings.after_commit else None
+            verdict = verdict or judge(
                 row,
                 candidate.state,
                 window,

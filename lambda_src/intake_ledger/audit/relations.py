@@ -81,7 +81,12 @@ def held(
     """The entries of one segment of the table, `(number, total)`, from `start` on. `now` is in epoch milliseconds."""
     ours = f"{settings.bucket}/"
     table = AuditTable(dynamodb, settings.table, segment)
-    for page in table.held(settings.pipeline, settings.ordering, RowKey(**json.loads(start)) if start else None):
+    for page in table.held(
+        settings.pipeline,
+        settings.ordering,
+        RowKey(**json.loads(start)) if start else None,
+        tags=settings.after_commit is not None,
+    ):
         keys = [(row.row_key.pk.removeprefix(ours), row) for row in page.rows if row.row_key.pk.startswith(ours)]
         wanted, numbers = [], RowNumbers()
         for key, row in keys:

@@ -30,6 +30,7 @@ _OF_LATEST = (
     "updated_at",
     "lease_until",
     "settled_as",
+    "tags_pending",
 )
 _OF_EVERY = (*_OF_LATEST, "kind", "version_id", "etag", "size")
 
@@ -48,13 +49,13 @@ class Held:
     state: State | None
     """The last claimed state in EVERY_VERSION. In LATEST, S3 is asked for the state of a candidate."""
     committed: str | None
-    """The identity of the committed state. None if the row is not settled."""
+    """The identity of the committed state. None if the row is not settled, or a committed version has no tag yet."""
     updated_at: int
     readable: bool
     """False if a later release wrote the row."""
     may_be_gone: bool
     """True if the row is a candidate when S3 does not show its object. In LATEST, the removal was not committed. In
-    EVERY_VERSION, an attempt may be half done."""
+    EVERY_VERSION, an attempt may be half done. A row whose version has no tag yet is a candidate too."""
     status: str = Status.LATER_FORMAT
     lease_until: int | None = None
     settled_as: str | None = None
@@ -76,8 +77,13 @@ class AuditTable:
         self._name = name
         self._segment = segment
 
-    def held(self, pipeline: str, ordering: Ordering, start: RowKey | None = None) -> Iterator[RowPage]:
-        """All rows of the pipeline in this ordering, from `start` on. The reads are not consistent."""
+    def held(
+        self, pipeline: str, ordering: Ordering, start: RowKey | None = None, *, tags: bool = False
+    ) -> Iterator[RowPage]:
+        """All rows of the pipeline in this ordering, from `start` on. The reads are not consistent.
+
+        `tags` is true if committed versions get a tag.
+        """
         # The sort keys of EVERY_VERSION continue after the `@`. Those of LATEST are all the same.
         every = ordering is Ordering.EVERY_VERSION
         exact = {":sk": row_key(pipeline, ordering, "", "", "").sk}
@@ -97,28 +103,29 @@ class AuditTable:
         for page in self._client.get_paginator("scan").paginate(**request):
             last: Any = page.get("LastEvaluatedKey")
             after = RowKey(last["pk"]["S"], last["sk"]["S"]) if last else None
-            yield RowPage([_held(item, every=every) for item in page["Items"]], after)
+            yield RowPage([_held(item, every=every, tags=tags) for item in page["Items"]], after)
 
 
-def _held(item: dict[str, Any], *, every: bool) -> Held:
+def _held(item: dict[str, Any], *, every: bool, tags: bool) -> Held:
     row_key, updated = RowKey(item["pk"]["S"], item["sk"]["S"]), item.get("updated_at", _NEVER).get("N", "")
     lease = item.get("lease_until", _NEVER).get("N", "")
     # A number that is not whole is of a later release, as in `from_dynamodb`.
     if not _is_readable(item) or not updated.isdecimal() or not lease.removeprefix("-").isdecimal():
         return Held(row_key, None, None, 0, readable=False, may_be_gone=not every)
     committed, status = _settled_state(item), item["status"]["S"]
+    untagged = tags and "tags_pending" in item
     held = Held(
         row_key,
         None,
-        committed,
+        None if untagged else committed,
         int(updated),
         readable=True,
-        may_be_gone=not every and committed != "absent",
+        may_be_gone=untagged or (not every and committed != "absent"),
         status=status,
         lease_until=int(lease) if "lease_until" in item else None,
         settled_as=item["settled_as"].get("S") if "settled_as" in item else None,
     )
-    half_done = every and status in (Status.PROCESSING, Status.FAILED)
+    half_done = every and (untagged or status in (Status.PROCESSING, Status.FAILED))
     row = row_from_attributes(from_dynamodb(item)) if half_done else None
     if row is None or row.status is Status.LATER_FORMAT:
         return held

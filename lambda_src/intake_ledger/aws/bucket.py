@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from intake_ledger.processor import ObjectStream, checksum_of
-from intake_ledger.protocol import ABSENT, Change, ObjectGone, ObjectReadError, Row, State, StateKind, real_version
+from intake_ledger.protocol import (
+    ABSENT,
+    Change,
+    ObjectGone,
+    ObjectReadError,
+    Row,
+    State,
+    StateKind,
+    real_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mypy_boto3_s3 import S3Client
+
+    from intake_ledger.protocol import CommitTag
 
 _NULL_VERSION = "null"
 """S3's id of the version, or of the delete marker, that a bucket without versions has."""
@@ -166,6 +177,27 @@ class Bucket:
                 break
         return StateKind.DELETED
 
+    def tag(self, key: str, version_id: str, tag: "CommitTag") -> None:
+        """Add a tag to a version. A version that no longer exists needs none.
+
+        S3 replaces all tags of a version at once. So a tag that another client sets between the two requests is lost.
+
+        Raises:
+            TagsFull: the version has as many tags as S3 takes.
+            ClientError: S3 refuses for any other reason.
+
+        """
+        place: dict[str, Any] = {**self._common, "Key": key, "VersionId": version_id}
+        try:
+            present = self._client.get_object_tagging(**place)["TagSet"]
+            wanted = tag.set_among({one["Key"]: one["Value"] for one in present})
+            if wanted is not None:
+                tags: Any = [{"Key": name, "Value": value} for name, value in wanted.items()]
+                self._client.put_object_tagging(**place, Tagging={"TagSet": tags})
+        except ClientError as error:
+            if not _said_gone(error):
+                raise
+
     def open(self, key: str, state: State) -> ObjectStream:
         """A stream of exactly this version. Without versions, of exactly the content with this ETag.
 
@@ -195,6 +227,11 @@ class Bucket:
             answer["Body"].close()
             raise ObjectReadError(f"{key}: S3's answer has no Content-Length, so its end cannot be checked")
         return ObjectStream(answer["Body"], length, checksum_of(answer))
+
+
+def _said_gone(error: ClientError) -> bool:
+    """True if the version no longer exists, or is a delete marker."""
+    return _status(error) in _GONE_STATUS and error.response["Error"].get("Code") != "NoSuchBucket"
 
 
 def s3_refusal(error: BaseException) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from intake_ledger.consumer.batch import ProcessingTime
@@ -45,6 +46,9 @@ from intake_ledger.protocol import (
     result_note,
 )
 from intake_ledger.runners import Run, Runner, Started, StartLater
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer.commit_tags import CommitTags
 
 Limit = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""
@@ -202,6 +206,8 @@ class Attempts:
     _: KW_ONLY
     limit: Limit
     processing_time: ProcessingTime
+    tags: "CommitTags | None" = None
+    """Tags committed versions. None: they get no tag."""
 
     def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
         """Run the processor on the claim.
@@ -226,6 +232,7 @@ class Attempts:
             self.processing_time.add(now - started)
         if outcome.commit is None:
             self._report(claim, outcome, message, now - started)
+            outcome = self._tagged(claim, outcome, message)
         else:
             outcome = replace(outcome, duration_ms=now - started)
         self.downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
@@ -272,7 +279,7 @@ class Attempts:
             outcome = self._unless_overtaken(claim, lambda: self._commit(claim, commit, message, counts))
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
-        return outcome
+        return self._tagged(claim, outcome, message)
 
     def overran(self, claim: Claim, message: Message) -> Outcome:
         """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
@@ -306,6 +313,12 @@ class Attempts:
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
         return outcome
+
+    def _tagged(self, claim: Claim, outcome: Outcome, message: Message) -> Outcome:
+        """The outcome of a commit whose version is tagged now. Otherwise its message comes again for the tag."""
+        if self.tags is None or outcome.kind is not OutcomeKind.COMMITTED:
+            return outcome
+        return replace(outcome, retry_after=self.tags.after_commit(claim, message, outcome.counts, outcome.reason))
 
     @contextmanager
     def _letting_go(self, claim: Claim) -> Iterator[_Attempt]:

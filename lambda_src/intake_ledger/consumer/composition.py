@@ -207,6 +207,10 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
     if len(named) > 1:
         both = " and ".join(f"{name} of {kind}" for kind, name in named.items())
         raise SettingsError(f"{both} are set: a consumer has one kind of work. Set the variables of one construct only")
+    after_commit = variable_of(ConsumerSettings, "after_commit")
+    if named and environment.get(after_commit):
+        [(kind, name)] = named.items()
+        raise SettingsError(f"{after_commit} and {name} are set, and {kind} have no version in S3: omit {after_commit}")
     if "messages" in named:
         return _messages(environment)
     if named:

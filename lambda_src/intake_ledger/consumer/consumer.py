@@ -48,6 +48,7 @@ from intake_ledger.runners import Runner, SharedRunner
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.calls import SharedCalls
+    from intake_ledger.consumer.commit_tags import CommitTags
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
 BUSY_JITTER_SECONDS = 5.0
@@ -57,6 +58,8 @@ message does not reach maxReceiveCount. Some 70 receives take fourteen days, the
 MAX_LATER_FORMAT_SECONDS = 6 * 3600
 _REJUDGE_GONE = 2
 """A change whose version vanished is judged at most this number of times within one delivery of its message."""
+_NAMES_NO_MESSAGE = frozenset({OutcomeKind.FENCED, OutcomeKind.COMMITTED})
+"""Outcomes after which the row does not wait for the message of the attempt."""
 HOLD_MS = 1_000
 """A commit that was held for this time is written before another processor starts."""
 
@@ -93,6 +96,7 @@ class Consumer:
         failures = Failures(services, breaker)
         downstream = Downstream(services, breaker)
         self._threads = _threads(services) if settings.threads > 1 else None
+        tags = _tags(services, failures)
         attempts = Attempts(
             services,
             kind,
@@ -101,6 +105,7 @@ class Consumer:
             downstream,
             limit=self._threads.limit if self._threads else lambda _, limit: deadline(limit),
             processing_time=processing_time,
+            tags=tags,
         )
         self._services = services
         self._kind = kind
@@ -111,7 +116,7 @@ class Consumer:
             report=partial(services.telemetry.log_error, "the messages in flight could not be counted"),
         )
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
-        self._messages = MessageHandler(services, attempts, failures, downstream, runner)
+        self._messages = MessageHandler(services, attempts, failures, downstream, runner, tags)
         self._calls: SharedCalls | None = None
         if settings.max_per_call > 1:
             from intake_ledger.consumer import calls  # noqa: PLC0415 - as in `_threads`
@@ -172,6 +177,14 @@ def _threads(services: Services) -> "ProcessorThreads":
     return ProcessorThreads(services.settings.threads, services.settings.processing_timeout_seconds)
 
 
+def _tags(services: Services, failures: Failures) -> "CommitTags | None":
+    if services.settings.after_commit is None:
+        return None
+    from intake_ledger.consumer.commit_tags import CommitTags  # noqa: PLC0415 - most pipelines have no tag
+
+    return CommitTags(services, services.settings.after_commit, failures.is_given_up, failures.backoff)
+
+
 def misdirected(change: Change, services: Services) -> Reason | None:
     """Why this pipeline cannot act on the change, or None if it can."""
     settings = services.settings
@@ -227,6 +240,8 @@ class MessageHandler:
     failures: Failures
     downstream: Downstream
     runner: Runner
+    tags: "CommitTags | None" = None
+    """Tags committed versions. None: they get no tag."""
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
@@ -322,11 +337,14 @@ class MessageHandler:
             if isinstance(answer, Ruling) and not answer.awaited:
                 answer = self.runner.resolve(change, answer, batch.lease_ms)
             if isinstance(answer, Ruling):
-                return self._without_claim(change, answer, message)
+                end = self._without_claim(change, answer, message)
+                if end is None and self.tags is not None:
+                    return self.tags.after_ruling(change, answer, message)
+                return end
             # A processor may run for minutes. Messages that failed before must not wait for that.
             batch.returns.flush()
             outcome = self.attempts.run(answer, message, hold=batch.may_hold_commit(message))
-            message.is_named |= outcome.retry_after is not None and outcome.kind is not OutcomeKind.FENCED
+            message.is_named |= outcome.retry_after is not None and outcome.kind not in _NAMES_NO_MESSAGE
             if outcome.commit is not None:
                 held = HeldCommit(message, answer, outcome.commit, self.services.clock(), outcome.duration_ms)
                 batch.held.append(held)
@@ -496,3 +514,10 @@ class Groups:
         for held in commits.values():
             note = result_note(held.commit.identity)
             self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, note, duration_ms=held.duration_ms)
+        if self.attempts.tags is not None:
+            for held in commits.values():
+                wait = self.attempts.tags.after_commit(
+                    held.claim, held.message, None, result_note(held.commit.identity)
+                )
+                if wait is not None:
+                    batch.finish(held.message, wait)

@@ -57,6 +57,19 @@ def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
     )
 
 
+def tags_unchanged(row: Row, *, expires: bool) -> Condition:
+    """No claim, no outcome and no tag was written since the row was read. With `expires`, no state was written late."""
+    condition = Condition(
+        "#fence = :seen_fence AND #status = :seen_status AND #tags_pending = :seen_pending",
+        ("fence", "status", "tags_pending"),
+        {":seen_fence": row.fence, ":seen_status": row.status, ":seen_pending": row.tags_pending},
+    )
+    if not expires:
+        return condition
+    text = f"{condition.expression} AND attribute_not_exists(#late_writes)"
+    return Condition(text, (*condition.names, "late_writes"), condition.values)
+
+
 def lease_owned(row: Row) -> Condition:
     """The attempt still owns the claim. Every outcome requires this."""
     return Condition(

@@ -27,6 +27,7 @@ from intake_ledger.ledger.conditions import (
     no_late_writes,
     no_other_late_writes,
     row_unchanged,
+    tags_unchanged,
 )
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
 from intake_ledger.ledger.forgotten import Forgotten, NothingForgotten
@@ -75,6 +76,7 @@ MAX_JUDGEMENTS = 5
 Look = Callable[[Change, Row | None], State | None]
 """Gives the state to process. None: the removal that the change reports is not shown."""
 _LOOKS = 5
+_LEFT_ALONE = frozenset({Status.PROCESSING, Status.LATER_FORMAT})
 _FORGOTTEN = Ruling(Verdict.FORGOTTEN, "its key was forgotten after the message was sent")
 
 
@@ -220,7 +222,10 @@ class Ledger:
         self._every_version = options.ordering is Ordering.EVERY_VERSION
         self._retention = options.retention
         self._committed = partial(
-            row_changes.committed, retention=self._retention, processor_version=options.processor_version
+            row_changes.committed,
+            retention=self._retention,
+            processor_version=options.processor_version,
+            tags=options.policy.tags,
         )
         self._clock = clock
 
@@ -590,6 +595,36 @@ class Ledger:
                     written = self._table.commit_many(updates)
             left += [claim for claim, _ in group if claim.key not in written]
         return left
+
+    def committed_row(self, claim: Claim, counts: RowCounts | None = None, note: Reason | None = None) -> Row:
+        """The row that the commit of this claim has written, but for its result. `note` is the reason of the row."""
+        row = self._committed(claim.row, None, now=self._clock(), counts=counts)
+        return replace(row, reason=note.text, reason_code=note.code.value) if note else row
+
+    def tagged(self, key: RowKey, row: Row, done: Sequence[str]) -> None:
+        """Record that these versions of a row need no tag any more.
+
+        A row that is claimed now is left alone: its commit names these versions again, and tags them again.
+        """
+        found: Row | None = row
+        for _ in range(MAX_JUDGEMENTS):
+            if found is None or found.status in _LEFT_ALONE or not set(done) & set(found.untagged):
+                return
+            after = row_changes.tagged(found, done, now=self._clock(), retention=self._retention)
+            unchanged = tags_unchanged(found, expires=after.expires_at is not None)
+            try:
+                self._table.update(key, found, after, unchanged)
+            except ConditionFailed as refused:
+                found = refused.row
+            else:
+                return
+
+    def untagged(self, key: RowKey, row: Row, reason: Reason) -> None:
+        """Record why versions of a committed row have no tag yet. A row that has changed meanwhile stays as it is."""
+        after = row_changes.untagged(row, reason)
+        if after != row:
+            with suppress(ConditionFailed):
+                self._table.update(key, row, after, tags_unchanged(row, expires=False))
 
     def report_late_write(self, claim: Claim) -> bool:
         """Record that the processor of an overtaken claim may have written downstream after its successor.

@@ -26,6 +26,7 @@ from intake_ledger.protocol import (
     RowKey,
     Ruling,
     Status,
+    TagRefused,
     Verdict,
     code_of,
     content_differs,
@@ -161,6 +162,8 @@ class PowertoolsTelemetry(Telemetry):
         self._count("ConsumerErrors")
         if isinstance(error, CopyRefused):
             self._count("CopiesRefused")
+        if isinstance(error, TagRefused):
+            self._count("TagsRefused")
         # A traceback has the messages of all causes, which may quote content.
         traceback = error if self._reasons is Reasons.FULL else None
         reason = Reason(code_of(error, ReasonCode.CONSUMER_ERROR), describe(error, self._reasons))

@@ -3,6 +3,7 @@
 Other packages import from here.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import row as row_changes
@@ -49,6 +50,8 @@ from intake_ledger.protocol.errors import (
     RemoteTimeoutError,
     SchemaDrift,
     SettingsError,
+    TagRefused,
+    TagsFull,
     TooManyRejects,
     TransactionRefused,
     Unprocessable,
@@ -161,6 +164,7 @@ from intake_ledger.protocol.verdict import (
 )
 
 if TYPE_CHECKING:
+    from intake_ledger.protocol.commit_tag import CommitTag, tag_problem
     from intake_ledger.protocol.group_pattern import GroupPattern, GroupPatternError
     from intake_ledger.protocol.rate import (
         LONGEST_LINE_SECONDS,
@@ -176,36 +180,29 @@ if TYPE_CHECKING:
     from intake_ledger.protocol.settings_executions import ExecutionSettings, execution_settings
     from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
 else:
-    _OF_RATES = frozenset(
-        ("LONGEST_LINE_SECONDS", "MAX_BURST_SECONDS", "MAX_RATE", "MIN_RATE", "Rate", "StartTimes", "rate_problem")
-    )
+    _LATER = {
+        "commit_tag": ("CommitTag", "tag_problem"),
+        "group_pattern": ("GroupPattern", "GroupPatternError"),
+        "rate": (
+            "LONGEST_LINE_SECONDS",
+            "MAX_BURST_SECONDS",
+            "MAX_RATE",
+            "MIN_RATE",
+            "Rate",
+            "StartTimes",
+            "rate_problem",
+        ),
+        "settings_audit": ("AuditSettings", "Delivery", "JoinSettings", "Reports", "audit_settings"),
+        "settings_durable": ("DurableSettings", "durable_settings"),
+        "settings_executions": ("ExecutionSettings", "execution_settings"),
+        "settings_worker": ("WorkerSettings", "worker_settings"),
+    }
+    _MODULES = {name: module for module, names in _LATER.items() for name in names}
 
     def __getattr__(name: str) -> Any:
         """Import these at their first use. The consumer's cold start does not need them."""
-        if name in ("AuditSettings", "Delivery", "JoinSettings", "Reports", "audit_settings"):
-            from intake_ledger.protocol import settings_audit  # noqa: PLC0415
-
-            return getattr(settings_audit, name)
-        if name in ("DurableSettings", "durable_settings"):
-            from intake_ledger.protocol import settings_durable  # noqa: PLC0415
-
-            return getattr(settings_durable, name)
-        if name in ("ExecutionSettings", "execution_settings"):
-            from intake_ledger.protocol import settings_executions  # noqa: PLC0415
-
-            return getattr(settings_executions, name)
-        if name in ("GroupPattern", "GroupPatternError"):
-            from intake_ledger.protocol import group_pattern  # noqa: PLC0415
-
-            return getattr(group_pattern, name)
-        if name in ("WorkerSettings", "worker_settings"):
-            from intake_ledger.protocol import settings_worker  # noqa: PLC0415
-
-            return getattr(settings_worker, name)
-        if name in _OF_RATES:
-            from intake_ledger.protocol import rate  # noqa: PLC0415
-
-            return getattr(rate, name)
+        if (module := _MODULES.get(name)) is not None:
+            return getattr(import_module(f"intake_ledger.protocol.{module}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -245,6 +242,7 @@ __all__ = [
     "AuditSettings",
     "CallMark",
     "Change",
+    "CommitTag",
     "ConsumerSettings",
     "Copied",
     "CopyRefused",
@@ -301,6 +299,8 @@ __all__ = [
     "State",
     "StateKind",
     "Status",
+    "TagRefused",
+    "TagsFull",
     "TooManyRejects",
     "TransactionRefused",
     "Unprocessable",
@@ -371,6 +371,7 @@ __all__ = [
     "shown",
     "state_key",
     "success_key",
+    "tag_problem",
     "to_dynamodb",
     "truncate",
     "ulid",

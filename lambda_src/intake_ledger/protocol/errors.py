@@ -25,6 +25,8 @@ Exception
 │   │       ├── InvalidOutputTypeError   its body or another argument; also a TypeError
 │   │       └── OutputTaken              it shows another object for good; also an OutputConflict
 │   ├── MissingResultError   a call with several changes gave no result for this one
+│   ├── TagRefused           the committed version could not get its tag
+│   │   └── TagsFull             it has as many tags as S3 takes
 │   ├── NotBegun             Lambda throttled the processor's function before it started
 │   └── RemoteError          a processor's Lambda function failed
 │       └── RemoteTimeoutError   it reached its own timeout
@@ -230,6 +232,14 @@ class NotBegun(LibraryError):  # noqa: N818 - named as the others
 
 class CopyRefused(LibraryError):  # noqa: N818 - named as TransactionRefused
     """The dead-letter queue has not taken the copy of a rejected message. The message is not acknowledged."""
+
+
+class TagRefused(LibraryError):  # noqa: N818 - named as TransactionRefused
+    """S3 has not taken the tag of a committed version. It is tried again."""
+
+
+class TagsFull(TagRefused):
+    """The version has as many tags as S3 takes. Nothing was changed. It is tried again."""
 
 
 class RemoteError(LibraryError):

@@ -21,6 +21,8 @@ from intake_ledger.protocol.errors import (
     ObjectReadError,
     RemoteTimeoutError,
     SchemaDrift,
+    TagRefused,
+    TagsFull,
     TooManyRejects,
     TransactionRefused,
     Unprocessable,
@@ -111,10 +113,18 @@ class ReasonCode(StrEnum):
     """Step Functions refused to start the execution, or throttled it. It is tried again. No attempt was counted."""
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
+    TAG_REFUSED = "tag_refused"
+    """The row is committed, and S3 has not taken the tag of `after_commit`. The tag is tried again."""
+    TAGS_FULL = "tags_full"
+    """The row is committed, and its version has ten tags, so there is no room for that of `after_commit`."""
     COPY_LOST = "copy_lost"
     """A person has redriven the message, and no queue has it any more. Its source may send it again."""
     CONSUMER_ERROR = "consumer_error"
     """A request to AWS failed, or the library did. The message returns, or is copied if it would expire."""
+
+
+TAG_CODES = (ReasonCode.TAG_REFUSED, ReasonCode.TAGS_FULL)
+"""Reasons of committed rows whose version has no tag yet."""
 
 
 class Reason(NamedTuple):
@@ -145,6 +155,8 @@ _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (NotBegun, ReasonCode.PROCESSOR_THROTTLED),
     (WrongReturnError, ReasonCode.WRONG_RETURN),
     (CopyRefused, ReasonCode.DEAD_LETTER_REFUSED),
+    (TagsFull, ReasonCode.TAGS_FULL),
+    (TagRefused, ReasonCode.TAG_REFUSED),
     (RemoteTimeoutError, ReasonCode.PROCESSOR_TIMEOUT),
 )
 

@@ -23,14 +23,14 @@ clocks of two workers may have. Therefore no other worker claims the row while t
 
 import hashlib
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from intake_ledger.protocol.change import Change, State, StateKind, identity_of
 from intake_ledger.protocol.handover import kept_result
-from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.reasons import TAG_CODES, Reason, ReasonCode
 
 FORMAT = 1
 """The format of the rows that this release writes."""
@@ -42,6 +42,9 @@ MAX_NAME_BYTES = 256
 """The bytes of `commit_id` that lines and events show. A row keeps all of it."""
 MAX_SPENT_MESSAGES = 8
 """Duplicates of earlier messages are not delivered any more."""
+MAX_UNTAGGED = 100
+"""The oldest versions after these lose their tag, so that a row keeps below 4 KB while S3 refuses all tags. A version
+is added by each commit of the key, and each one tags them all."""
 _DAY_SECONDS = 86_400
 _SORT_KEY_BYTES = 1024  # DynamoDB's limit of a sort key
 _S3_KEY_BYTES = 1024
@@ -155,6 +158,12 @@ class Row:
     this number. None: there are none. See `rejects_may_exist`."""
     processor_version: str | None = None
     """The version of the processor's code that made the last commit. None: it is not known. No decision uses it."""
+    tags_pending: str | None = None
+    """The IDs of committed versions that may lack the tag of `after_commit`, separated by spaces. The write of a commit
+    adds its own. They stay until S3 has taken their tags, and the row does not expire before. No verdict uses it."""
+    tagged_at: int | None = None
+    """The time at which the version of `committed_state` had got the tag. None: it has none, or a new commit of the
+    same state has not looked at it yet."""
     settled_as: str | None = None
     """The `Settlement` of a row that is PROCESSED without a commit. A later release may have written another name."""
     unprocessed_state: str | None = None
@@ -272,6 +281,11 @@ class Row:
     def removed_unprocessed(self) -> bool:
         """True if the object was removed before it was processed. The next claim ends this."""
         return self.status is Status.PROCESSED and self.settled_as == Settlement.REMOVED_UNPROCESSED
+
+    @property
+    def untagged(self) -> list[str]:
+        """The versions in `tags_pending`."""
+        return (self.tags_pending or "").split()
 
     def is_bare_copy(self, message_id: str, digest: str) -> bool:
         """True if a message without attributes stands for the copy of this rejection.
@@ -484,13 +498,17 @@ def committed(
     transactional: bool = False,
     processor_version: str | None = None,
     counts: RowCounts | None = None,
+    tags: bool = False,
 ) -> Row:
     """The claimed row after its commit: settled, and with the time at which it expires.
 
-    Its reason says if the result was not kept. `counts` is None if the attempt neither wrote nor
-    removed an output with rejected rows.
+    `tags` is true if the version gets a tag after the commit. The reason of the row says if the result was not kept.
+    `counts` is None if the attempt neither wrote nor removed an output with rejected rows.
     """
     identity = identity_of(row.kind, row.version_id, row.etag)
+    pending = row.tags_pending
+    if tags and row.kind is StateKind.OBJECT and row.version_id is not None:
+        pending = " ".join([*dict.fromkeys([*row.untagged, row.version_id])][-MAX_UNTAGGED:])
     again = row.committed_state == identity
     note = result_note(commit)
     after = replace(
@@ -515,8 +533,10 @@ def committed(
         reprocess_id=None,
         served_reprocess_id=max(row.reprocess_id or "", row.served_reprocess_id or "") or None,
         waiting_since=None,
+        tags_pending=pending,
+        tagged_at=None,
         updated_at=now,
-        expires_at=retention.expires_at(row.kind, now),
+        expires_at=None if pending else retention.expires_at(row.kind, now),
         needs_review=None,
     )
     return _with_counts(after, counts, retention)
@@ -526,6 +546,36 @@ def result_note(commit: object) -> Reason | None:
     """Why the row does not keep the result of a commit. None: it does."""
     _, problem = kept_result(commit)
     return Reason(ReasonCode.RESULT_NOT_KEPT, problem) if problem else None
+
+
+def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> Row:
+    """The row after S3 has taken the tags of these versions, or has shown that there is nothing to tag any more.
+
+    A settled row expires from now on, since nothing is left to do.
+    """
+    left = " ".join(version for version in row.untagged if version not in done) or None
+    refused = row.reason_code in TAG_CODES
+    after = replace(
+        row,
+        tags_pending=left,
+        reason=None if refused else row.reason,
+        reason_code=None if refused else row.reason_code,
+    )
+    if left or row.status is not Status.PROCESSED:
+        return after
+    if row.committed_state in {identity_of(StateKind.OBJECT, version, None) for version in done}:
+        after = replace(after, tagged_at=now)
+    if row.late_writes:
+        return after  # it has to be repaired before it may expire
+    kind = StateKind.DELETED if row.settled_as else row.kind
+    return _with_counts(replace(after, expires_at=retention.expires_at(kind, now)), None, retention)
+
+
+def untagged(row: Row, reason: Reason) -> Row:
+    """The committed row with the reason why a version of it has no tag yet. Other reasons stay."""
+    if row.status is not Status.PROCESSED or not (row.reason is None or row.reason_code in TAG_CODES):
+        return row
+    return replace(row, reason=truncate(reason.text, MAX_REASON_BYTES), reason_code=reason.code.value)
 
 
 def _with_counts(row: Row, counts: RowCounts | None, retention: Retention) -> Row:
@@ -562,12 +612,13 @@ def abandoned(row: Row, reason: Reason, *, seen: Row | None, now: int, retention
     """
     after = replace(
         committed(row, row.commit_id, now=now, retention=retention),
-        expires_at=retention.expires_at(StateKind.DELETED, now),
+        expires_at=None if row.tags_pending else retention.expires_at(StateKind.DELETED, now),
         committed_state=row.committed_state,
         committed_fence=row.committed_fence,
         committed_at=row.committed_at,
         transactional=row.transactional,
         processor_version=row.processor_version,
+        tagged_at=row.tagged_at,
     )
     return _removed_unprocessed(after, seen, row.identity, reason, partition)
 

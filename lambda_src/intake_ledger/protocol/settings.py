@@ -15,6 +15,7 @@ from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
 
 if TYPE_CHECKING:
+    from intake_ledger.protocol.commit_tag import CommitTag
     from intake_ledger.protocol.group_pattern import GroupPattern
 
 PIPELINE_TAG = "intake-ledger:pipeline"
@@ -191,6 +192,14 @@ def _groups(name: str, text: str) -> "GroupPattern | None":
     return group_pattern(name, text)
 
 
+def _tag(name: str, text: str) -> "CommitTag | None":
+    if not text:
+        return None
+    from intake_ledger.protocol.commit_tag import commit_tag  # noqa: PLC0415 - most pipelines have no tag
+
+    return commit_tag(name, text)
+
+
 def _rate(name: str, text: str) -> float:
     from intake_ledger.protocol.rate import rate_problem  # noqa: PLC0415 - most pipelines have no rate
 
@@ -228,6 +237,8 @@ class Settings:
     """True if the pipeline skips objects without a row that are older than the pipeline."""
     directory_markers: Annotated[bool, Variable("INTAKE_DIRECTORY_MARKERS")] = False
     """True if the pipeline processes directory markers. Otherwise it skips those without a row."""
+    after_commit: Annotated["CommitTag | None", Variable("INTAKE_AFTER_COMMIT", parse=_tag)] = None
+    """The tag that a version gets after its commit. None: it gets none."""
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""

@@ -76,6 +76,8 @@ class Policy:
     """False if directory markers without a row are skipped."""
     every_version: bool = False
     """True if each version has another row."""
+    tags: bool = False
+    """True if a committed version gets a tag after its commit. No verdict depends on it."""
 
     @classmethod
     def of(cls, settings: ConsumerSettings, *, executions: bool = False) -> "Policy":
@@ -88,6 +90,7 @@ class Policy:
             executions,
             directory_markers=settings.directory_markers,
             every_version=settings.ordering is Ordering.EVERY_VERSION,
+            tags=settings.after_commit is not None,
         )
 
 
