@@ -30,6 +30,20 @@ MUTANTS = (
         "rejected rows, deletes off",
     ),
     Mutant(
+        "sets: rejected rows of an attempt without a commit stay",
+        "rejects_may_exist",
+        "bool(seen.rejected_rows) or not committed_last",
+        "bool(seen.rejected_rows)",
+        "sets: rejected rows",
+    ),
+    Mutant(
+        "sets: the rejected rows are not written",
+        "SetWork.returned",
+        "self._rejects.write() if self._rejects is not None else None",
+        "None",
+        "sets: rejected rows, a bad part comes",
+    ),
+    Mutant(
         "rejected rows are deleted, without a tombstone",
         "ClaimRejects.write",
         "output.remove()",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
-from intake_ledger import FileSet, ObjectChange
+from intake_ledger import FileSet, ObjectChange, Rejects
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
@@ -24,7 +24,7 @@ from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, Sta
 from intake_ledger.protocol import from_dynamodb as plain
 from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
-from tests.inside.kit import MemoryS3, object_consumer, object_ledger, s3_notification, sqs_record
+from tests.inside.kit import MemoryOutputs, MemoryS3, object_consumer, object_ledger, s3_notification, sqs_record
 from tests.inside.objects import Inline
 from tests.inside.sets import Sets, SetWakes
 from tests.protocol.strict_store import StrictDynamoDB
@@ -46,7 +46,7 @@ class Scenario(NamedTuple):
     """A world: S3's operations in order, and the numbers of faults."""
 
     script: str
-    """`a`, `b`: upload a part. `m:ab`: upload a manifest or marker with these parts. `-a`: delete."""
+    """`a`, `b`: upload a part. `!a`: with a bad row. `m:ab`: a manifest or marker with these parts. `-a`: delete."""
     form: FormSettings = MANIFEST
     deaths: int = 0
     duplicates: int = 0
@@ -125,6 +125,8 @@ class World:
     items: dict[tuple[str, str], Any] = field(default_factory=dict)
     objects: dict[str, list[Any]] = field(default_factory=dict)
     made: int = 0
+    outputs: dict[tuple[str, str], Any] = field(default_factory=dict)
+    """The outputs with rejected rows."""
     done: int = 0
     """The operations of the script so far."""
     messages: tuple[Message, ...] = ()
@@ -142,12 +144,13 @@ class World:
     """The states that the set has had, in order."""
 
     def copy(self) -> "World":
-        return replace(self, items=dict(self.items), objects=dict(self.objects))
+        return replace(self, items=dict(self.items), objects=dict(self.objects), outputs=dict(self.outputs))
 
     def key(self) -> Any:
         return (
             self.now,
             repr(sorted(self.items.items())),
+            repr(sorted(self.outputs.items())),
             self.done,
             tuple(sorted(self.messages)),
             tuple(sorted(worker.key for worker in self.workers)),
@@ -225,7 +228,9 @@ class SetSearch:
         parts = sorted({word[-1] for word in self.script if word[0] != "m"} - {"m"})
         self.parts = [f"s/{part}" for part in parts]
         self.set_key = "s/" if scenario.form is QUIET else "s/m"
-        self.settings = SetSettings(settings_of(SETS), scenario.form, PARTS)
+        self.rejects = "!" in scenario.script
+        own = replace(settings_of(SETS), rejects="outputs/") if self.rejects else settings_of(SETS)
+        self.settings = SetSettings(own, scenario.form, PARTS)
 
     def search(self) -> list[str] | None:
         """Visit every state. Returns the steps to a violation, or None if all promises hold."""
@@ -278,12 +283,13 @@ class SetSearch:
         word = self.script[after.done]
         after.done += 1
         s3 = self._s3(after)
-        key = f"s/{word.removeprefix('-')[0]}"
+        key = f"s/{word.lstrip('-!')[0]}"
         if word.startswith("-"):
             version, event = s3.delete(key), "ObjectRemoved:DeleteMarkerCreated"
             assert version is not None
         else:
-            version = s3.put(key, json.dumps(list(word.partition(":")[2])).encode())
+            content = "x" if word.startswith("!") else json.dumps(list(word.partition(":")[2]))
+            version = s3.put(key, content.encode())
             event = "ObjectCreated:Put"
         after.objects, after.made = s3.keys, s3._made
         body = s3_notification(
@@ -393,7 +399,8 @@ class SetSearch:
         bucket = Bucket(lambda: cast("Any", _Client(port, "s3")), BUCKET)
         client = cast("Any", _Client(port, "dynamodb"))
         table, membership = LedgerTable(client, "ledger"), Membership(client, "ledger", BUCKET)
-        kind = Sets(self.settings, table, bucket, membership, port.now)
+        outputs = cast("Any", _Client(port, "output"))
+        kind = Sets(self.settings, table, bucket, membership, port.now, output_client=lambda: outputs)
         options = _options(self.settings.consumer)
         ledger = Ledger(table, kind.look, options, clock=port.now, new_owner=port.new_owner)
 
@@ -401,6 +408,8 @@ class SetSearch:
             parts = tuple((part.key, part.version_id) for part in files.parts)
             manifest = files.manifest.version_id if files.manifest else None
             port.call("processor", "call", {"given": Given(files.version, manifest, parts)})
+            for part in files.parts if self.rejects else ():
+                list(part.json_lines(on_error=Rejects(max_share=None)))
 
         services = self._services(port, self.settings.consumer, ledger, bucket)
         return Consumer(services, kind, Inline(process))
@@ -423,6 +432,10 @@ class SetSearch:
                 value = getattr(self._s3(world), request.operation)(**request.arguments)
                 if request.operation == "get_object":
                     value = value["Body"].read(1_000_000)
+            elif request.service == "output":
+                outputs = MemoryOutputs(lambda: world.now)
+                outputs.objects = world.outputs
+                value = getattr(outputs, request.operation)(**request.arguments)
             elif request.service == "processor":
                 self._give(world, worker, request.arguments["given"], trace)
             elif request.operation == "send_message" and request.arguments["QueueUrl"] != "dead letters":
@@ -511,6 +524,8 @@ class SetSearch:
         for one in rows:
             if one is not None and one.kind is not StateKind.OBJECT and one.settled and one.settled_as is None:
                 raise ViolationError("a removal is settled, and its row does not say so", trace)
+        if self.rejects:
+            self._check_rejects(world, trace)
         truth = self._truth(world)
         row = self._row(world, SETS, self.set_key)
         versions = world.objects.get(self.set_key, [])
@@ -526,6 +541,17 @@ class SetSearch:
                 raise ViolationError(f"no rest: {world.messages}", trace)
         elif versions and versions[-1].content is not None and (row is None or row.status is not Status.FAILED):
             raise ViolationError("G4: an incomplete set is not shown as waiting", trace)
+
+    def _check_rejects(self, world: World, trace: tuple[Any, ...]) -> None:
+        """The output has the rejected rows of the committed set, or there is none."""
+        contents = {one.version_id: one.content for own in world.objects.values() for one in own}
+        bad = {version for _, version in world.given[-1].parts if contents[version] == b"x"} if world.given else set()
+        output = world.outputs.get(("outputs", f"{self.set_key}.rejects.jsonl"))
+        rows = [] if output is None or output.removed else output.content.splitlines()
+        found = {json.loads(row)["version_id"] for row in rows}
+        row = self._row(world, SETS, self.set_key)
+        if found != bad or (row is not None and row.settled and bool(row.rejected_rows) != bool(bad)):
+            raise ViolationError(f"the rejected rows are those of {found}, and the bad parts are {bad}", trace)
 
     def _lost_parts_only(self, world: World, truth: Any) -> bool:
         """True if the set was finished and then lost parts, so that its processor is not called again.
@@ -590,6 +616,8 @@ SHORT: dict[str, Scenario] = {
 
 WORLDS: dict[str, Scenario] = SHORT | {
     "sets: deaths": Scenario("m:a a", deaths=1),
+    "sets: rejected rows": Scenario("!a m:a a", deaths=1, workers=1),
+    "sets: rejected rows, a bad part comes": Scenario("a m:a !a", deaths=1, workers=1),
     "sets: deaths, a marker": Scenario("a m", MARKER, deaths=1),
     "sets: deaths, a quiet folder": Scenario("a b", QUIET, deaths=1, ticks=1, workers=1),
     "sets: deaths and time, a replaced part": Scenario("a m:a a", deaths=1, ticks=1, workers=1),
