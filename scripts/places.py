@@ -267,7 +267,7 @@ for intake in (orders, shop):
             Edit(
                 "constructs/cdk_intake_ledger/functions/processor.py",
                 "from cdk_intake_ledger.functions.nothing import Nothing\n",
-                after="from cdk_intake_ledger.functions.executions import Executions\n",
+                after="from cdk_intake_ledger.functions.durable_function import DurableExecutions\n",
             ),
             Edit(
                 "constructs/cdk_intake_ledger/functions/processor.py",

@@ -14,7 +14,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_stepfunctions as sfn
 from botocore import xform_name
 
-from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, Processor, SetForm
+from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, OutcomeEvents, Processor, SetForm
 from tests.inside.command import commands
 from tests.synth.build import new_app, new_stack, processor, resources, template_of
 from tests.synth.message_stack import message_intakes
@@ -28,7 +28,7 @@ _NAMED = re.compile(r" \((docs/runbooks/[a-z-]+\.md)\)$")
 
 
 def with_everything() -> Stack:
-    """A pipeline with sets and workers, and one with a state machine."""
+    """A pipeline with sets, workers and events of its outcomes, and one with a state machine."""
     stack = new_stack("Files")
     work = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Pass"))
     machine = sfn.StateMachine(stack, "Machine", definition_body=work, timeout=Duration.hours(1))
@@ -38,6 +38,7 @@ def with_everything() -> Stack:
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))
     image = ecs.ContainerImage.from_registry("example/orders")
     IntakeWorkers(stack, "Workers", intake=pipeline, cluster=cluster, image=image)
+    OutcomeEvents(stack, "Outcomes", intakes=[pipeline])
     return stack
 
 
