@@ -77,7 +77,7 @@ class FileSet:
     idempotency_key: str
     """The same for each attempt on this version of the set."""
     group_fence: int | None = None
-    """As `ObjectChange.group_fence`, about the group of the set."""
+    """As `ObjectChange.group_fence`, about the group of the set. The set has none when omitted."""
     _remaining_seconds: Callable[[], float] = field(repr=False)
     _output: "Callable[[str, str], Output]" = field(repr=False)
 

@@ -73,8 +73,8 @@ class ObjectChange(ReadableObject):
     idempotency_key: str
     """The same for each attempt on this state of the key. It differs when the state returns, or is reprocessed."""
     group_fence: int | None = None
-    """With `exclusive_by`, a number that grows with each attempt on any key of the group: see docs/groups.md. None: the
-    key has no group."""
+    """With `exclusive_by`, a number that grows with each attempt on any key of the group: see docs/groups.md. The key
+    has no group when omitted."""
     _remaining_seconds: Callable[[], float]
     _open: Callable[[], ObjectStream]
     _download: Callable[[], BinaryIO]
