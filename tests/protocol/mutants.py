@@ -1785,7 +1785,7 @@ MUTANTS = (
     ),
     Mutant(
         "botocore's own body is handed out, as `with` unwraps it",
-        "Bucket.open",
+        "open_state",
         'return ObjectStream(answer["Body"], length, checksum_of(answer))',
         """
         raw = answer["Body"].__enter__()
@@ -3566,6 +3566,20 @@ MUTANTS = (
         "error.response['Error']['Code'] not in _ANOTHER_INPUT",
         "True",
         "tests/unit/test_durable.py -k repeated_start",
+    ),
+    Mutant(
+        "an output of an execution is taken for a repeat of an earlier step's",
+        "ConditionalPut.written",
+        "mark.number if mark is not None and mark.fence == fence else 0",
+        "0",
+        "tests/unit/test_of_execution.py -k later_step",
+    ),
+    Mutant(
+        "the change of an execution has another fence",
+        "change_of",
+        'int(event.get("fenceText", event["fence"]))',
+        "10**15",
+        "tests/unit/test_of_execution.py -k late_execution",
     ),
     Mutant(
         "an accepted start is repeated at once",

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.processor import ObjectStream, checksum_of
-from intake_ledger.protocol import (
-    ABSENT,
-    Change,
-    ObjectGone,
-    ObjectReadError,
-    Row,
-    State,
-    StateKind,
-    real_version,
-)
+from intake_ledger.processor import ObjectStream, open_state
+from intake_ledger.protocol import ABSENT, Change, ObjectGone, Row, State, StateKind, real_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +24,6 @@ _PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyReques
 _GONE_STATUS = frozenset({404, 405})
 _REFUSED_STATUS = frozenset({400, 403})
 """S3's refusals of a HEAD: a policy denies it, or the object is encrypted with a customer-provided key."""
-_GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
 
 
 class ListedObject(NamedTuple):
@@ -199,34 +189,8 @@ class Bucket:
                 raise
 
     def open(self, key: str, state: State) -> ObjectStream:
-        """A stream of exactly this version. Without versions, of exactly the content with this ETag.
-
-        `ChecksumMode` makes S3 return the object's checksum. For objects under a KMS key, both the checksum and the
-        content need kms:Decrypt.
-
-        Raises:
-            ObjectGone: The version no longer exists.
-            ObjectReadError: S3's answer has no length.
-            ValueError: The state is a removal.
-            ClientError: S3 refuses for any other reason.
-
-        """
-        if state.removed:
-            raise ValueError(f"{key} was removed, there is nothing to open: check the kind of the change first")
-        version: dict[str, Any] = (
-            {"VersionId": state.version_id} if state.version_id else {"IfMatch": f'"{state.etag}"'}
-        )
-        try:
-            answer = self._client.get_object(**self._common, Key=key, **version, ChecksumMode="ENABLED")
-        except ClientError as error:
-            if error.response["Error"]["Code"] in _GONE:
-                raise ObjectGone(f"{key}: S3 no longer holds {state.identity}") from error
-            raise
-        length = answer.get("ContentLength")
-        if length is None:
-            answer["Body"].close()
-            raise ObjectReadError(f"{key}: S3's answer has no Content-Length, so its end cannot be checked")
-        return ObjectStream(answer["Body"], length, checksum_of(answer))
+        """A stream of exactly this version; see `open_state`."""
+        return open_state(self._client, self._common, key, state)
 
 
 def _said_gone(error: ClientError) -> bool:

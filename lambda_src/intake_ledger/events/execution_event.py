@@ -16,7 +16,7 @@ from intake_ledger.events.parser import (
     own_message,
     read_fields,
 )
-from intake_ledger.protocol import Change, EndedExecution, Origin, State, StateKind
+from intake_ledger.protocol import Change, EndedExecution, Origin, requested_state
 
 _DETAIL = (
     Field("detail.name"),
@@ -57,10 +57,10 @@ def parse_execution_event(event: dict[str, Any]) -> Change | Ignored:
         return Ignored("the end of an execution without its input")
     try:
         bucket, key, kind, version_id, etag, size, fence = read_fields(json.loads(text), _INPUT)
-        state = _state(kind, version_id, etag, size)
+        state = requested_state(kind, version_id, etag, size)
     except (MalformedError, ValueError, RecursionError):
         return Ignored("the end of an execution that no pipeline has started")
-    if not _NAME.fullmatch(name) or not name.endswith(f"-{fence}"):
+    if state is None or not _NAME.fullmatch(name) or not name.endswith(f"-{fence}"):
         return Ignored("the end of an execution that no pipeline has started")
     return Change(
         bucket,
@@ -71,14 +71,3 @@ def parse_execution_event(event: dict[str, Any]) -> Change | Ignored:
         state=state,
         execution=EndedExecution(name, fence, redriven=redrives != 0),
     )
-
-
-def _state(kind: str, version_id: str | None, etag: str | None, size: int | None) -> State:
-    """The state that the execution was given; see docs/processor-json.md."""
-    if kind == "created" and (version_id or etag):
-        return State(StateKind.OBJECT, version_id, etag, size)
-    if kind == "removed":
-        return State(StateKind.MARKER if version_id else StateKind.ABSENT, version_id)
-    if kind == "deleted" and version_id:
-        return State(StateKind.DELETED, version_id)
-    raise MalformedError(f"kind is {kind!r}")

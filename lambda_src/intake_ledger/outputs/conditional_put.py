@@ -121,6 +121,12 @@ class ConditionalPut:
         self._removals = removals
         self._pause = pause
 
+    def written(self, fence: int) -> int:
+        """The number of the last write with this fence. 0: there is none."""
+        self._present = self._present or self._look()
+        mark = self._present.mark
+        return mark.number if mark is not None and mark.fence == fence else 0
+
     def metadata(self, mark: WriteMark) -> dict[str, str]:
         """The metadata of a write."""
         return {FENCE: str(mark), SOURCE: self._source}

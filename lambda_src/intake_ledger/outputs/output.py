@@ -41,6 +41,7 @@ class Output:
         look_first: bool,
         is_version: bool = False,
         removals: bool = True,
+        resumes: bool = False,
         part_bytes: int = PART_BYTES,
     ) -> None:
         """Make an output. Processors use `ObjectChange.output` instead.
@@ -56,6 +57,8 @@ class Output:
                 It is derived from an object when omitted.
             removals: False if the pipeline processes no removals. Then the output of another object stays. It processes
                 them when omitted.
+            resumes: True if earlier processes of the same claim may have written the output. Their writes count then,
+                so that a later one is not taken for the repeat of an earlier one. There were none when omitted.
             part_bytes: the size of a part; 8 MiB when omitted. Smaller content is one put.
 
         """
@@ -66,7 +69,7 @@ class Output:
         self._client = client
         self._where: Any = {"Bucket": bucket, "Key": key}
         self._fence = fence
-        self._writes = 0
+        self._writes: int | None = None if resumes else 0
         self._part_bytes = part_bytes
         self._is_version = is_version
         self._put = ConditionalPut(client, bucket, key, source, look_first=look_first, removals=removals)
@@ -143,6 +146,8 @@ class Output:
         upload(self._client, self._where, request, chain((first, second), parts), swap)
 
     def _next_mark(self) -> WriteMark:
+        if self._writes is None:
+            self._writes = self._put.written(self._fence)
         self._writes += 1
         return WriteMark(self._fence, self._writes)
 
@@ -179,6 +184,7 @@ class AttemptOutputs:
         look_first: bool,
         is_version: bool = False,
         removals: bool = True,
+        resumes: bool = False,
     ) -> None:
         self._make: Callable[[str, str], Output] = partial(
             Output,
@@ -188,6 +194,7 @@ class AttemptOutputs:
             look_first=look_first,
             is_version=is_version,
             removals=removals,
+            resumes=resumes,
         )
         self._outputs: dict[tuple[str, str], Output] = {}
 

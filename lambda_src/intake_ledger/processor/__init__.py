@@ -13,7 +13,7 @@ from intake_ledger.processor.object_change import (
     load_processor,
     make_object_change,
 )
-from intake_ledger.processor.object_stream import Body, ObjectStream, OpenedObject, checksum_of
+from intake_ledger.processor.object_stream import Body, ObjectStream, OpenedObject, checksum_of, open_state
 
 __all__ = [
     "BatchProcessor",
@@ -27,4 +27,5 @@ __all__ = [
     "checksum_of",
     "load_processor",
     "make_object_change",
+    "open_state",
 ]

@@ -21,6 +21,8 @@ from intake_ledger.protocol import (
 )
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
     from intake_ledger.outputs import Output
     from intake_ledger.processor.rejects import Reading, Rejects
 
@@ -81,6 +83,32 @@ class ObjectChange(ReadableObject):
     _output: "Callable[[str, str], Output]"
     _begin_rejects: "Callable[[Rejects], Reading]"
 
+    @classmethod
+    def of_execution(
+        cls,
+        event: Mapping[str, Any],
+        *,
+        make_client: "Callable[[], S3Client] | None" = None,
+        remaining_seconds: Callable[[], float] | None = None,
+    ) -> "ObjectChange":
+        """The change that an execution works for, made of its input. Use it in a durable function or in a task.
+
+        `open`, `output` and the locks of `intake_ledger.outputs.sql` work as in a processor, with the fence of the
+        execution: a late step cannot write over a later execution. They use the rights of your function's role.
+
+        Args:
+            event: the event of the durable function, or the input of the state machine.
+            make_client: makes boto3's client of S3, at the first request; one with boto3's defaults when omitted.
+            remaining_seconds: gives the property of this name. It raises RuntimeError when omitted.
+
+        Raises:
+            ValueError: The event is not the input of an execution for an object.
+
+        """
+        from intake_ledger.processor.execution import change_of  # noqa: PLC0415 - the consumer needs it not
+
+        return change_of(event, make_client, remaining_seconds)
+
     @property
     def remaining_seconds(self) -> float:
         """Seconds until the processor is interrupted, at least 0.1, so that it may be the timeout of a request."""
@@ -140,7 +168,7 @@ class ObjectChange(ReadableObject):
         return self._begin_rejects(rejects)
 
 
-_KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {
+KINDS: dict[StateKind, Literal["created", "removed", "deleted"]] = {
     StateKind.OBJECT: "created",
     StateKind.MARKER: "removed",
     StateKind.ABSENT: "removed",
@@ -169,7 +197,7 @@ def make_object_change(
     return ObjectChange(
         bucket=change.bucket,
         key=change.key,
-        kind=_KINDS[state.kind],
+        kind=KINDS[state.kind],
         version_id=state.version_id,
         etag=state.etag,
         size=state.size,

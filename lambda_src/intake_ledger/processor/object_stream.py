@@ -23,12 +23,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, overload
 
 from intake_ledger.processor import text
-from intake_ledger.protocol import NoSpaceError, ObjectGone, ObjectReadError, Unprocessable
+from intake_ledger.protocol import NoSpaceError, ObjectGone, ObjectReadError, State, Unprocessable
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
     from intake_ledger.processor.rejects import Reading as RowReading
     from intake_ledger.processor.rejects import Rejects
 
+_GONE = frozenset({"404", "405", "412", "NoSuchKey", "NoSuchVersion", "MethodNotAllowed", "PreconditionFailed"})
 _BUFFER_BYTES = 128 * 1024
 _COPY_BYTES = 1024 * 1024
 
@@ -476,3 +479,34 @@ class ReadableObject:
         """
         read = partial(text.json_lines, encoding=encoding, columns=columns, max_line=max_line)
         return text.read_file(self.open, read, on_error, self._begin)
+
+
+def open_state(client: "S3Client", place: Mapping[str, Any], key: str, state: State) -> ObjectStream:
+    """A stream of exactly this version. Without versions, of exactly the content with this ETag.
+
+    `ChecksumMode` makes S3 return the object's checksum. For objects under a KMS key, both the checksum and the
+    content need kms:Decrypt. `place` has the name of the bucket, as boto3 takes it.
+
+    Raises:
+        ObjectGone: The version no longer exists.
+        ObjectReadError: S3's answer has no length.
+        ValueError: The state is a removal.
+        ClientError: S3 refuses for any other reason.
+
+    """
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - tests of processors need no botocore
+
+    if state.removed:
+        raise ValueError(f"{key} was removed, there is nothing to open: check the kind of the change first")
+    version: dict[str, Any] = {"VersionId": state.version_id} if state.version_id else {"IfMatch": f'"{state.etag}"'}
+    try:
+        answer = client.get_object(**place, Key=key, **version, ChecksumMode="ENABLED")
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _GONE:
+            raise ObjectGone(f"{key}: S3 no longer holds {state.identity}") from error
+        raise
+    length = answer.get("ContentLength")
+    if length is None:
+        answer["Body"].close()
+        raise ObjectReadError(f"{key}: S3's answer has no Content-Length, so its end cannot be checked")
+    return ObjectStream(answer["Body"], length, checksum_of(answer))

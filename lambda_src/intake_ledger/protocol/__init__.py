@@ -21,6 +21,7 @@ from intake_ledger.protocol.change import (
     is_skipped_marker,
     may_be_directory_marker,
     real_version,
+    requested_state,
     state_key,
 )
 from intake_ledger.protocol.errors import (
@@ -356,6 +357,7 @@ __all__ = [
     "rejects_place",
     "remaining_seconds",
     "removed_partition",
+    "requested_state",
     "result_note",
     "review_partition",
     "review_partitions",

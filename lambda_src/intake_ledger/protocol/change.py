@@ -81,6 +81,17 @@ def identity_of(kind: StateKind, version_id: str | None, etag: str | None) -> st
 ABSENT = State(StateKind.ABSENT)
 
 
+def requested_state(kind: object, version_id: str | None, etag: str | None, size: int | None) -> State | None:
+    """The state that a request or an input names; see docs/processor-json.md. None: it names no state of an object."""
+    if kind == "created" and (version_id or etag):
+        return State(StateKind.OBJECT, version_id, etag, size)
+    if kind == "removed":
+        return State(StateKind.MARKER if version_id else StateKind.ABSENT, version_id)
+    if kind == "deleted" and version_id:
+        return State(StateKind.DELETED, version_id)
+    return None
+
+
 def may_be_directory_marker(key: str) -> bool:
     """True if the key is one of a directory marker. An object with such a key may have content, too.
 

@@ -138,7 +138,7 @@ DEFECTS = (
     ),
     Mutant(
         "a processor reads botocore's own body, as `with` unwraps it",
-        "Bucket.open",
+        "open_state",
         'return ObjectStream(answer["Body"], length, checksum_of(answer))',
         """
         raw = answer["Body"].__enter__()
