@@ -60,9 +60,12 @@ def ledger(bill: Bill, changes: int = 1) -> dict[str, float]:
         for name, number in bill.requests.items()
         if name != "s3.GetObject"
     )
+    # Requests about tags have the prices of other requests: https://aws.amazon.com/s3/faqs/ (S3 Object Tagging).
+    tags = bill.requests["s3.GetObjectTagging"] * prices.S3_GET + bill.requests["s3.PutObjectTagging"] * prices.S3_PUT
     return {
         "DynamoDB": (bill.write_units * prices.WRITE_UNIT + bill.read_units * prices.READ_UNIT) / changes,
         "S3 HEAD": bill.heads * prices.S3_GET / changes,
+        **({"S3 tags": tags / changes} if tags else {}),
         "SQS": bill.sqs * prices.SQS_REQUEST / changes,
         "Lambda, waiting": waited * MEMORY_GB * prices.LAMBDA_GB_SECOND / changes,
         "log lines": bill.line_bytes / GIGABYTE * prices.LOG_GB / changes,

@@ -39,6 +39,14 @@ def new_key_with_transaction() -> Bill:
     return pipeline.bill
 
 
+def new_key_with_tag() -> Bill:
+    """The version is tagged after its commit."""
+    pipeline = MeteredPipeline(after_commit=("intake", "done"))
+    pipeline.put(KEY, "1")
+    pipeline.run()
+    return pipeline.bill
+
+
 def start() -> Bill:
     """Return the cost of an environment's start, at which the first claim reads the ledger's record."""
     return MeteredPipeline().start
@@ -242,6 +250,7 @@ def _failing(times: list[int]) -> Processor:
 CASES: dict[str, Callable[[], Bill]] = {
     "new key": new_key,
     "new key, with a transaction": new_key_with_transaction,
+    "new key, with a tag": new_key_with_tag,
     "duplicate": duplicate,
     "duplicate in flight": duplicate_in_flight,
     "overwrite": overwrite,

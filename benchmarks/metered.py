@@ -214,6 +214,16 @@ class MeteredS3(MemoryS3):
         self._bill.requests["s3.GetObject"] += 1
         return super().get_object(**request)
 
+    @override
+    def get_object_tagging(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["s3.GetObjectTagging"] += 1
+        return super().get_object_tagging(**request)
+
+    @override
+    def put_object_tagging(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["s3.PutObjectTagging"] += 1
+        return super().put_object_tagging(**request)
+
 
 class MeteredSQS(MemorySQS):
     """An in-memory queue that counts the consumer's requests."""

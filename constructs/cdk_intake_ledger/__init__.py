@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Ordering,
         Reasons,
         RetryOptions,
+        Tag,
     )
     from cdk_intake_ledger.outcome_events import OutcomeEvents
     from cdk_intake_ledger.pipeline import IntakePipeline
@@ -65,6 +66,7 @@ __all__ = [
     "Reasons",
     "RetryOptions",
     "SetForm",
+    "Tag",
 ]
 
 # mypy would accept any name from a module that has a `__getattr__`.
@@ -97,5 +99,6 @@ if not TYPE_CHECKING:
             "Reasons": "cdk_intake_ledger.options",
             "RetryOptions": "cdk_intake_ledger.options",
             "SetForm": "cdk_intake_ledger.sets",
+            "Tag": "cdk_intake_ledger.options",
         },
     )

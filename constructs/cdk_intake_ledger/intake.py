@@ -199,6 +199,7 @@ class Intake(Construct, IntakeMetrics):
         settle_time: Duration | None = None,
         alarm_after: Duration | None = None,
         reads_stream: bool = False,
+        sets_tags: bool = False,
     ) -> None:
         """Make the alarms."""
         executions = self._consumer.executions
@@ -217,5 +218,6 @@ class Intake(Construct, IntakeMetrics):
             longest_claim=Duration.seconds(math.ceil(plan.lease) + (executions.longest_seconds if executions else 0)),
             starts_executions=executions is not None,
             reads_stream=reads_stream,
+            sets_tags=sets_tags,
             options=options,
         )

@@ -27,9 +27,10 @@ from cdk_intake_ledger.options import (
     NetworkOptions,
     Ordering,
     RetryOptions,
+    Tag,
 )
 from cdk_intake_ledger.outputs import Places
-from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems
+from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems, tag_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
@@ -77,6 +78,7 @@ class IntakePipeline(PipelineGrants):
         network: NetworkOptions | None = None,
         monitoring: MonitoringOptions | None = None,
         audit: AuditOptions | None = None,
+        after_commit: Tag | None = None,
         encryption_key: kms.IKey | kms.Key | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
@@ -120,6 +122,8 @@ class IntakePipeline(PipelineGrants):
             monitoring: alarm actions, log group and the text of failures; alarms without actions, and a log group for
                 each function, when omitted.
             audit: when and how the audit runs; daily, over changes of the last 14 days, when omitted.
+            after_commit: the tag that S3 gives to a version after its commit, and lifecycle rules for it; none when
+                omitted.
             encryption_key: encrypts the bucket, queues, table and log groups that the pipeline makes; the services' own
                 keys when omitted.
             removal_policy: of the bucket, ledger, queues and logs that the pipeline makes; they are retained when
@@ -167,7 +171,15 @@ class IntakePipeline(PipelineGrants):
         )
         argument = processor.argument_problems("ObjectChange")
         of_bucket = bucket_props_problems(bucket_props, bucket, removal_policy)
-        if problems := [*of_resources, *of_bucket, *of_options, *report_problems(audit, bucket, keys), *argument]:
+        of_tag = tag_problems(after_commit, bucket, deletes=deletes, plan=plan)
+        if problems := [
+            *of_resources,
+            *of_bucket,
+            *of_tag,
+            *of_options,
+            *report_problems(audit, bucket, keys),
+            *argument,
+        ]:
             refuse(self.node.path, problems)
 
         self._filters = keys
@@ -195,6 +207,7 @@ class IntakePipeline(PipelineGrants):
             ordering=ordering,
             deletes=deletes,
             directory_markers=directory_markers,
+            after_commit=after_commit,
             clock_skew=concurrency.clock_skew,
             filters=keys,
             stack=Stack.of(self),
@@ -217,7 +230,15 @@ class IntakePipeline(PipelineGrants):
         )
         if ledger is not None:
             ledger.share(self._name, self._bucket, self._audit.function)
-        self._watch(monitoring, plan, audit_interval=audit.interval, settle_time=audit.settle_time)
+        self._watch(
+            monitoring,
+            plan,
+            audit_interval=audit.interval,
+            settle_time=audit.settle_time,
+            sets_tags=after_commit is not None,
+        )
+        if after_commit is not None and isinstance(self._bucket, s3.Bucket):
+            after_commit.add_rule(self._bucket)
         connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)
         fix_names(self, name, table=self._ledger.table, queue=queue)
 

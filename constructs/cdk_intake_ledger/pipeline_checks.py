@@ -8,9 +8,15 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import KeyPattern, bucket_problems, delivery_mode_problems, filter_problems
+from cdk_intake_ledger.delivery import (
+    KeyPattern,
+    bucket_problems,
+    delivery_mode_problems,
+    filter_problems,
+    owned_resource,
+)
 from cdk_intake_ledger.functions import Processor
-from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
+from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions, Tag
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation import durable_rules, execution_rules, number_rules, time_rules
 from cdk_intake_ledger.validation.key_network_rules import KEY_IN_SAME_REGION
@@ -61,6 +67,14 @@ def option_problems(
         *audit.problems(),
         *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]
+
+
+def tag_problems(tag: Tag | None, bucket: s3.IBucket | None, *, deletes: bool, plan: Plan) -> Iterator[Problem]:
+    """Reasons why versions cannot get this tag, or why its lifecycle rules would lose data."""
+    if tag is not None:
+        life = plan.queue_retention + plan.dead_letter_retention
+        resource = owned_resource(bucket) if bucket else None
+        yield from tag.problems(bucket=bucket, resource=resource, deletes=deletes, message_life=life)
 
 
 def processor_problems(scope: Construct, processor: Processor) -> Iterator[Problem]:

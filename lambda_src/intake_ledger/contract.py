@@ -246,6 +246,7 @@ class Need(StrEnum):
 
     EXECUTIONS = "a state machine or a durable function as the processor"
     STREAM = "a stream as the source"
+    TAGS = "a tag after the commit"
 
 
 def _periods_without_an_audit(interval: float) -> int:
@@ -379,6 +380,15 @@ ALARMS = (
         metric="CopiesRefused",
         meaning="the dead-letter queue does not take copies of rejected messages, so they stay in the queue",
         graph="Trouble",
+    ),
+    AlarmRow(
+        name="TagsRefused",
+        metric="TagsRefused",
+        meaning="S3 does not take the tags of committed versions",
+        graph="Trouble",
+        kinds=(OBJECTS,),
+        reason="a message has no version in S3, and a set's parts are tagged by their pipeline",
+        need=Need.TAGS,
     ),
     AlarmRow(
         name="CopiesLost",
@@ -575,6 +585,7 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
 
 LACKS: Mapping[str, str] = {
     # Options of the constructs.
+    "after_commit": "a message has no version in S3, and a set's parts are tagged by their pipeline",
     "alarm_after": "only sets wait for other work of the ledger",
     "audit": "the check of sets and of messages reads the ledger's rows only, at a fixed interval",
     "bucket": "sets have the bucket of their pipeline, and messages have none",

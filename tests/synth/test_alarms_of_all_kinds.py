@@ -7,7 +7,7 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from scripts import alarms_page
 
-from cdk_intake_ledger import FileSets, IntakePipeline, MessageSource, MonitoringOptions, Processor, SetForm
+from cdk_intake_ledger import FileSets, IntakePipeline, MessageSource, MonitoringOptions, Processor, SetForm, Tag
 from intake_ledger.contract import ALARMS, KINDS, METRICS, METRICS_NAMESPACE, AlarmRow, Limit, MetricRow, Need, Source
 from tests.inside.constructs import intake_monitoring
 from tests.synth.build import Json, new_stack, processor, resources, template_of
@@ -29,7 +29,7 @@ def stack() -> Stack:
     work = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Pass"))
     machine = sfn.StateMachine(stack, "Machine", definition_body=work, timeout=Duration.hours(1))
     started = Processor.from_state_machine(machine, timeout=Duration.hours(1))
-    pipeline = IntakePipeline(stack, "Orders", processor=started)
+    pipeline = IntakePipeline(stack, "Orders", processor=started, after_commit=Tag("intake", "done"))
     FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("in/*/manifest.json"), processor=started)
     messages(stack, "Shop", MessageSource.kinesis(record_stream(stack)))
     return stack

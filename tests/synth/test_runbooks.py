@@ -14,7 +14,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_stepfunctions as sfn
 from botocore import xform_name
 
-from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, OutcomeEvents, Processor, SetForm
+from cdk_intake_ledger import FileSets, IntakePipeline, IntakeWorkers, OutcomeEvents, Processor, SetForm, Tag
 from tests.inside.command import commands
 from tests.synth.build import new_app, new_stack, processor, resources, template_of
 from tests.synth.message_stack import message_intakes
@@ -32,7 +32,8 @@ def with_everything() -> Stack:
     stack = new_stack("Files")
     work = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Pass"))
     machine = sfn.StateMachine(stack, "Machine", definition_body=work, timeout=Duration.hours(1))
-    IntakePipeline(stack, "Talks", processor=Processor.from_state_machine(machine, timeout=Duration.hours(1)))
+    talks = Processor.from_state_machine(machine, timeout=Duration.hours(1))
+    IntakePipeline(stack, "Talks", processor=talks, after_commit=Tag("intake", "done"))
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     FileSets(stack, "Loads", pipeline=pipeline, form=SetForm.manifest("loads/*/manifest.json"), processor=processor())
     cluster = ecs.Cluster(stack, "Cluster", vpc=ec2.Vpc(stack, "Network", nat_gateways=1))

@@ -52,6 +52,8 @@ def _s3(request: Request) -> Iterator[Need]:
             yield Need("s3:GetObject", key)
     elif operation == "DeleteObject":
         yield Need(f"s3:DeleteObject{version}", key)
+    elif operation in ("GetObjectTagging", "PutObjectTagging"):
+        yield Need(f"s3:{operation.removesuffix('Tagging')}{version}Tagging", key)
     elif "Key" in parameters:
         yield Need(f"s3:{operation}", key)
     else:

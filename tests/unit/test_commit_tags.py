@@ -342,3 +342,24 @@ def test_a_bucket_without_versions_is_refused() -> None:
 
 def test_a_tag_that_is_there_needs_no_write() -> None:
     assert CommitTag(*TAG).set_among(SET) is None
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_an_expired_object_is_done_and_not_lost(reported: bool) -> None:
+    """A lifecycle rule makes a delete marker. If its event is lost, one message of the audit records it."""
+    local = pipeline()
+    local.put("a", "1")
+    local.run()
+    local.clock.advance(30 * DAY)
+    local.delete("a")
+    if not reported:
+        local._sqs.purge()
+    local.run()
+    local.clock.advance(DAY)
+    assert local.run_audit() == ([] if reported else ["a"])
+    local.run()
+    local.clock.advance(DAY)
+    assert local.run_audit() == []
+    row = local.row("a")
+    assert row is not None
+    assert (row.settled_as, len(local.calls), local._sqs.dead_letters) == ("removal", 1, [])

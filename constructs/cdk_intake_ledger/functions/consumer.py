@@ -83,6 +83,7 @@ class IntakeConsumer(ConsumerFunction):
                 "sqs:SendMessage",  # an overtaken worker sends a message for its key
             ],
         )
+        resources.allow_tags(self.role)
         self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[resources.dead_letter_arn]))
         self._use(processor, resources.wildcards)
         if processor.executions is not None:

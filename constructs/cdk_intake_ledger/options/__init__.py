@@ -1,5 +1,6 @@
 """Groups of options of the constructs."""
 
+from cdk_intake_ledger.options.after_commit import Tag
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import (
@@ -28,5 +29,6 @@ __all__ = [
     "Ordering",
     "Reasons",
     "RetryOptions",
+    "Tag",
     "to_seconds",
 ]

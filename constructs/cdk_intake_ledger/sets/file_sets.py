@@ -159,7 +159,9 @@ class FileSets(FileIntake):
                 removal_policy=removal_policy,
                 tracing=monitoring.tracing,
             ),
-            resources=replace(parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False),
+            resources=replace(
+                parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False, after_commit=None
+            ),
             processor=SetProcessor(
                 processor,
                 form=form,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aws_cdk import Duration, Stack
 from constructs import Construct
 
-from cdk_intake_ledger.functions import IntakeConsumer, Processor
+from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources, Processor
 from cdk_intake_ledger.options import Ordering, RetryOptions
 from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
 from cdk_intake_ledger.sets.set_form import SetForm
@@ -25,7 +25,14 @@ from cdk_intake_ledger.validation.set_rules import (
     deadline_problems,
     quiet_deadline_problems,
 )
+from cdk_intake_ledger.validation.tag_rules import TAG_EXPIRY_OF_PARTS
 from intake_ledger.protocol import HOLD_SHARE
+
+
+def _expiry_problems(parts: PipelineResources, path: str) -> Iterator[Problem]:
+    """Find that the tag of a committed part lets it expire. `path` is that of the pipeline."""
+    if parts.after_commit is not None and parts.after_commit.expire_after is not None:
+        yield TAG_EXPIRY_OF_PARTS.problem(path=path)
 
 
 def set_problems(
@@ -54,6 +61,7 @@ def set_problems(
         yield SET_EVERY_VERSION.problem(path=path)
     if stack is not resources.stack:
         yield SET_OTHER_STACK.problem(stack=stack.node.path, other=resources.stack.node.path)
+    yield from _expiry_problems(resources, path)
     if parts.has_workers:
         yield SET_AFTER_WORKERS.problem(path=path)
     if processor.max_per_call > 1:

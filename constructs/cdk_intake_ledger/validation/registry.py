@@ -153,6 +153,7 @@ _RULE_MODULES = (
     "group_rules",
     "time_rules",
     "bucket_rules",
+    "tag_rules",
     "queue_rules",
     "key_network_rules",
     "ledger_rules",

@@ -1,0 +1,79 @@
+"""What happens to a version after its commit."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.validation.plan import DAY, span
+from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.validation.tag_rules import (
+    TAG_EXPIRY_DAYS,
+    TAG_EXPIRY_WITH_DELETES,
+    TAG_NEEDS_VERSIONS,
+    TAG_RULES_OF_IMPORTED,
+    TAG_TEXTS,
+)
+from intake_ledger.protocol import tag_problem
+
+
+@check_arguments
+@dataclass(frozen=True)
+class Tag:
+    """The tag that S3 gives to a version after its commit, and lifecycle rules for versions with this tag."""
+
+    key: str
+    """1 to 128 characters: letters, digits, spaces and `+ - = . _ : / @`."""
+
+    value: str
+    """As the key, up to 256 characters."""
+
+    expire_after: Duration | None = None
+    """The age, in whole days since the upload, at which a lifecycle rule removes a tagged object; it stays when
+    omitted. At least as long as a message may live in both queues."""
+
+    transitions: Sequence[s3.Transition] | None = None
+    """Storage classes for tagged objects, by their age; none when omitted."""
+
+    def problems(
+        self, *, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, deletes: bool, message_life: float
+    ) -> Iterator[Problem]:
+        """Find reasons why S3 would refuse the tag, or why a rule would lose data.
+
+        Args:
+            bucket: the option of the pipeline.
+            resource: its resource; None for an imported bucket and for the pipeline's own.
+            deletes: whether the pipeline processes removals.
+            message_life: the longest time for which a message waits in both queues, in seconds.
+
+        """
+        if problem := tag_problem(self.key, self.value):
+            yield TAG_TEXTS.problem(tag=f"Tag({self.key!r}, {self.value!r})", why=problem)
+        if resource is not None and resource.versioning_configuration is None and bucket is not None:
+            yield TAG_NEEDS_VERSIONS.problem(bucket=bucket.node.path)
+        if self.has_rules and bucket is not None and not isinstance(bucket, s3.Bucket):
+            yield TAG_RULES_OF_IMPORTED.problem(bucket=bucket.node.path)
+        if self.expire_after is None:
+            return
+        seconds = to_seconds(self.expire_after)
+        if seconds % DAY or seconds < message_life:
+            yield TAG_EXPIRY_DAYS.problem(value=span(seconds), message_life=span(message_life))
+        if deletes:
+            yield TAG_EXPIRY_WITH_DELETES.problem()
+
+    @property
+    def has_rules(self) -> bool:
+        """True if it needs a lifecycle rule."""
+        return self.expire_after is not None or bool(self.transitions)
+
+    def add_rule(self, bucket: s3.Bucket) -> None:
+        """Add the lifecycle rule to the bucket, if there is one."""
+        if self.has_rules:
+            bucket.add_lifecycle_rule(
+                tag_filters={self.key: self.value},
+                expiration=self.expire_after,
+                transitions=list(self.transitions) if self.transitions else None,
+            )
