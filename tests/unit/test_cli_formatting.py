@@ -61,6 +61,15 @@ V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)
 ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_state="v#v1", commit_id="inv-7", committed_fence=7)
 
 
+def test_a_row_tells_its_tag() -> None:
+    """A missing tag names its versions. Pipelines without `after_commit` have no such line."""
+    missing = dict(formatting.describe_row(replace(ROW, tags_pending="v1 v2 v3 v4"), START))
+    assert missing["tag"].startswith("is missing at v1, v2, v3 and 1 more:")
+    told = dict(formatting.describe_row(replace(ROW, tagged_at=START - HOUR), START))
+    assert told["tag"].endswith(", 1 hour ago")
+    assert "tag" not in dict(formatting.describe_row(ROW, START))
+
+
 @pytest.mark.failure_mode("F471")
 @pytest.mark.parametrize(
     ("claimed", "sequencer"), [(V1, ", sequencer 0055AED6DCD90281E5"), (V2, "")], ids=["its state", "a later one"]

@@ -132,6 +132,7 @@ def describe_row(
         ("reason code", row.reason_code or ""),
         ("state", describe_state(State(row.kind, row.version_id, row.etag, row.size), now)),
         ("committed", _committed(row)),
+        ("tag", _tag(row, now)),
         ("rejected rows", rejected_rows(row)),
         ("late writes", ", ".join(sorted(row.late_writes))),
         (
@@ -257,6 +258,14 @@ def _committed(row: Row) -> str:
     name = f", as {truncate(row.commit_id, MAX_NAME_BYTES)!r}" if row.commit_id else ""
     version = f", by processor version {row.processor_version}" if row.processor_version else ""
     return f"{state}{name}, fence {row.committed_fence}{version}"
+
+
+def _tag(row: Row, now: int) -> str:
+    """Describe the tags of committed versions. Empty if the row has none."""
+    if pending := row.untagged:
+        versions = ", ".join(pending[:3]) + (f" and {len(pending) - 3} more" if len(pending) > 3 else "")
+        return f"is missing at {versions}: the next message of the key sets it, or the audit sends one"
+    return f"set {relative_time(row.tagged_at, now)}" if row.tagged_at else ""
 
 
 def _times(number: int, what: str) -> str:
