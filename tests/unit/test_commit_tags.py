@@ -111,7 +111,7 @@ def test_waits_for_a_refused_tag_grow_and_end_in_the_hands_of_the_audit() -> Non
     local = pipeline()
     version = local.put("a", "1")
     refusals = Refusals(local, version)
-    local.run()
+    local.run(hours=20 * 24)
     assert (local.waiting, local.expired, local._sqs.dead_letters) == (0, 0, [])
     assert refusals.asked < 200
     assert local.row("a").tags_pending == version  # type: ignore[union-attr]
