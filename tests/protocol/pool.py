@@ -31,6 +31,8 @@ class Job:
     """Function that returns whether the job passed, and the text to print. An exception is an error of the search."""
     memory: int | None = None
     """Maximum address space in bytes."""
+    cpu_seconds: int | None = None
+    """Maximum processor time of its process. A job that never ends would keep others from their turn."""
 
 
 class Ended(NamedTuple):
@@ -97,6 +99,8 @@ def _run(job: Job, sender: Connection) -> None:
     if job.memory is not None:
         with contextlib.suppress(ValueError, OSError):  # not every system has this limit
             resource.setrlimit(resource.RLIMIT_AS, (job.memory, job.memory))
+    if job.cpu_seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (job.cpu_seconds, job.cpu_seconds + 1))
     try:
         passed, told = job.run()
         broken = False
@@ -114,7 +118,9 @@ def _ended(one: _Running) -> Ended:
         ended = Ended(one.job, *one.pipe.recv())
     except EOFError:
         one.process.join(5)
-        ended = Ended(one.job, passed=False, told=f"its process died ({one.process.exitcode})", broken=True)
+        spent = one.process.exitcode == -signal.SIGXCPU
+        told = f"it took {one.job.cpu_seconds} s" if spent else f"its process died ({one.process.exitcode})"
+        ended = Ended(one.job, passed=False, told=told, broken=True)
     _stop(one)
     return ended
 

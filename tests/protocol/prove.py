@@ -35,6 +35,9 @@ from tests.protocol.set_search import explore as explore_sets
 from tests.protocol.simulation import Measured, Misfortune, Simulation
 from tests.seeds import Mutant
 
+LIMIT_SECONDS = 600
+"""Processor time of a seeded defect. Most take a few seconds, and a defect may keep a test from its end."""
+
 
 class Part(NamedTuple):
     """One job of the proof: a world, a seeded defect or the replay."""
@@ -113,7 +116,9 @@ def effort(name: str) -> float:
 def plan(names: Sequence[str], mutants: Sequence[Mutant], *, trace: bool) -> list[Part]:
     """The cheap and telling parts come first: short worlds, seeded defects, the replay, the long worlds by cost."""
     worlds = [Part("world", Job(name, partial(explore, name), MEMORY)) for name in names]
-    defects = [Part("seeded defect", Job(mutant.name, partial(find, mutant))) for mutant in mutants]
+    defects = [
+        Part("seeded defect", Job(mutant.name, partial(find, mutant), cpu_seconds=LIMIT_SECONDS)) for mutant in mutants
+    ]
     replays = [Part("replay", Job("the measured bucket", replay))] if trace else []
     worlds.sort(key=lambda part: effort(part.job.name))
     small = SHORT.keys() | SHORT_SETS.keys() | message_worlds.SHORT.keys()

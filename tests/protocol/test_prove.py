@@ -22,6 +22,8 @@ def passes(): return True, "it passes"
 def is_violated(): return False, "it is VIOLATED"
 def breaks(): raise KeyError("broken")
 def dies(): os._exit(3)
+def spins():
+    while True: pass
 def grows(): return bool(bytearray(2**40)), ""
 def blocks():
     child = subprocess.Popen(["sleep", "1000"])
@@ -102,6 +104,14 @@ def test_a_violation_and_a_failure_of_the_search_have_different_exit_codes() -> 
     assert "KeyError: 'broken'" in ran.stdout
     assert "dies: THE SEARCH FAILED: its process died (3)" in ran.stdout
     assert ran.stdout.splitlines()[-1] == "1 passed, 3 failed"
+
+
+def test_processor_time_is_bounded() -> None:
+    """A seeded defect may keep a test from its end. The others still get their turn."""
+    ran = made_up('sys.exit(run([Part("seeded defect", Job("spins", spins, cpu_seconds=1)), *parts(passes)], None))')
+    assert ran.returncode == 2, ran.stderr
+    assert "spins: THE SEARCH FAILED: it took 1 s" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "1 passed, 1 failed"
 
 
 def test_memory_is_bounded() -> None:
