@@ -70,7 +70,12 @@ class Tag:
         return self.expire_after is not None or bool(self.transitions)
 
     def add_rule(self, bucket: s3.Bucket) -> None:
-        """Add the lifecycle rule to the bucket, if there is one."""
+        """Add the lifecycle rule to the bucket, if there is one. A pipeline does so for a bucket of the app.
+
+        Args:
+            bucket: of the objects.
+
+        """
         if self.has_rules:
             bucket.add_lifecycle_rule(
                 tag_filters={self.key: self.value},
