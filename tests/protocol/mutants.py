@@ -4253,7 +4253,7 @@ MUTANTS = (
         "Attempts._work",
         "claim.held is not None",
         "False",
-        "tests/kinds/test_group_worlds.py -k death",
+        "tests/kinds/test_group_lock.py -k f503",
     ),
     Mutant(
         "the commit of a group does not ask for its lock",
