@@ -31,16 +31,37 @@ class LockedError(Exception):
     """Another worker has the key. The message comes again."""
 
 
-def handle(event: dict[str, Any], attempt: Callable[[str, str, dict[str, Any]], object]) -> dict[str, Any]:
-    """Handle a batch of one message with one event. The message of a locked key stays in the queue.
+def behind_flag(table: Any, event: dict[str, Any], follow: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Handle a batch of one message with one event behind `with_flag`. The message of a locked key stays in the queue.
 
     An exception would also slow the mapping down, for other keys.
 
     Args:
+        table: as for `with_flag`.
         event: Lambda's.
-        attempt: takes the lock and carries out the effect. Its arguments are key, sequencer and record of S3.
+        follow: the effect. Its argument is the record of S3.
 
     """
+    return _handle(event, lambda key, sequencer, record: with_flag(table, key, sequencer, lambda: follow(record)))
+
+
+def behind_index(
+    table: Any,
+    event: dict[str, Any],
+    follow: Callable[[dict[str, Any]], object],
+    *,
+    remaining_ms: Callable[[], int],
+) -> dict[str, Any]:
+    """Handle a batch of one message behind `with_index`; see `behind_flag`."""
+    return _handle(
+        event,
+        lambda key, sequencer, record: with_index(
+            table, key, sequencer, lambda: follow(record), remaining_ms=remaining_ms
+        ),
+    )
+
+
+def _handle(event: dict[str, Any], attempt: Callable[[str, str, dict[str, Any]], object]) -> dict[str, Any]:
     [message] = event["Records"]
     [record] = json.loads(message["body"])["Records"]
     try:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, Fn, Stack, Token
+from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, Fn, Token
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources import environments_of, properties_of
 from cdk_intake_ledger.validation.durable_rules import (
     DURABLE_ENVIRONMENT,
     DURABLE_MANAGED,
@@ -83,11 +83,8 @@ def durable_problems(scope: Construct, function: lambda_.IFunction, timeout: Dur
     if _is_unqualified(function):
         yield DURABLE_UNQUALIFIED.problem(path=path)
         return
-    stack = Stack.of(scope)
-    ours, theirs = (stack.account, stack.region), (str(function.env.account), str(function.env.region))
-    pairs = list(zip(ours, theirs, strict=True))
-    if any(a != b and not Token.is_unresolved(a) and not Token.is_unresolved(b) for a, b in pairs):
-        yield DURABLE_ENVIRONMENT.problem(path=path, ours=" ".join(ours), theirs=" ".join(theirs))
+    if (environments := environments_of(function, scope)) is not None:
+        yield DURABLE_ENVIRONMENT.problem(path=path, **environments)
     if _is_removed(function):
         yield DURABLE_VERSION_REMOVED.problem(path=path)
     found = DurableConfiguration.of(function)

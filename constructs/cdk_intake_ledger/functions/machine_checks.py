@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from aws_cdk import Duration, Stack, Token
+from aws_cdk import Duration, Token
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources import environments_of, properties_of
 from cdk_intake_ledger.validation.execution_rules import (
     MACHINE_ENVIRONMENT,
     MACHINE_EXPRESS,
@@ -38,11 +38,8 @@ def machine_problems(scope: Construct, machine: sfn.IStateMachine, timeout: Dura
     path, arn = machine.node.path, machine.state_machine_arn
     if not Token.is_unresolved(arn) and len(arn.split(":")) > ARN_PARTS:
         yield MACHINE_VERSION.problem(arn=arn)
-    stack = Stack.of(scope)
-    ours, theirs = (stack.account, stack.region), (str(machine.env.account), str(machine.env.region))
-    pairs = list(zip(ours, theirs, strict=True))
-    if any(a != b and not Token.is_unresolved(a) and not Token.is_unresolved(b) for a, b in pairs):
-        yield MACHINE_ENVIRONMENT.problem(path=path, ours=" ".join(ours), theirs=" ".join(theirs))
+    if (environments := environments_of(machine, scope)) is not None:
+        yield MACHINE_ENVIRONMENT.problem(path=path, **environments)
     resource = machine.node.default_child
     if not isinstance(resource, sfn.CfnStateMachine):
         return

@@ -1,4 +1,4 @@
-"""What happens to a version after its commit."""
+"""The tag of a version after its commit, and the lifecycle rules by it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

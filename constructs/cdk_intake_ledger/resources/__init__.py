@@ -6,7 +6,7 @@ from cdk_intake_ledger.resources.bucket import (
     intake_bucket,
     private_bucket,
 )
-from cdk_intake_ledger.resources.cloudformation import accounts_of, properties_of
+from cdk_intake_ledger.resources.cloudformation import accounts_of, environments_of, properties_of
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 from cdk_intake_ledger.resources.existing_queue import dead_letter_queue_of
 from cdk_intake_ledger.resources.fixed_names import fix_names, pipeline_name_problems, tag
@@ -26,6 +26,7 @@ __all__ = [
     "allow_service",
     "bucket_props_problems",
     "dead_letter_queue_of",
+    "environments_of",
     "fix_names",
     "intake_bucket",
     "other_consumer_problems",

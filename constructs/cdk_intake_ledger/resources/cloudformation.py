@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from aws_cdk import CfnResource, Stack, Token
+from aws_cdk import CfnResource, IResource, Stack, Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -44,3 +44,19 @@ def accounts_of(bucket: s3.IBucket, scope: Construct) -> dict[str, str] | None:
     if theirs == ours or Token.is_unresolved(theirs) or Token.is_unresolved(ours):
         return None
     return {"theirs": theirs, "ours": ours}
+
+
+def environments_of(resource: IResource, scope: Construct) -> dict[str, str] | None:
+    """Account and region of a resource (`theirs`) and of a consumer (`ours`), or None if no known part differs.
+
+    Args:
+        resource: the state machine or the function.
+        scope: in the consumer's stack.
+
+    """
+    stack = Stack.of(scope)
+    ours, theirs = (stack.account, stack.region), (str(resource.env.account), str(resource.env.region))
+    known = [pair for pair in zip(ours, theirs, strict=True) if not any(map(Token.is_unresolved, pair))]
+    if all(our == their for our, their in known):
+        return None
+    return {"ours": " ".join(ours), "theirs": " ".join(theirs)}

@@ -511,13 +511,11 @@ class Groups:
                 batch.finish(message, self.failures.backoff(message.receives))
                 continue
             batch.finish(message, outcome.retry_after)
-        for held in commits.values():
-            note = result_note(held.commit.identity)
-            self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, note, duration_ms=held.duration_ms)
+        notes = {key: result_note(held.commit.identity) for key, held in commits.items()}
+        for key, held in commits.items():
+            self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, notes[key], duration_ms=held.duration_ms)
         if self.attempts.tags is not None:
-            for held in commits.values():
-                wait = self.attempts.tags.after_commit(
-                    held.claim, held.message, None, result_note(held.commit.identity)
-                )
+            for key, held in commits.items():
+                wait = self.attempts.tags.after_commit(held.claim, held.message, None, notes[key])
                 if wait is not None:
                     batch.finish(held.message, wait)

@@ -9,6 +9,7 @@ and an event of Step Functions only wakes the consumer.
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from intake_ledger.protocol import Row, RowKey, Status
@@ -56,7 +57,7 @@ class Execution:
     error: str | None = None
     cause: str | None = None
     kept: str | None = None
-    """What the row is to keep, so that the execution is found again."""
+    """The text for the row to keep, so that the execution is found again."""
 
     @property
     def has_ended(self) -> bool:
@@ -123,3 +124,8 @@ def poll_ms(age_ms: int, limit_ms: int) -> int:
     wait = min(max(MIN_POLL_MS, int(age_ms * _GROWTH)), _MAX_POLL_MS)
     left = limit_ms - age_ms
     return max(MIN_POLL_MS, min(wait, left)) if left > 0 else wait
+
+
+def epoch_ms(moment: datetime | None) -> int | None:
+    """A time of boto3 in epoch milliseconds."""
+    return None if moment is None else int(moment.timestamp() * 1000)

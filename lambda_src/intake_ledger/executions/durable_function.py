@@ -8,12 +8,11 @@ that is not found is taken for one that runs.
 
 import hashlib
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions.decide import QUEUED, Execution
+from intake_ledger.executions.decide import QUEUED, Execution, epoch_ms
 from intake_ledger.protocol import DurableSettings
 
 _STATUSES = {"STOPPED": "ABORTED"}
@@ -35,7 +34,7 @@ class Lambda(Protocol):
 
 
 class _Kept(NamedTuple):
-    """What the row keeps: the time of the answer in epoch milliseconds, and the ARN if it is known."""
+    """The text that a row keeps: the time of the answer in epoch milliseconds, and the ARN if it is known."""
 
     at: int
     arn: str | None
@@ -77,7 +76,7 @@ class DurableFunction:
         return f"{hashlib.sha256(f'{self._table}\n{digest}'.encode()).hexdigest()[:40]}-{fence}"
 
     def start(self, name: str, given: str) -> str:
-        """Start an execution, and return what its row is to keep.
+        """Start an execution, and return the text for its row to keep.
 
         An execution with this name that runs or has ended is a success. If it has another input, a deploy came between
         two starts, and Lambda does not tell its ARN.
@@ -121,7 +120,7 @@ class DurableFunction:
         return Execution(name, QUEUED) if waits else None
 
     def _kept(self, name: str, text: str | None) -> _Kept | None:
-        """What a row keeps for the execution with this name. None: it keeps nothing, or that of another fence."""
+        """The kept text, if it is of the execution with this name. None: there is none, or it has another fence."""
         at, _, arn = (text or "").partition(" ")
         name_there = arn.split("/")[-2] if arn.count("/") >= 2 else ""
         if not at.isdecimal() or (arn and name_there != self.name_of(name)):
@@ -171,13 +170,9 @@ def _execution(name: str, answer: Any, kept: str | None) -> Execution:
     return Execution(
         name,
         _STATUSES.get(answer["Status"], answer["Status"]),
-        _epoch_ms(answer.get("EndTimestamp")),
+        epoch_ms(answer.get("EndTimestamp")),
         answer.get("Result"),
         error.get("ErrorType"),
         error.get("ErrorMessage"),
         kept,
     )
-
-
-def _epoch_ms(moment: datetime | None) -> int | None:
-    return None if moment is None else int(moment.timestamp() * 1000)

@@ -1,12 +1,11 @@
 """The requests to Step Functions. Only StartExecution and DescribeExecution are sent."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions.decide import Execution
+from intake_ledger.executions.decide import Execution, epoch_ms
 from intake_ledger.protocol import ExecutionSettings
 
 
@@ -80,7 +79,7 @@ class StateMachine:
         return Execution(
             name,
             answer["status"],
-            _epoch_ms(answer.get("stopDate")),
+            epoch_ms(answer.get("stopDate")),
             answer.get("output"),
             answer.get("error"),
             answer.get("cause"),
@@ -91,7 +90,3 @@ class StateMachine:
         if self._made is None:
             self._made = self._make_client()
         return self._made
-
-
-def _epoch_ms(moment: datetime | None) -> int | None:
-    return None if moment is None else int(moment.timestamp() * 1000)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _FORMAT = 1
+"""The version of the input, as `intake_ledger.kinds.FORMAT`, which the processor's side does not import."""
 
 
 def change_of(
@@ -63,7 +64,7 @@ def change_of(
         fence=fence,
         fenced_version=state.version_id or state.etag if is_version else None,
         idempotency_key=event["idempotencyKey"],
-        group_fence=event.get("groupFence"),
+        group_fence=int(event["groupFence"]) if "groupFence" in event else None,
         _remaining_seconds=remaining_seconds or _no_time,
         _open=opened.open,
         _download=opened.download,

@@ -192,8 +192,8 @@ class Row:
     first sent, in epoch milliseconds. Other messages need not wait then. None: it is not known which one comes again.
     """
     execution: str | None = None
-    """What the place of the work has answered to the start of an execution, if it cannot be found by its name alone. It
-    names the fence, so that of an earlier one says nothing."""
+    """The answer to the start of an execution, if its name alone does not find it. It names the fence, so the answer to
+    an earlier start says nothing."""
     call_mark: str | None = None
     """The `CallMark` of the state. None: it is given alone, and no call with it has died."""
     reprocess_id: str | None = None

@@ -66,12 +66,12 @@ class Elsewhere(Protocol):
         """Start the execution with this name. If it was started before, that is a success.
 
         Returns:
-            What the row is to keep, so that the execution is found again. None: its name is enough.
+            The text for the row to keep, so that the execution is found again. None: its name is enough.
 
         """
 
     def describe(self, name: str, kept: str | None) -> Execution | None:
-        """The execution with this name. None: it was never started. `kept` is what a row of the name has kept."""
+        """The execution with this name. None: it was never started. `kept` is the text of its row."""
 
 
 @dataclass(frozen=True, slots=True)
