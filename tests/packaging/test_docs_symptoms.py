@@ -18,6 +18,12 @@ _NUMBER = re.compile(r"\bF\d{2,3}\b")
 _SHOWS = re.compile(r"\]\(runbooks/|metric `|line `|`intake-ledger|the effect")
 
 
+def numbers(text: str) -> list[str]:
+    """All numbers of a text. `F54–F56` has three."""
+    ranges = re.findall(r"\bF(\d{2,3})(?:–F(\d{2,3}))?\b", text)
+    return [f"F{number:02}" for first, last in ranges for number in range(int(first), int(last or first) + 1)]
+
+
 def parse(command: str) -> None:
     """Parse a command as the user's shell would."""
     known = typer.main.get_group(commands.app).commands
@@ -29,7 +35,7 @@ def parse(command: str) -> None:
 def test_each_failure_mode_is_on_the_page_once() -> None:
     """A new failure mode gets a number in a row, or in the list at the page's end."""
     modes = set(re.findall(r"^\| (F\d+) \|", (ROOT / "docs" / "failure-modes.md").read_text(), re.MULTILINE))
-    found = _NUMBER.findall(PAGE)
+    found = numbers(PAGE)
     assert len(found) == len(set(found))
     assert set(found) <= modes
     missing = modes - set(found)
@@ -68,7 +74,3 @@ def test_each_metric_exists() -> None:
     metrics = set(re.findall(r"metric `(\w+)`", TABLES))
     assert metrics
     assert metrics <= set(METRICS)
-
-
-def _source(path: str) -> str:
-    return (ROOT / path).read_text()
