@@ -19,8 +19,8 @@ _SHOWS = re.compile(r"\]\(runbooks/|metric `|line `|`intake-ledger|the effect")
 
 
 def numbers(text: str) -> list[str]:
-    """All numbers of a text. `F54–F56` has three."""
-    ranges = re.findall(r"\bF(\d{2,3})(?:–F(\d{2,3}))?\b", text)
+    """All numbers of a text. `F54-F56` has three."""
+    ranges = re.findall(r"\bF(\d{2,3})(?:-F(\d{2,3}))?\b", text)
     return [f"F{number:02}" for first, last in ranges for number in range(int(first), int(last or first) + 1)]
 
 
