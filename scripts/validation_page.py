@@ -11,11 +11,17 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from string import Formatter
 
-from cdk_intake_ledger.validation.registry import Severity, Subject, all_subjects
+from cdk_intake_ledger.validation.registry import Rule, Severity, Subject, all_subjects
 
 PAGE = Path(__file__).parents[1] / "docs" / "validation.md"
 
 _WORD = re.compile(r"[\w=.]*\w")
+_VALUES = re.compile(
+    r"(?:\b(?:is|has|be|can last|can take|runs every|after|have|for|of) '?|\} )\{[^}]+\}'?$"
+    r"|are both \{\w+\}$|is (?:on|set)$"
+)
+"""Ends a finding that names the values of options, and not the mistake."""
+_ONE_VALUE = re.compile(r"^(`[^`*]+`|\*name\*|`[^`]+`[^*]*) is \*[^*]+\*$")
 _NOT_PROSE = frozenset({"concurrency", "entrypoint", "threads"})
 """Options of one word that the texts name as options only."""
 
@@ -27,8 +33,8 @@ EXAMPLE = (
 HEAD = f"""\
 # Validation at synthesis
 
-For readers who meet the ID of a rule, or who want to know what synthesis notices before a deployment. The page is
-generated from the [registry](../constructs/cdk_intake_ledger/validation/registry.py) of rules:
+For readers who meet the ID of a rule, or ask which mistakes synthesis notices. The page is generated
+from the [registry](../constructs/cdk_intake_ledger/validation/registry.py) of rules:
 `python -m scripts.validation_page --write`.
 
 A message has the finding with its value, the reason, and the fix. It ends with the ID of its rule:
@@ -37,13 +43,16 @@ A message has the finding with its value, the reason, and the fix. It ends with 
 {EXAMPLE}
 ```
 
+The tables have the findings, some with their reason, and after an option and a colon its permitted values. *Italics*
+stand for values of a message.
+
 - An **error** ends the synthesis. Rules about options raise `IntakeConfigurationError` with all problems of a pipeline.
   Rules about the whole app run later, when the CDK validates the construct tree.
 - A **warning** is printed. Acknowledge it by the ID that the CDK prints after it, for example
   `Annotations.of(pipeline).acknowledge_warning("cdk-intake-ledger:bucketNotVersioned")`.
 
 `queue_retention` is `IntakeQueue(retention=)`, `ledger_retention` is `IntakeLedger(retention=)`, `audit_interval` is
-`AuditOptions(interval=)`. A rule is skipped if one of its numbers is a token. Words in *italics* stand for values.
+`AuditOptions(interval=)`. A rule is skipped if one of its numbers is a token.
 """
 
 
@@ -55,14 +64,24 @@ def page() -> str:
 def _section(subject: Subject) -> Iterator[str]:
     yield f"## {subject.title}"
     yield ""
-    yield "| rule | finding | reason |"
-    yield "| --- | --- | --- |"
+    yield "| rule | finding |"
+    yield "| --- | --- |"
     for rule in subject.rules:
         warning = " (warning)" if rule.severity is Severity.WARNING else ""
-        finding, reason = (_shown(text, rule.inputs) for text in (rule.what, rule.why))
         options = f" ({', '.join(f'`{name}`' for name in rule.inputs)})" if "{name}" in rule.what else ""
-        yield f"| `{rule.id}`{warning} | {finding}{options} | {reason} |"
+        yield f"| `{rule.id}`{warning} | {_finding(rule, options)} |"
     yield ""
+
+
+def _finding(rule: Rule, options: str) -> str:
+    """The finding of a rule. The reason follows if it has a limit, or if the finding has only values."""
+    finding, reason = (_shown(text, rule.inputs) for text in (rule.what, rule.why))
+    if rule.why.startswith("it must be "):
+        limits = reason.removeprefix("It must be ").partition(", because ")[0]
+        return f"{_ONE_VALUE.sub(r'\1', finding)}{options}: {limits}"
+    if _VALUES.search(rule.what) or re.search(r"\b\d", rule.why):
+        return f"{finding}{options}. {reason}"
+    return f"{finding}{options}"
 
 
 def _shown(template: str, options: Collection[str]) -> str:
