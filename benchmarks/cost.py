@@ -8,7 +8,7 @@ one day.
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,6 +32,9 @@ nothing for the others.
 MEMORY_GB = 0.5
 """The default memory of the consumer's function."""
 LIST_PAGE = 1_000
+KB_OF_LINES, DOLLARS = "KB of log lines", "dollars for a million"
+COLUMNS = ("dynamodb requests", "write units", "read units", "HEAD", "sqs requests", KB_OF_LINES, DOLLARS)
+"""Columns of the table of events in docs/cost.md."""
 ROW_OVERHEAD = 100
 """Bytes that DynamoDB adds to the stored size of each item."""
 GIGABYTE = 1024**3
@@ -227,9 +230,9 @@ def measure() -> dict[str, Any]:
     )
 
 
-def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2) -> str:
-    """Format a number as docs/cost.md does."""
-    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2, columns: Sequence[str] = ()) -> str:
+    """Format numbers as docs/cost.md does. With `columns`, only these."""
+    columns = columns or list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [["", *columns], ["---", *["---:"] * len(columns)]]
     lines += [
         [name, *(f"{row[one]:.{digits}f}" if one in row else "" for one in columns)] for name, row in rows.items()
@@ -237,16 +240,34 @@ def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def per_change() -> dict[str, dict[str, float]]:
+    """Return requests, units, KB of log lines and dollars of each kind of event, without zeros."""
+    of_lines, dollars = lines(), events()
+    return {
+        name: {
+            column: value
+            for column, value in (row | _in_dollars(of_lines.get(name), dollars.get(name))).items()
+            if value
+        }
+        for name, row in counted.measure().items()
+    }
+
+
+def _in_dollars(of_lines: Mapping[str, float] | None, dollars: Mapping[str, float] | None) -> dict[str, float]:
+    found = {}
+    if of_lines:
+        found[KB_OF_LINES] = of_lines["bytes of log lines"] / 1_000
+    if dollars:
+        found[DOLLARS] = dollars["all"]
+    return found
+
+
 def page() -> dict[str, str]:
     """Return the tables of docs/cost.md by the names above them."""
-    per_change = counted.measure()
-    units_ = ("dynamodb requests", "write units", "read units", "HEAD", "sqs requests", "all requests")
     return {
         "prices": markdown({name: {"dollars": price} for name, price in prices.TABLE.items()}, digits=3),
         "new objects": markdown(compared()),
-        "events": markdown(events()),
-        "counted": markdown({name: {one: row[one] for one in units_} for name, row in per_change.items()}, digits=2),
-        "lines": markdown(lines(), digits=0),
+        "counted": markdown(per_change(), columns=COLUMNS),
         "outputs": markdown(outputs.measure()),
         "in addition": markdown(
             {

@@ -125,35 +125,10 @@ def throughput(found: Found) -> str:
     return grid(("", *columns, "goal"), lines)
 
 
-def requests(found: Found) -> str:
-    """Format each consumer's requests to the local AWS by operation, with their CPU time."""
-    lines = []
-    for name, rows in found["requests"].items():
-        for operation, one in rows.items():
-            each = one["CPU ms of each"]
-            ms = each["median"] * one["requests"]
-            lines.append((name, operation, f"{one['requests']:.2f}", shown(each), f"{ms:.2f}"))
-        total = sum(one["requests"] * one["CPU ms of each"]["median"] for one in rows.values())
-        lines.append((name, "all", f"{sum(one['requests'] for one in rows.values()):.2f}", "", f"{total:.2f}"))
-    return grid(("", "operation", "requests", "CPU ms of each", "CPU ms"), lines)
-
-
-def layer(found: Found) -> str:
-    """Format the layer's sizes."""
-    sizes = {name: f"{value:,}" for name, value in found["layer"].items()}
-    return grid(tuple(sizes), [tuple(sizes.values())])
-
-
 def hotkey(found: Found) -> str:
     """Format a figure without the part that repeats."""
     names = ("processed", "dynamodb requests", "HEAD", "ChangeMessageVisibilityBatch", "all requests per overwrite")
     return plain(found, names)
-
-
-def imports(found: Found) -> str:
-    """Format the wall-clock milliseconds of each package's modules."""
-    packages = {name: f"{value:,.0f}" for name, value in found["imports"].items()}
-    return grid(("", *packages), [("ms", *packages.values())])
 
 
 def library_cpu(rows: Mapping[str, Found]) -> str:
@@ -176,10 +151,7 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
     "read": ("read", lambda found: ratios("ms per change", found)),
     "powertools": ("cpu", beside_powertools),
-    "profile": ("profile", plain),
     "cold": ("cold", lambda found: ratios("CPU ms", found["milliseconds"])),
-    "layer": ("cold", layer),
-    "imports": ("cold", imports),
     "synth": ("synth", synth),
     "resources": ("synth", resources),
     "memory": ("memory", plain),
@@ -187,7 +159,6 @@ PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "join": ("audit_shards", plain),
     "rates": ("audit_scale", plain),
     "throughput": ("throughput", throughput),
-    "requests": ("throughput", requests),
     "faults": ("idempotency", faults),
     "library_requests": ("idempotency", lambda found: plain(found["requests"])),
     "library_cpu": ("idempotency", lambda found: library_cpu(found["cpu"])),

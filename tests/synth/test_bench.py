@@ -201,10 +201,10 @@ def test_the_pages_show_the_rows_that_are_measured(stored_figures: dict[str, Any
     """If a row or a column was added, renamed or removed, a person has to write the table again."""
     pages = "".join(page.read_text() for page in measured.PAGES)
     shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", pages, flags=re.DOTALL))
-    for name in ("cpu", "read", "powertools", "profile", "cold", "synth"):
+    for name in ("cpu", "read", "powertools", "cold", "synth"):
         measured_table = measured.tables(stored_figures)[name]
         assert _names(shown[name]) == _names(measured_table), name
-    for name in ("hotkey", "layer", "memory", "audit", "throughput", "requests", "runs"):
+    for name in ("hotkey", "memory", "audit", "throughput", "runs"):
         head = next(line for line in measured.tables(stored_figures)[name].splitlines() if line.startswith("|"))
         assert head in shown[name], name
 
