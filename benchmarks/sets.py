@@ -9,15 +9,17 @@ Each worker is new. A worker that has seen the manifest before does not read it 
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, override
 
 from benchmarks import units
 from benchmarks.metered import Bill, MeteredDynamoDB, MeteredS3, MeteredSQS
-from tests.unit.set_bench import VISIBILITY_SECONDS, SetBench
+from tests.inside.kit import LocalWorker
+from tests.unit.set_bench import SetBench
 
-from intake_ledger.ledger import LedgerTable
+from cdk_intake_ledger.testing import LocalSets
+from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.set_members import FormKind, FormSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "file-sets.md"
@@ -71,10 +73,15 @@ class MeteredSets(SetBench):
     def __init__(self, parts: int) -> None:
         super().__init__(FORM)
         self.bill = Bill()
-        self._objects = self.s3 = _Objects(self.bill, clock=self.clock)
-        self._items = self.dynamodb = _Table(self.bill)
-        self.table = LedgerTable(cast("Any", self.dynamodb), "ledger")
-        self.sets.queue = MeteredSQS(self.bill, clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
+        self._objects = self._s3 = _Objects(self.bill, clock=self.clock)
+        self._items = self._dynamodb = _Table(self.bill)
+        self._table = LedgerTable(cast("Any", self._items), "ledger")
+        self._row_history = RowHistoryRecord(self._settings, self._table, self.clock)
+        self._sqs = MeteredSQS(self.bill, clock=self.clock, visibility_seconds=self._visibility_seconds)
+        self._sqs.send = self._hooked(self._sqs.send)  # type: ignore[method-assign]
+        self.parts._use(self)  # noqa: SLF001 - as `LocalSets` does
+        self._items.count(on=False)
+        self._objects.count(on=False)
         self.keys = [f"{FOLDER}part-{number:05}.csv" for number in range(parts)]
 
     def put_manifest(self) -> None:
@@ -86,23 +93,29 @@ class MeteredSets(SetBench):
         self.bill.clear()
 
     @override
-    def _send_wake(self, url: str, body: str) -> None:
-        self.bill.requests["sqs.SendMessage"] += 1
-        super()._send_wake(url, body)
+    def _hooked(self, send: Callable[..., None]) -> Callable[..., None]:
+        hooked = super()._hooked(send)
+
+        def wake(body: str, *plain: object, **named: object) -> None:
+            self.bill.requests["sqs.SendMessage"] += 1
+            hooked(body, *plain, **named)
+
+        return wake
 
     @override
-    def _invoke_parts(self, batch: list[dict[str, Any]]) -> None:
-        self._items.count(on=False)
-        self._objects.count(on=False)
-        super()._invoke_parts(batch)
+    def _deliver(self) -> None:
+        """Two functions run side by side, so each of them gets one batch."""
+        self.parts._deliver()  # noqa: SLF001 - as `LocalSets` does
+        super(LocalSets, self)._deliver()
 
     @override
-    def _invoke_sets(self, batch: list[dict[str, Any]]) -> None:
+    def _handled(self, worker: LocalWorker, batch: Sequence[dict[str, Any]]) -> list[str]:
         self._items.count(on=True)
         self._objects.count(on=True)
-        super()._invoke_sets(batch)
+        failed = super()._handled(worker, batch)
         self._items.count(on=False)
         self._objects.count(on=False)
+        return failed
 
 
 def new(parts: int) -> Bill:
@@ -154,10 +167,10 @@ def replaced(parts: int) -> Bill:
 def duplicate(parts: int) -> Bill:
     """The event of a part of a processed set is delivered again."""
     sets = _with_parts(parts)
-    body = sets.parts.queue.messages[-1].body
+    body = sets.parts._sqs.messages[-1].body  # noqa: SLF001 - as below
     sets.put_manifest()
     sets.settle()
-    sets.parts.queue.send(body)
+    sets.parts.send(body)
     sets.run()
     assert len(sets.runs) == 1
     return sets.bill
@@ -170,10 +183,10 @@ def waiting_look(parts: int) -> Bill:
         sets.put(key)
     sets.put_manifest()
     sets.run(0.01)
-    [message] = sets.sets.queue.messages
+    [message] = sets.queue.messages
     sets.bill.clear()
     sets.now = max(sets.now, message.visible_at)
-    sets._invoke_sets(sets.sets.queue.receive(10, lambda visible: visible))  # noqa: SLF001 - one delivery of its message
+    sets.turn()
     return sets.bill
 
 

@@ -20,26 +20,72 @@ from intake_ledger import FileSet, ObjectChange, Rejects
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, OutcomeKind, Policy, Reason, Row, StateKind, Status, row_from_attributes
+from intake_ledger.protocol import (
+    Change,
+    ConsumerSettings,
+    Ordering,
+    OutcomeKind,
+    Policy,
+    Reason,
+    Row,
+    StateKind,
+    Status,
+    row_from_attributes,
+)
 from intake_ledger.protocol import from_dynamodb as plain
 from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
 from intake_ledger.sets import SetSettings
-from tests.inside.kit import MemoryOutputs, MemoryS3, object_consumer, object_ledger, s3_notification, sqs_record
+from tests.inside.kit import (
+    DEAD_LETTER_URL,
+    QUEUE_URL,
+    MemoryOutputs,
+    MemoryS3,
+    object_consumer,
+    object_ledger,
+    s3_notification,
+    sqs_record,
+)
 from tests.inside.objects import Inline
 from tests.inside.sets import Sets, SetWakes
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
-from tests.unit.set_bench import PARTS, SETS, settings_of
-from tests.unit.support import BUCKET, HOUR, START
+from tests.unit.support import BUCKET, HOUR, RETENTION, START
 
 MANIFEST = FormSettings(FormKind.MANIFEST, "s/m")
 MARKER = FormSettings(FormKind.MARKER, "s/m")
 QUIET = FormSettings(FormKind.QUIET, "s/", quiet_seconds=600)
+PARTS, SETS = "parts", "sets"
 _FUNCTION_MS = 130_000
 _ROUNDS = 12
 """Hours that pass at the end. A set that is incomplete then waits forever."""
 _ANSWERED_AT_ONCE = {"get_object", "change_message_visibility_batch"}
 """Requests whose answer no other step can change. Scripts delete no version for good."""
+
+
+def settings_of(pipeline: str) -> ConsumerSettings:
+    """The settings of either pipeline."""
+    return ConsumerSettings(
+        pipeline=pipeline,
+        bucket=BUCKET,
+        bucket_owner=None,
+        table="ledger",
+        queue_url=QUEUE_URL,
+        ordering=Ordering.LATEST,
+        deletes=False,
+        retention_seconds=RETENTION // 1000,
+        clock_skew_seconds=120,
+        keeps_rows=True,
+        dlq_url=DEAD_LETTER_URL,
+        processor="",
+        processing_timeout_seconds=60,
+        max_attempts=4,
+        min_backoff_seconds=15,
+        max_backoff_seconds=900,
+        max_event_age_seconds=21_600,
+        max_wait_seconds=72 * 3600,
+        # As `set_settings` does.
+        directory_markers=pipeline == SETS,
+    )
 
 
 class Scenario(NamedTuple):

@@ -1,75 +1,22 @@
-"""A pipeline of parts and a pipeline of sets, with S3, SQS and DynamoDB in memory and the real consumers."""
+"""`LocalSets` with late uploads, expiry, hooks before wakes, warm functions, and a record of the processor's calls."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import override
 
-from cdk_intake_ledger.testing import DeadLetter, LambdaContext, MemoryDynamoDB
+from cdk_intake_ledger.testing import LocalSets, MemoryDynamoDB
 from intake_ledger import Commit, FileSet, ObjectChange
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import ConsumerSettings, KeyFilter, Ordering, Policy, Row, RowKey, row_key
-from intake_ledger.set_members import FormSettings, Membership, SetTarget, Wakes
+from intake_ledger.protocol import KeyFilter, Row
+from intake_ledger.set_members import FormKind, FormSettings
 from intake_ledger.sets import SetSettings
-from tests.inside.kit import (
-    DEAD_LETTER_URL,
-    QUEUE_URL,
-    MemoryS3,
-    MemorySQS,
-    OutcomeCounter,
-    object_consumer,
-    object_ledger,
-    s3_notification,
-)
-from tests.inside.objects import Inline
-from tests.inside.sets import SetAudit, SetFindings, Sets, SetWakes, WaitingSets
-from tests.unit.support import BUCKET, DAY, HOUR, RETENTION, START
+from tests.inside.kit import MemoryS3, MemorySQS
+from tests.inside.sets import SetFindings
 
-if TYPE_CHECKING:
-    from intake_ledger.observability import Telemetry
-
-PARTS, SETS = "parts", "sets"
-SET_QUEUE_URL = "memory://sets"
-FUNCTION_SECONDS = 130
-VISIBILITY_SECONDS = 280
 MAX_WAIT = 72 * 3600
 WARM = False
-"""Whether benches keep their consumers over all invocations."""
-
-
-def settings_of(pipeline: str, filters: Sequence[KeyFilter] = ()) -> ConsumerSettings:
-    """The settings of either pipeline."""
-    return ConsumerSettings(
-        pipeline=pipeline,
-        bucket=BUCKET,
-        bucket_owner=None,
-        table="ledger",
-        queue_url=QUEUE_URL,
-        ordering=Ordering.LATEST,
-        deletes=False,
-        retention_seconds=RETENTION // 1000,
-        clock_skew_seconds=120,
-        filters=tuple(filters),
-        keeps_rows=True,
-        dlq_url=DEAD_LETTER_URL,
-        processor="",
-        processing_timeout_seconds=60,
-        max_attempts=4,
-        min_backoff_seconds=15,
-        max_backoff_seconds=900,
-        max_event_age_seconds=21_600,
-        max_wait_seconds=MAX_WAIT,
-        # As `set_settings` does.
-        directory_markers=pipeline == SETS,
-    )
-
-
-class Killed(KeyboardInterrupt):
-    """The worker's process has ended. No code of the worker can catch it."""
+"""Whether benches keep their workers over all invocations."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +31,8 @@ class Run:
     at: int
 
 
-@dataclass
-class Pipeline:
-    """One of the two pipelines."""
-
-    queue: MemorySQS
-    verdicts: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    late_writes: int = 0
-    removed_unprocessed: int = 0
-
-
-class SetBench:
-    """Objects are put with `put`, and `run` delivers all messages until there are none."""
+class SetBench(LocalSets):
+    """A pipeline of parts, and its sets."""
 
     def __init__(
         self,
@@ -111,102 +47,106 @@ class SetBench:
     ) -> None:
         """Make both pipelines.
 
-        With `warm`, each pipeline keeps one consumer over all invocations, as a warm function does. Otherwise each
+        With `warm`, each pipeline keeps one worker over all invocations, as a warm function does. Otherwise each
         invocation has a new one. `WARM` when omitted.
         """
-        self.now = START
-        self.form = form
-        self.s3 = MemoryS3(clock=self.clock, versioned=versioned)
-        self.dynamodb = MemoryDynamoDB()
-        self.table = LedgerTable(cast("Any", self.dynamodb), "ledger")
-        self.parts = Pipeline(MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS))
-        self.sets = Pipeline(MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS))
-        self.settings = SetSettings(replace(settings_of(SETS), max_wait_seconds=max_wait), form, PARTS, tuple(filters))
-        self.part_settings = settings_of(PARTS, filters)
+        super().__init__(
+            self._record,
+            manifest=form.pattern if form.kind is FormKind.MANIFEST else None,
+            marker=form.pattern if form.kind is FormKind.MARKER else None,
+            quiet_folder=form.pattern if form.kind is FormKind.QUIET else None,
+            part_processor=self._process_part,
+            versioned=versioned,
+            max_attempts=4,
+            deadline=max_wait,
+        )
         self.process = process
         self.process_part = process_part
         self.runs: list[Run] = []
-        self.part_calls: list[str] = []
         self.wakes: list[str] = []
         self.before_wake: list[Callable[[], object]] = []
         """Hooks that run once each before a wake is sent. They may raise."""
-        self._owners = 0
+        self._form = form
+        self._set_settings = SetSettings(self._settings, form, "local", tuple(filters))
+        self.parts._settings = replace(self.parts._settings, filters=tuple(filters))
+        self._sqs.send = self._hooked(self._sqs.send)  # type: ignore[method-assign]
         if WARM if warm is None else warm:
-            self.set_consumer = cache(self.set_consumer)  # type: ignore[method-assign]
-            self.part_consumer = cache(self.part_consumer)  # type: ignore[method-assign]
-
-    def clock(self) -> int:
-        return self.now
+            self.new_worker = cache(self.new_worker)  # type: ignore[method-assign]
+            self.parts.new_worker = cache(self.parts.new_worker)  # type: ignore[method-assign]
 
     @property
-    def dead_letters(self) -> list[DeadLetter]:
-        return self.sets.queue.dead_letters
+    @override
+    def now(self) -> int:
+        return self.clock.now
 
+    @now.setter
+    def now(self, now: int) -> None:
+        self.clock.now = now
+
+    @property
+    def queue(self) -> MemorySQS:
+        """The queue of the sets."""
+        return self._sqs
+
+    @property
+    def s3(self) -> MemoryS3:
+        """The bucket."""
+        return self._s3
+
+    @property
+    def dynamodb(self) -> MemoryDynamoDB:
+        """The ledger's table."""
+        return self._dynamodb
+
+    @property
+    def part_calls(self) -> list[str]:
+        """The keys of the calls of the processor of parts."""
+        return [change.key for change in self.parts.calls]
+
+    @override
     def put(self, key: str, content: bytes | str = "content") -> str | None:
-        """Upload an object, and return its version."""
-        version = self.s3.put(key, content.encode() if isinstance(content, str) else content)
-        self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
-        return version.version_id
+        return super().put(key, content)
 
     def notify_current(self, key: str) -> None:
         """Send the event of the current version of a key."""
         version = self.s3.current(key)
         assert version is not None
-        self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
+        self.parts._notify(key, "ObjectCreated:Put", version.version_id, version)
 
     def delete(self, key: str) -> None:
         """Delete an object without naming its version."""
-        marker = self.s3.delete(key)
-        event = "ObjectRemoved:DeleteMarkerCreated" if marker else "ObjectRemoved:Delete"
-        self._notify(key, event, marker.version_id if marker else None, None)
+        self.parts.delete(key)
 
-    def put_replica(self, key: str, content: bytes | str = "content", *, days: int = 30) -> str | None:
+    def put_replica(self, key: str, content: str = "content", *, days: int = 30) -> None:
         """Upload an object whose Last-Modified is some days old, as replication does."""
-        version = self.s3.put(key, content.encode() if isinstance(content, str) else content)
+        version = self.s3.put(key, content.encode())
         replica = replace(version, modified=version.modified - timedelta(days=days))
         self.s3.keys[key] = [replica if one is version else one for one in self.s3.keys[key]]
-        self._notify(key, "ObjectCreated:Put", version.version_id, version.etag)
-        return version.version_id
+        self.notify_current(key)
 
     def expire(self, key: str) -> None:
         """Delete an object as a lifecycle rule does."""
         marker = self.s3.delete(key)
-        event = "LifecycleExpiration:DeleteMarkerCreated" if marker else "LifecycleExpiration:Delete"
-        self._notify(key, event, marker.version_id if marker else None, None)
+        assert marker is not None
+        self.parts._notify(key, "LifecycleExpiration:DeleteMarkerCreated", marker.version_id)
 
-    def delete_version(self, key: str, version_id: str | None) -> None:
-        """Delete a version for good."""
-        self.s3.delete_version(key, version_id)
-        self._notify(key, "ObjectRemoved:Delete", version_id, None)
+    @override
+    def run(self, hours: float | None = None, *, seed: int | None = None) -> None:
+        super().run(hours=hours, seed=seed)
 
-    def run_parts(self) -> None:
-        """Deliver all messages of the parts' pipeline."""
-        self._deliver([(self.parts, self._invoke_parts)], until=None)
-
-    def run(self, hours: float | None = None) -> None:
-        """Deliver all messages, or those that become visible within some hours."""
-        pipelines = [(self.parts, self._invoke_parts), (self.sets, self._invoke_sets)]
-        self._deliver(pipelines, until=None if hours is None else self.now + int(hours * HOUR))
-
-    def row(self, key: str, pipeline: str = SETS) -> Row | None:
-        return self.table.get(self.row_key(key, pipeline))
-
-    def known(self, key: str, pipeline: str = SETS) -> Row:
-        row = self.row(key, pipeline)
+    def known(self, key: str) -> Row:
+        """The row of a set."""
+        row = self.row(key)
         assert row is not None
         return row
 
-    def row_key(self, key: str, pipeline: str = SETS) -> RowKey:
-        return row_key(pipeline, Ordering.LATEST, BUCKET, key, None)
-
     def committed(self, key: str) -> str:
         """The version of the part that is committed."""
-        return str(self.known(key, PARTS).committed_state).removeprefix("v#")
+        row = self.part_row(key)
+        assert row is not None
+        return str(row.committed_state).removeprefix("v#")
 
-    def bucket(self) -> Bucket:
-        return Bucket(lambda: cast("Any", self.s3), BUCKET)
-
-    def audit(
+    def run_audit(
         self,
         remaining_seconds: float | Callable[[], float] = 60,
         *,
@@ -214,114 +154,27 @@ class SetBench:
         publish: Callable[[Mapping[str, int]], object] = lambda _: None,
     ) -> SetFindings:
         """Run the audit of sets."""
-        waiting = WaitingSets(cast("Any", self.dynamodb), "ledger")
-        kind, left = self.kind(), remaining_seconds
-        audit = SetAudit(self.settings, self.set_services(kind), waiting, reader=kind.reader, rows=self.table)
-        return audit.run(left if callable(left) else lambda: left, dry_run=dry_run, publish=publish)
+        left = remaining_seconds
+        return self._make_audit().run(left if callable(left) else lambda: left, dry_run=dry_run, publish=publish)
 
     def lose_wakes(self) -> None:
         """Empty the queue of the sets."""
-        self.sets.queue = MemorySQS(clock=self.clock, visibility_seconds=VISIBILITY_SECONDS)
+        self._sqs.purge()
 
-    def set_consumer(self) -> Consumer:
-        kind = self.kind()
-        return Consumer(self.set_services(kind), kind, Inline(self._process))
-
-    def kind(self) -> Sets:
-        """The kind of a new worker."""
-        return Sets(self.settings, self.table, self.bucket(), self.membership(), self.clock)
-
-    def set_services(self, kind: Sets) -> Services:
-        consumer = self.settings.consumer
-        options = _options(consumer)
-        ledger = Ledger(self.table, kind.look, options, clock=self.clock, new_owner=self._new_owner)
-        return self._services(consumer, ledger, kind.bucket, self.sets)
-
-    def part_consumer(self) -> Consumer:
-        bucket, settings = self.bucket(), self.part_settings
-        ledger = object_ledger(self.table, bucket, _options(settings), clock=self.clock, new_owner=self._new_owner)
-        services = self._services(settings, ledger, bucket, self.parts)
-        wakes = Wakes(
-            [SetTarget(SETS, SET_QUEUE_URL, self.form)], self.membership(), bucket=BUCKET, send=self._send_wake
-        )
-        return object_consumer(
-            services, self._process_part, sets=SetWakes(settings, services.telemetry, wakes, clock=self.clock)
-        )
-
-    def membership(self) -> Membership:
-        return Membership(cast("Any", self.dynamodb), "ledger", BUCKET)
-
-    def _services(self, settings: ConsumerSettings, ledger: Ledger, bucket: Bucket, pipeline: Pipeline) -> Services:
-        telemetry: Telemetry = OutcomeCounter(pipeline)
-        queues = Queues(lambda: cast("Any", pipeline.queue), QUEUE_URL, DEAD_LETTER_URL)
-        return Services(settings, ledger, bucket, queues, telemetry, clock=self.clock, jitter=lambda: 0.5)
-
-    def _deliver(
-        self, pipelines: Sequence[tuple[Pipeline, Callable[[list[dict[str, Any]]], None]]], until: int | None
-    ) -> None:
-        while times := [at for pipeline, _ in pipelines if (at := pipeline.queue.next_visible_at()) is not None]:
-            if until is not None and min(times) > until:
-                self.now = until
-                return
-            self.now = max(self.now, min(times))
-            for pipeline, invoke in pipelines:
-                if batch := pipeline.queue.receive(10, lambda visible: visible):
-                    invoke(batch)
-            self.now += 1_000
-            assert self.now < START + 100 * DAY, "the messages never end"
-
-    def _invoke_parts(self, batch: list[dict[str, Any]]) -> None:
-        self._invoke(self.part_consumer(), self.parts, batch)
-
-    def _invoke_sets(self, batch: list[dict[str, Any]]) -> None:
-        self._invoke(self.set_consumer(), self.sets, batch)
-
-    def _invoke(self, consumer: Consumer, pipeline: Pipeline, batch: list[dict[str, Any]]) -> None:
-        context = LambdaContext(FUNCTION_SECONDS, clock=lambda: self.now / 1000)
-        try:
-            answer = consumer.handle({"Records": batch}, context)
-        except Killed:
-            return
-        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        pipeline.queue.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
-
-    def _process(self, files: FileSet) -> Commit | str | None:
-        self.runs.append(
-            Run(
-                files.key,
-                files.version,
-                files.manifest.version_id if files.manifest else None,
-                tuple((part.key, part.version_id or part.etag) for part in files.parts),
-                self.now,
-            )
-        )
+    def _record(self, files: FileSet) -> Commit | str | None:
+        manifest = files.manifest.version_id if files.manifest else None
+        parts = tuple((part.key, part.version_id or part.etag) for part in files.parts)
+        self.runs.append(Run(files.key, files.version, manifest, parts, self.now))
         return self.process(files)
 
     def _process_part(self, change: ObjectChange) -> None:
-        self.part_calls.append(change.key)
         self.process_part(change)
 
-    def _send_wake(self, url: str, body: str) -> None:
-        assert url == SET_QUEUE_URL
-        if self.before_wake:
-            self.before_wake.pop(0)()
-        self.wakes.append(body)
-        self.sets.queue.send(body)
+    def _hooked(self, send: Callable[..., None]) -> Callable[..., None]:
+        def wake(body: str, *plain: object, **named: object) -> None:
+            if self.before_wake:
+                self.before_wake.pop(0)()
+            self.wakes.append(body)
+            send(body, *plain, **named)
 
-    def _notify(self, key: str, event: str, version_id: str | None, etag: str | None) -> None:
-        self.now += 1_000
-        time = datetime.fromtimestamp(self.now / 1000, UTC)
-        self.parts.queue.send(
-            s3_notification(
-                BUCKET, key, event=event, version_id=version_id, etag=etag, size=1, sequencer="00", time=time
-            )
-        )
-
-    def _new_owner(self) -> str:
-        self._owners += 1
-        return f"worker-{self._owners}"
-
-
-def _options(settings: ConsumerSettings) -> LedgerOptions:
-    policy = Policy.of(settings)
-    return LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
+        return wake

@@ -40,6 +40,6 @@ def test_a_waiting_set_has_as_many_looks_as_the_page_says() -> None:
     bench.put_manifest()
     bench.run()
     assert bench.known(sets.MANIFEST).status is Status.REJECTED
-    looks = bench.sets.outcomes.total()
+    looks = bench.outcomes.total()
     [shown] = re.findall(r"In 3 days that is (\d+) looks", sets.PAGE.read_text())
     assert int(shown) == looks

@@ -339,7 +339,7 @@ def test_what_the_audit_leaves_out_is_what_the_consumer_skips(key: str, size: in
 def test_a_directory_marker_is_no_part_of_a_set(form: FormSettings, asked: bool) -> None:
     """Neither with a row, if the pipeline of the parts processes them."""
     bench = SetBench(form)
-    bench.part_settings = replace(bench.part_settings, directory_markers=asked)
+    bench.parts._settings = replace(bench.parts._settings, directory_markers=asked)
     for key in ("s/1/", "s/1/sub/", "s/1/sub_$folder$"):
         bench.put(key, b"")
     for key in ("s/1/a.csv", "s/1/sub/b.csv", "s/1/_SUCCESS"):

@@ -354,7 +354,7 @@ class TestOtherKinds:
         row = bench.known("in/manifest.json")
         assert (row.status, row.settled_as) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED)
         assert "a.csv" in str(row.reason)
-        assert bench.sets.removed_unprocessed == 1
+        assert bench.removed_unprocessed == 1
         assert len(bench.dead_letters) == (end == "rejected")
 
     @pytest.mark.failure_mode("F240")

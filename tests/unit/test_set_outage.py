@@ -1,18 +1,16 @@
 """Signs of an outage of the downstream of sets, and of audits that do not run."""
 
 import json
-from dataclasses import replace
-from typing import Any, override
+from typing import override
 
 import pytest
 
 from intake_ledger import FileSet
-from intake_ledger.consumer import Consumer, Services
 from intake_ledger.set_members import FormKind, FormSettings
+from tests.inside.kit import Killed
 from tests.inside.messages import RowFindings
 from tests.inside.sets import SetFindings, SetTelemetry
-from tests.unit.set_bench import SETS as SETS_PIPELINE
-from tests.unit.set_bench import Killed, SetBench
+from tests.unit.set_bench import SetBench
 
 SETS = 20
 
@@ -20,18 +18,9 @@ SETS = 20
 class Bench(SetBench):
     """One execution environment that lives on, as on Lambda, with the telemetry of production."""
 
-    telemetry: SetTelemetry
-    kept: Consumer | None = None
-
     @override
-    def _services(self, settings: Any, ledger: Any, bucket: Any, pipeline: Any) -> Services:
-        services = super()._services(settings, ledger, bucket, pipeline)
-        return replace(services, telemetry=self.telemetry) if pipeline is self.sets else services
-
-    @override
-    def set_consumer(self) -> Consumer:
-        self.kept = self.kept or super().set_consumer()
-        return self.kept
+    def _make_telemetry(self) -> SetTelemetry:
+        return SetTelemetry()
 
 
 def out(files: FileSet) -> None:
@@ -57,8 +46,7 @@ def test_an_outage_of_the_downstream_of_sets_is_watched_within_hours(
     """`DownstreamOut` counts `BreakerOpen` in two of four hours. The first watched metric came after 72 hours."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "sets")
-    bench = Bench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), process=out, max_wait=72 * 3_600)
-    bench.telemetry = SetTelemetry()
+    bench = Bench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), process=out, warm=True)
     for number in range(SETS):
         bench.put(f"in/{number}/a.csv")
         bench.put(f"in/{number}/manifest.json", json.dumps(["a.csv"]))
@@ -94,7 +82,7 @@ def test_the_audit_tells_the_age_of_the_oldest_claim() -> None:
     bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), process=die)
     bench.put("in/1/a.csv")
     bench.put("in/1/manifest.json", json.dumps(["a.csv"]))
-    assert bench.audit(dry_run=True).oldest_claim_at is None
+    assert bench.run_audit(dry_run=True).oldest_claim_at is None
     bench.run(hours=1)
-    claimed_at = bench.known("in/1/manifest.json", SETS_PIPELINE).updated_at
-    assert bench.audit(dry_run=True).oldest_claim_at == claimed_at
+    claimed_at = bench.known("in/1/manifest.json").updated_at
+    assert bench.run_audit(dry_run=True).oldest_claim_at == claimed_at

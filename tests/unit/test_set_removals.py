@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -10,9 +10,10 @@ import pytest
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, Status, ulid
 from intake_ledger.set_members import FormKind, FormSettings, SetTarget, Wakes
-from tests.inside.sets import SetTelemetry
+from tests.inside.kit import BUCKET
+from tests.inside.sets import Sets, SetTelemetry
 from tests.unit.set_bench import SetBench
-from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, one_change
+from tests.unit.support import DAY, HOUR, MINUTE, one_change
 
 MARKER = FormSettings(FormKind.MARKER, "s/*/_SUCCESS")
 QUIET = FormSettings(FormKind.QUIET, "s/*/", quiet_seconds=600)
@@ -78,7 +79,7 @@ def test_a_part_that_is_removed_alone_makes_a_version_after_the_quiet_time(form:
     began = bench.now
     bench.run(0.1)
     assert runs(bench) == [KEYS]
-    assert bench.audit().oldest_waiting_ms is None, "the folder misses nothing"
+    assert bench.run_audit().oldest_waiting_ms is None, "the folder misses nothing"
     bench.run()
     assert runs(bench) == [KEYS, [KEYS[0], *KEYS[2:]]]
     assert 10 * MINUTE <= bench.runs[1].at - began < 12 * MINUTE
@@ -128,7 +129,7 @@ def test_an_empty_export_is_processed_and_an_emptied_one_only_if_a_person_asks()
     bench.run()
     assert runs(bench) == [[], [KEYS[0]]]
     request = own_message(Origin.REPROCESS, BUCKET, CONTROL[MARKER], reprocess_id=ulid(bench.now, 0))
-    bench.sets.queue.send(request)
+    bench.send(request)
     bench.run()
     assert runs(bench) == [[], [KEYS[0]], []]
     assert bench.runs[2].version == bench.runs[0].version != bench.runs[1].version
@@ -143,11 +144,11 @@ def test_an_old_finished_set_is_never_rejected_by_a_removal_or_a_late_wake() -> 
     bench.now += 20 * DAY
     bench.delete(KEYS[0])
     bench.run()
-    bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
+    bench.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
     bench.run()
     row = bench.known(CONTROL[MANIFEST])
     assert (row.status, bench.dead_letters) == (Status.PROCESSED, [])
-    assert bench.sets.outcomes["Waiting"] == 0
+    assert bench.outcomes["Waiting"] == 0
     bench.put(KEYS[1], "corrected")
     bench.run(1)
     assert "1 of 4 parts are missing" in str(bench.known(CONTROL[MANIFEST]).reason), "it is a change, and is shown"
@@ -162,10 +163,10 @@ def test_lifecycle_expirations_are_no_change_of_a_finished_set(form: FormSetting
         bench.now += DAY
         bench.expire(key)
         bench.run()
-        bench.sets.queue.send(own_message(Origin.PART, BUCKET, set_key(form)))
+        bench.send(own_message(Origin.PART, BUCKET, set_key(form)))
         bench.run()
         bench.now += 2 * HOUR
-        assert bench.audit().woken == []
+        assert bench.run_audit().woken == []
         bench.run()
     assert runs(bench) == [KEYS]
     assert (bench.dead_letters, bench.known(set_key(form)).status) == ([], Status.PROCESSED)
@@ -205,13 +206,13 @@ def test_a_quiet_folder_of_replicas_is_processed_once() -> None:
 @pytest.mark.failure_mode("F276")
 def test_a_part_that_is_processed_again_does_not_reopen_its_folder() -> None:
     bench = finished(QUIET)
-    waits = bench.sets.outcomes["Waiting"]
+    waits = bench.outcomes["Waiting"]
     bench.now += 2 * HOUR
     request = own_message(Origin.REPROCESS, BUCKET, KEYS[0], reprocess_id=ulid(bench.now, 0))
-    bench.parts.queue.send(request)
+    bench.parts.send(request)
     bench.run()
     assert bench.part_calls.count(KEYS[0]) == 2
-    assert (runs(bench), bench.sets.outcomes["Waiting"]) == ([KEYS], waits)
+    assert (runs(bench), bench.outcomes["Waiting"]) == ([KEYS], waits)
 
 
 @pytest.mark.failure_mode("F278")
@@ -219,7 +220,7 @@ def test_a_part_that_is_replaced_after_the_rows_expired_is_shown() -> None:
     """The set waits with its reason for the other parts. A late wake alone changes nothing."""
     bench = finished(MANIFEST)
     expire_rows(bench)
-    bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
+    bench.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
     bench.run()
     assert bench.row(CONTROL[MANIFEST]) is None
     bench.put(KEYS[0], "corrected")
@@ -259,7 +260,7 @@ def test_each_part_of_a_large_set_that_is_replaced_after_the_rows_expired_is_sho
     row = bench.known(set_key(form))
     assert row.waiting_since is not None
     assert "149 of 150 parts are missing" in str(row.reason)
-    assert bench.audit().oldest_waiting_ms is not None
+    assert bench.run_audit().oldest_waiting_ms is not None
 
 
 @pytest.mark.failure_mode("F282")
@@ -269,7 +270,7 @@ def test_the_look_of_an_expired_set_needs_no_further_request_or_row() -> None:
     looks = []
     for parts in ([], [MANY[144]]):
         bench.dynamodb.requests.clear()
-        bench.sets.queue.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=parts))
+        bench.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=parts))
         bench.run()
         looks.append(list(bench.dynamodb.requests))
     assert looks[0] == looks[1]
@@ -280,7 +281,7 @@ def test_a_wake_names_the_parts_of_all_messages_of_its_batch() -> None:
     """A message of another part, whose row has expired, comes before that of the replaced one."""
     bench = finished(MANIFEST, MANY)
     expire_rows(bench)
-    bench.parts.queue.send(own_message(Origin.AUDIT, BUCKET, MANY[41]))
+    bench.parts.send(own_message(Origin.AUDIT, BUCKET, MANY[41]))
     bench.put(MANY[144], "corrected")
     bench.wakes.clear()
     bench.run(1)
@@ -293,7 +294,9 @@ def test_more_parts_than_a_look_reads_have_a_wake_for_each_hundred() -> None:
     """Their keys may have 1,024 bytes each. A message with all of them would be refused."""
     sent: list[str] = []
     bench = SetBench(MANIFEST)
-    wakes = Wakes([], bench.membership(), bucket=BUCKET, send=lambda _, body: sent.append(body))
+    wakes = Wakes(
+        [], cast("Sets", bench.new_worker().kind).membership, bucket=BUCKET, send=lambda _, body: sent.append(body)
+    )
     target = SetTarget("sets", "url", MANIFEST)
     for keys in ([], MANY, [f"s/{number:0>1022}" for number in range(100)]):
         sent.clear()
@@ -312,15 +315,15 @@ def test_nothing_but_a_new_version_of_a_part_opens_an_expired_set(form: FormSett
     bench = finished(form)
     expire_rows(bench)
     if what == "a late wake":
-        bench.sets.queue.send(own_message(Origin.PART, BUCKET, set_key(form), parts=[*KEYS, "s/2/other.csv"]))
+        bench.send(own_message(Origin.PART, BUCKET, set_key(form), parts=[*KEYS, "s/2/other.csv"]))
     elif what == "a removed part":
         bench.delete(KEYS[1])
     else:
         request = own_message(Origin.REPROCESS, BUCKET, KEYS[1], reprocess_id=ulid(bench.now, 0))
-        bench.parts.queue.send(request)
-    before = bench.sets.verdicts["STALE"]
+        bench.parts.send(request)
+    before = bench.verdicts["STALE"]
     bench.run()
-    assert bench.sets.verdicts["STALE"] == before + 1
+    assert bench.verdicts["STALE"] == before + 1
     assert (bench.row(set_key(form)), bench.dead_letters, runs(bench)) == (None, [], [KEYS])
 
 
@@ -334,7 +337,7 @@ def test_an_expired_set_is_counted_and_logged_with_the_parts_of_its_wake(
     bench, telemetry, logger = finished(MANIFEST), SetTelemetry(), Mock()
     monkeypatch.setattr(telemetry, "_logger", logger)
     wake = one_change(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST], parts=KEYS))
-    ledger = bench.set_services(bench.kind()).ledger
+    ledger = bench.new_worker().services.ledger
     for expires in (False, True):
         if expires:
             expire_rows(bench)

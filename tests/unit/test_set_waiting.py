@@ -35,7 +35,7 @@ class TestTheAudit:
         bench.run(2)
         since = bench.known(KEY).waiting_since
         assert since is not None
-        assert bench.audit().oldest_waiting_ms == bench.now - since > 4 * HOUR
+        assert bench.run_audit().oldest_waiting_ms == bench.now - since > 4 * HOUR
 
     @pytest.mark.failure_mode("F170")
     def test_it_needs_no_message_no_listing_and_no_date_of_the_manifest(self) -> None:
@@ -45,7 +45,7 @@ class TestTheAudit:
         bench.run(1)
         bench.lose_wakes()
         bench.now += 20 * DAY
-        found = bench.audit(remaining_seconds=0)
+        found = bench.run_audit(remaining_seconds=0)
         assert found.checked == 0
         assert found.oldest_waiting_ms is not None
         assert found.oldest_waiting_ms > 20 * DAY
@@ -56,14 +56,14 @@ class TestTheAudit:
         bench.run(1)
         bench.put(A)
         bench.run()
-        assert bench.audit().oldest_waiting_ms is None
+        assert bench.run_audit().oldest_waiting_ms is None
 
     def test_a_folder_that_still_gets_uploads_does_not_wait_for_a_part(self) -> None:
         bench = SetBench(QUIET)
         bench.put("incoming/1/a")
         bench.run(0.05)
         assert bench.known("incoming/1/").waiting_since is not None
-        assert bench.audit().oldest_waiting_ms is None
+        assert bench.run_audit().oldest_waiting_ms is None
 
     @pytest.mark.parametrize(("age", "written"), [(5 * HOUR, {"OldestWaitingSet": [5.0 * HOUR]}), (None, {})])
     def test_it_writes_the_age_if_there_is_one(

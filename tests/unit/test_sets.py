@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -12,18 +12,20 @@ from intake_ledger.events import own_message
 from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
 from intake_ledger.set_members import FormKind, FormSettings, PartsFormat, set_form, set_targets
 from intake_ledger.sets import set_settings
-from tests.inside.sets import audit
+from tests.inside.kit import BUCKET, START, Killed
+from tests.inside.sets import Sets, audit
 from tests.inside.sets import manifest as manifest_module
 from tests.inside.sets import reader as reader_module
 from tests.unit import set_bench
-from tests.unit.set_bench import PARTS, Killed, SetBench
-from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, START
+from tests.unit.set_bench import SetBench
+from tests.unit.support import DAY, HOUR, MINUTE
 from tests.unit.test_settings import CONSUMER
 
 MANIFEST = FormSettings(FormKind.MANIFEST, "**/manifest.json")
 MARKER = FormSettings(FormKind.MARKER, "exports/*/_SUCCESS")
 QUIET = FormSettings(FormKind.QUIET, "incoming/*/", quiet_seconds=600)
 KEY = "exports/1/manifest.json"
+BEGAN = round(START.timestamp() * 1000)
 A, B, C = "exports/1/a.csv", "exports/1/b.csv", "exports/1/c.csv"
 
 
@@ -87,10 +89,10 @@ class TestManifests:
         bench = SetBench(MANIFEST)
         for key in (A, B, KEY):
             bench.put(key, manifest(A, B) if key == KEY else "content")
-        bodies = [message.body for message in bench.parts.queue.messages]
+        bodies = [message.body for message in bench.parts._sqs.messages]
         bench.run()
         for body in bodies:
-            bench.parts.queue.send(body)
+            bench.parts.send(body)
         bench.run()
         assert len(bench.runs) == 1
 
@@ -114,7 +116,7 @@ class TestManifests:
         assert (row.status, row.reason_code) == (Status.REJECTED, "max_wait")
         assert "2 of 3 parts are missing" in str(row.reason)
         assert bench.dead_letters[-1].attributes["reason_code"] == "max_wait"
-        assert 6 * HOUR <= bench.now - START < 7 * HOUR
+        assert 6 * HOUR <= bench.now - BEGAN < 7 * HOUR
         for key in (B, C):
             bench.put(key)
         bench.run()
@@ -130,7 +132,7 @@ class TestManifests:
             bench.put(key)
         bench.run()
         assert bench.known(KEY).status is Status.REJECTED
-        assert bench.now - START < 7 * HOUR
+        assert bench.now - BEGAN < 7 * HOUR
 
     @pytest.mark.failure_mode("F153")
     @pytest.mark.parametrize("victim", [A, KEY])
@@ -158,7 +160,7 @@ class TestManifests:
         for key in (A, B, "exports/2/c.csv"):
             bench.put(key)
         bench.run(0.001)
-        assert len(bench.parts.queue.messages) == 2
+        assert len(bench.parts._sqs.messages) == 2
         assert [run.key for run in bench.runs] == [other]
         bench.run()
         assert [run.key for run in bench.runs] == [other, KEY]
@@ -169,9 +171,9 @@ class TestManifests:
         bench = SetBench(MANIFEST)
         for key in (A, B, KEY):
             bench.put(key, manifest(A, B) if key == KEY else "content")
-        bench.run_parts()
-        consumer = bench.set_consumer()
-        reader: Any = consumer._kind.reader  # type: ignore[attr-defined]
+        bench.parts.run()
+        worker = bench.new_worker()
+        reader: Any = cast("Sets", worker.kind).reader
         listing = reader.listing
         looks: list[str] = []
 
@@ -179,16 +181,14 @@ class TestManifests:
             looks.append(key)
             if len(looks) == 2:
                 bench.put(A, "replaced")
-                bench.run_parts()
+                bench.parts.run()
             return listing(key)
 
         reader.listing = replace_before_second
-        batch = bench.sets.queue.receive(10, lambda visible: visible)
-        bench.set_consumer = lambda: consumer  # type: ignore[method-assign]
-        bench._invoke_sets(batch)
+        bench.turn(worker)
         bench.run()
         assert [run.parts for run in bench.runs] == [((A, bench.committed(A)), (B, bench.committed(B)))]
-        assert bench.sets.outcomes["VersionGone"] == 1
+        assert bench.outcomes["VersionGone"] == 1
 
     @pytest.mark.failure_mode("F154")
     def test_a_part_whose_newer_version_fails_keeps_its_committed_version(self) -> None:
@@ -228,7 +228,7 @@ class TestManifests:
         bench = SetBench(MANIFEST, versioned=False)
         for key in (A, B, KEY):
             bench.put(key, manifest(A, B) if key == KEY else "content")
-        bench.run_parts()
+        bench.parts.run()
         bench.s3.put(A, b"replaced, and its event is late")
 
         def read(files: FileSet) -> None:
@@ -252,7 +252,7 @@ class TestManifests:
         bench.run()
         earlier, later = (ulid(bench.now, number) for number in (0, 1))
         for request in (later, later, earlier):
-            bench.sets.queue.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
+            bench.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
             bench.run()
         assert len(fences) == 2
         assert fences[1] > fences[0]
@@ -269,7 +269,7 @@ class TestManifests:
         bench.put(A)
         bench.run(1)
         request = ulid(bench.now, 0)
-        bench.sets.queue.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
+        bench.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
         bench.run(1)
         assert bench.runs == []
         assert bench.known(KEY).waiting_since is not None
@@ -341,7 +341,7 @@ class TestManifests:
 
     def test_a_replaced_manifest_is_read_again_by_a_worker_that_knows_the_earlier_one(self) -> None:
         bench = SetBench(MANIFEST)
-        reader = bench.kind().reader
+        reader = cast("Sets", bench.new_worker().kind).reader
         bench.put(KEY, manifest(A))
         assert reader.listing(KEY).keys == (A,)
         bench.put(KEY, manifest(B))
@@ -353,7 +353,8 @@ class TestManifests:
         bench.run()
         bench.delete(A)
         bench.run()
-        marker = bench.known(A, PARTS)
+        marker = bench.part_row(A)
+        assert marker is not None
         assert (marker.status, marker.committed_state) == (Status.PROCESSED, marker.identity)
         bench.put(KEY, manifest(A))
         bench.run(1)
@@ -409,8 +410,8 @@ class TestHostileManifests:
             ('["manifest.json"]', "part 1 of the manifest is the manifest itself"),
             ('["../2/a.csv"]', "'..'"),
             ('["s3://other/a.csv"]', "not in the bucket"),
-            ('["https://uploads/a.csv"]', "begins with https://, expected s3:// or a key"),
-            ('["s3a://uploads/exports/1/a.csv"]', "begins with s3a://, expected s3:// or a key"),
+            ('["https://local-bucket/a.csv"]', "begins with https://, expected s3:// or a key"),
+            ('["s3a://local-bucket/exports/1/a.csv"]', "begins with s3a://, expected s3:// or a key"),
             ('[{"key": "a.csv", "versionId": 1}]', "a versionId that is no version"),
             (json.dumps([{"key": "a.csv", "versionId": "v" * 1_025}]), "a versionId that is no version"),
             ('{"parts": ["a.csv"], "files": ["b.csv"]}', "expected exactly one of parts, files, entries"),
@@ -476,7 +477,6 @@ class TestHostileManifests:
     def test_a_manifest_that_s3_refuses_fails_with_s3s_code(self) -> None:
         bench = SetBench(MANIFEST)
         bench.s3.archived.add(KEY)
-        bench.part_settings = bench.part_settings
         bench.put(KEY, manifest(A))
         bench.run()
         row = bench.known(KEY)
@@ -488,7 +488,7 @@ class TestForms:
         ("parts", "content"),
         [
             (PartsFormat.JSON, '{"parts": ["a.csv", {"key": "b.csv"}]}'),
-            (PartsFormat.JSON, '{"entries": [{"url": "s3://uploads/exports/1/a.csv"}, "/exports/1/b.csv"]}'),
+            (PartsFormat.JSON, '{"entries": [{"url": "s3://local-bucket/exports/1/a.csv"}, "/exports/1/b.csv"]}'),
             (PartsFormat.JSON, '\ufeff["a.csv", "b.csv"]'),
             (PartsFormat.CSV, "size,key\r\n1,a.csv\r\n2,b.csv\r\n"),
             (PartsFormat.LINES, "a.csv\r\n\nb.csv"),
@@ -586,7 +586,7 @@ class TestForms:
         for key in keys:
             bench.put(key)
         bench.run(0.1)
-        assert len(bench.sets.queue.messages) < 5
+        assert len(bench.queue.messages) < 5
         bench.put(C)
         bench.run()
         assert len(bench.runs) == 1
@@ -597,11 +597,11 @@ class TestForms:
         bench = SetBench(MANIFEST)
         bench.put(KEY, manifest(A))
         bench.run(0.001)
-        [waiting] = bench.sets.queue.messages
+        [waiting] = bench.queue.messages
         waiting.visible_at = bench.now
         bench.run(0.001)
-        assert bench.sets.verdicts["BUSY"] == 1
-        assert bench.sets.queue.messages == [waiting]
+        assert bench.verdicts["BUSY"] == 1
+        assert bench.queue.messages == [waiting]
 
     @pytest.mark.parametrize(
         ("form", "key", "expected"),
@@ -692,12 +692,12 @@ class TestTheAudit:
         bench = SetBench(MANIFEST)
         for key in (KEY, A):
             bench.put(key, manifest(A))
-        bench.run_parts()
+        bench.parts.run()
         bench.lose_wakes()
         bench.now += 2 * HOUR
-        assert bench.audit(dry_run=True).woken == [KEY]
-        assert bench.sets.queue.next_visible_at() is None, "a dry run sends no message"
-        found = bench.audit()
+        assert bench.run_audit(dry_run=True).woken == [KEY]
+        assert bench.queue.next_visible_at() is None, "a dry run sends no message"
+        found = bench.run_audit()
         assert (found.checked, found.woken, found.complete) == (1, [KEY], True)
         report = found.as_json()
         assert (report["counts"], report["resubmitted"]) == ({"lost": 1}, 1)
@@ -709,24 +709,23 @@ class TestTheAudit:
     def test_a_set_that_is_older_than_the_retention_is_not_woken(self) -> None:
         """Its row has expired. The message would end without an effect, and each run would send it again."""
         bench = SetBench(MANIFEST)
-        consumer = replace(bench.settings.consumer, retention_seconds=10 * DAY // 1000)
-        bench.settings = replace(bench.settings, consumer=consumer)
+        consumer = replace(bench._settings, retention_seconds=10 * DAY // 1000)
+        bench._set_settings = replace(bench._set_settings, consumer=consumer)
         for key in (KEY, A):
             bench.put(key, manifest(A))
         bench.run()
-        row = bench.row_key(KEY)
-        del bench.dynamodb.items[row.pk, row.sk]
+        bench.dynamodb.items = {key: item for key, item in bench.dynamodb.items.items() if KEY not in key[0]}
         bench.now += 11 * DAY
-        assert bench.audit().woken == []
+        assert bench.run_audit().woken == []
 
     def test_a_set_that_is_finished_waiting_or_young_is_left_alone(self) -> None:
         bench = SetBench(MANIFEST)
         for key in (KEY, A, "exports/2/manifest.json"):
             bench.put(key, manifest(A) if key == KEY else json.dumps(["missing.csv"]))
-        bench.run_parts()
-        assert bench.audit().woken == [], "the messages may still be on the way"
+        bench.parts.run()
+        assert bench.run_audit().woken == [], "the messages may still be on the way"
         bench.run(2)
-        assert bench.audit().woken == []
+        assert bench.run_audit().woken == []
 
     @pytest.mark.failure_mode("F171")
     def test_a_waiting_set_whose_message_was_lost_is_found(self) -> None:
@@ -735,7 +734,7 @@ class TestTheAudit:
         bench.run(1)
         bench.lose_wakes()
         bench.now += 30 * HOUR
-        assert bench.audit().woken == [KEY]
+        assert bench.run_audit().woken == [KEY]
 
     @pytest.mark.failure_mode("F171")
     def test_a_set_that_has_a_newer_state_than_its_row_is_found(self) -> None:
@@ -745,10 +744,10 @@ class TestTheAudit:
             bench.put(key, manifest(A) if key == KEY else "content")
         bench.run()
         bench.put(A, "corrected")
-        bench.run_parts()
+        bench.parts.run()
         bench.lose_wakes()
         bench.now += 2 * HOUR
-        assert bench.audit().woken == [KEY]
+        assert bench.run_audit().woken == [KEY]
         bench.run()
         assert len(bench.runs) == 2
 
@@ -760,7 +759,7 @@ class TestTheAudit:
             bench.put(key, manifest(A) if key == KEY else "content")
         bench.run()
         bench.now += 24 * HOUR
-        found = bench.audit()
+        found = bench.run_audit()
         assert (found.checked, found.woken) == (1, [])
 
     @pytest.mark.parametrize(
@@ -776,15 +775,15 @@ class TestTheAudit:
         bench = SetBench(form)
         for key in keys:
             bench.put(key)
-        bench.run_parts()
+        bench.parts.run()
         bench.lose_wakes()
         bench.now += 2 * HOUR
-        assert bench.audit().woken == expected
+        assert bench.run_audit().woken == expected
 
     def test_an_audit_without_time_says_that_it_is_incomplete(self) -> None:
         bench = SetBench(MANIFEST)
         bench.put(KEY, manifest(A))
-        assert not bench.audit(remaining_seconds=1).complete
+        assert not bench.run_audit(remaining_seconds=1).complete
 
     @pytest.mark.failure_mode("F277")
     @pytest.mark.parametrize("form", [MARKER, QUIET])
@@ -797,7 +796,7 @@ class TestTheAudit:
         for folder in folders:
             for name in ("a", "b", "_SUCCESS"):
                 bench.put(folder + name)
-        bench.run_parts()
+        bench.parts.run()
         bench.lose_wakes()
         bench.now += 2 * HOUR
         small_pages(bench, 2)
@@ -806,17 +805,17 @@ class TestTheAudit:
         woken: list[str] = []
         ends: list[bool] = []
         for _ in range(8):
-            found = bench.audit()
+            found = bench.run_audit()
             woken += found.woken
             ends.append(found.complete)
         assert set(woken) == set(expected)
         assert not any(ends), "no run has seen the whole bucket"
-        assert bench.audit(dry_run=True).complete is False
+        assert bench.run_audit(dry_run=True).complete is False
         monkeypatch.undo()
         small_pages(bench, 2)
-        while not bench.audit().complete:
+        while not bench.run_audit().complete:
             pass
-        assert bench.audit(dry_run=True).checked == 5
+        assert bench.run_audit(dry_run=True).checked == 5
 
     @pytest.mark.failure_mode("F277")
     def test_the_listing_of_an_audit_looks_at_the_clock_and_the_age_comes_first(self) -> None:
@@ -837,7 +836,7 @@ class TestTheAudit:
             return list_objects(**request)
 
         bench.s3.list_objects_v2 = list_page  # type: ignore[method-assign]
-        found = bench.audit(lambda: next(left), publish=published.append)
+        found = bench.run_audit(lambda: next(left), publish=published.append)
         assert (found.complete, len(listed)) == (False, 2)
         assert published == [{"OldestWaitingSet": found.oldest_waiting_ms}]
 

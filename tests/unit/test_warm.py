@@ -106,7 +106,7 @@ def test_a_manifest_is_read_once_for_each_content(versioned: bool, monkeypatch: 
     bench = SetBench(MANIFEST, warm=True, versioned=versioned)
     bench.put("set.json", json.dumps(["a.csv"]))
     bench.run(0.5)
-    reader = cast("Any", bench.set_consumer())._kind.reader
+    reader = cast("Any", bench.new_worker().kind).reader
     first = reader.listing("set.json")
     bench.put("set.json", json.dumps(["a.csv"]))
     bench.run(0.5)

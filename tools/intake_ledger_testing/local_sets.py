@@ -10,7 +10,6 @@ def test_a_load_is_taken_once():
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, cast, override
 
 from intake_ledger.aws import Bucket
@@ -108,7 +107,7 @@ class LocalSets(LocalRuntime):
         )
         super().__init__(
             interrupted(processor, processing_timeout),
-            replace(settings, keeps_rows=True),
+            settings,
             runner=runner,
             worker=worker,
             versioned=versioned,
@@ -197,10 +196,7 @@ class LocalSets(LocalRuntime):
 
     def audit(self) -> list[str]:
         """Run the audit of sets. Returns the keys of the sets that nothing continued, which it wakes."""
-        worker, store = self.new_worker(), cast("Any", self._dynamodb)
-        waiting, kind = WaitingSets(store, self._settings.table), cast("Sets", worker.kind)
-        audit = SetAudit(self._set_settings, worker.services, waiting, reader=kind.reader, rows=self._table)
-        return audit.run(lambda: 600.0).woken
+        return self._make_audit().run(lambda: 600.0).woken
 
     def row(self, key: str) -> Row | None:
         """Return the ledger's row of a set (`status`, `attempts`, `reason`, `commit_id` and so on), or None.
@@ -210,6 +206,11 @@ class LocalSets(LocalRuntime):
 
         """
         return self._table.get(row_key(SETS, Ordering.LATEST, BUCKET, key, None))
+
+    def _make_audit(self) -> SetAudit:
+        worker, store = self.new_worker(), cast("Any", self._dynamodb)
+        waiting, kind = WaitingSets(store, self._settings.table), cast("Sets", worker.kind)
+        return SetAudit(self._set_settings, worker.services, waiting, reader=kind.reader, rows=self._table)
 
     @override
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Sets:
@@ -241,7 +242,6 @@ class _Parts(LocalPipeline):
     def __init__(self, sets: LocalSets, processor: Callable[[Any], Any]) -> None:
         super().__init__(processor)
         self._sets = sets
-        self._settings = replace(self._settings, keeps_rows=True)
         self._use(sets)
 
     def next_at(self) -> int | None:
