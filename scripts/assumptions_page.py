@@ -23,6 +23,8 @@ TABLE = ROOT / "tests" / "truth" / "assumptions.toml"
 REPORT = ROOT / "tests" / "truth" / "acceptance.json"
 """`acceptance.json` of a run on AWS, which a person has committed: docs/acceptance.md."""
 ACCEPTANCE = ROOT / "docs" / "acceptance.md"
+HOLDS = "holds"
+"""The result of most lines, which the page does not repeat."""
 _BEGIN, _END = "<!-- begin: checks -->\n", "<!-- end -->"
 _SUBJECTS = {
     "S3": "S3",
@@ -42,11 +44,11 @@ HEAD = """\
 # What is assumed of AWS
 
 For reviewers: each line is a behaviour of AWS on which the code relies, its source, the test that checks it without
-an account, and [the check](acceptance.md) that shows it on an account. {run} `make truth` runs the tests of
-permissions, models, quotas and recordings, `make test` the others. "Read" means that a person compared the code with
-the source. "Only on AWS" means that no test here decides it.
+an account (it holds, if nothing else stands there), and [the check](acceptance.md) that shows it on an account, with
+its result. {run} "Read" means that a person compared the code with the source. "Only on AWS" means that no test here
+decides it. `make truth` runs the tests of permissions, models, quotas and recordings, `make test` the others.
 
-`python -m scripts.assumptions_page --write` makes the page from [a table](../tests/truth/assumptions.toml). It also
+`python -m scripts.assumptions_page --write` makes the page from [a table](../tests/truth/assumptions.toml), which also
 has the places in the code, and the requests that would show each line on AWS.
 [Facts that others recorded on AWS](../tests/recorded/README.md) are data of this repository.
 """
@@ -61,7 +63,7 @@ def page() -> str:
 def acceptance() -> str:
     """The page of the command, with the table of its checks."""
     head, _, rest = ACCEPTANCE.read_text().partition(_BEGIN)
-    lines = ["| check | shows | assumptions | on a local AWS |", "| --- | --- | --- | --- |"]
+    lines = ["| check | shows | assumptions | on a local AWS, if not all |", "| --- | --- | --- | --- |"]
     for one in CHECKS:
         ids = ", ".join(one.assumptions)
         lines.append(f"| `{one.name}` | {one.shows} | {ids} | {_here(one.not_local, only_aws=one.only_aws)} |")
@@ -70,7 +72,7 @@ def acceptance() -> str:
 
 def _here(why: str, *, only_aws: bool) -> str:
     if not why:
-        return "runs"
+        return ""
     return f"does not run: {why}" if only_aws else f"its steps run: {why}"
 
 
@@ -104,15 +106,21 @@ def _sections(table: dict[str, Any], on_aws: dict[str, str]) -> Iterator[str]:
     for subject, rows in groupby(table["assumption"], lambda row: row["id"].partition("-")[0]):
         yield f"## {_SUBJECTS[subject]}"
         yield ""
-        yield "| | assumed | source | checked here | on an account | result |"
-        yield "| --- | --- | --- | --- | --- | --- |"
+        yield "| | assumed | source | here | on an account |"
+        yield "| --- | --- | --- | --- | --- |"
         for row in rows:
             source = f"[{row['source']}]({table['sources'][row['source']]})"
             path, _, test = row["here"].partition("#")
             here = f"[✓](../{path}#{test})" if test else row["here"]
             ran = [on_aws[one.name] for one in CHECKS if row["id"] in one.assumptions and one.name in on_aws]
-            result = ", on AWS ".join([row["result"], *ran])
-            cells = (row["id"], row["assumed"], source, here, _checks(row), result)
+            result = "" if test and row["result"] == HOLDS else row["result"]
+            cells = (
+                row["id"],
+                row["assumed"],
+                source,
+                (" " if test else ": ").join(filter(None, (here, result))),
+                " ".join([_checks(row), *ran]).strip(),
+            )
             yield f"| {' | '.join(cells)} |"
         yield ""
 

@@ -170,12 +170,13 @@ def _cells() -> Iterator[str]:
     yield f"| --- |{' --- |' * len(columns)}"
     for kind in FORMS:
         places = [Place(kind, runner, host) for runner in RUNNERS for host in HOSTS]
-        cells = [
-            "yes" if place in CELLS else next(one.reason for one in REFUSED if one.covers(place)) for place in places
-        ]
-        yield f"| {_link(kind)} | {' | '.join(cells)} |"
+        yield f"| {_link(kind)} | {' | '.join('yes' if place in CELLS else 'no' for place in places)} |"
     yield ""
     yield LAST
+    yield ""
+    for kind in FORMS:
+        if reasons := dict.fromkeys(one.reason for one in REFUSED if one.kind == kind):
+            yield f"- {_link(kind)}: {' '.join(reasons)}"
 
 
 def _section(name: str, kind: Kind) -> Iterator[str]:
@@ -195,27 +196,31 @@ def _promises() -> Iterator[str]:
     reasons = list(dict.fromkeys(one.reason for one in ABSENT))
     yield "## Promises"
     yield ""
-    yield "Each line is a test that runs in each cell of the kind. A number is a reason below."
+    yield "Each line is a test that runs in each cell of each kind, without the exceptions. A number is a reason below."
     yield ""
-    yield f"| promise | {' | '.join(_link(kind) for kind in FORMS)} |"
-    yield f"| --- |{' --- |' * len(FORMS)}"
+    yield "| promise | exceptions |"
+    yield "| --- | --- |"
     for test in TESTS:
         shown = f"[{test.replace('_', ' ').capitalize()}]({TESTED}#test_{test})"
-        yield f"| {shown} | {' | '.join(_held(test, kind, reasons) for kind in FORMS)} |"
-    yield ""
-    yield "A test does not apply where the table has a number:"
+        yield f"| {shown} | {'; '.join(_exceptions(test, reasons))} |"
     yield ""
     for number, reason in enumerate(reasons, 1):
         yield f"{number}. {reason}"
 
 
-def _held(test: str, kind: str, reasons: list[str]) -> str:
-    """`yes`, or the number of each reason, with its cells if the test applies in others of the kind."""
-    places = [place for place in CELLS if place.kind == kind]
-    lines = [one for one in ABSENT if one.test == test and any(one.covers(place) for place in places)]
-    shown = [f"{reasons.index(one.reason) + 1}{_where(one)}" for one in lines]
-    applies = any(not any(one.covers(place) for one in lines) for place in places)
-    return ", ".join((["yes"] if applies else []) + list(dict.fromkeys(shown)))
+def _exceptions(test: str, reasons: list[str]) -> Iterator[str]:
+    """The kinds in which a test does not apply, with the runner and the host if not in all, and with their reasons."""
+    found: dict[str, list[str]] = {}
+    for kind in FORMS:
+        lines = [
+            one
+            for one in ABSENT
+            if one.test == test and any(one.covers(place) for place in CELLS if place.kind == kind)
+        ]
+        if shown := ", ".join(dict.fromkeys(f"{reasons.index(one.reason) + 1}{_where(one)}" for one in lines)):
+            found.setdefault(shown, []).append(kind)
+    for shown, kinds in found.items():
+        yield shown if len(kinds) == len(FORMS) else f"{', '.join(kinds)}: {shown}"
 
 
 def _where(one: Absence) -> str:
