@@ -60,6 +60,8 @@ class Scenario(NamedTuple):
     redrives: int = 0
     refusals: int = 0
     """Number of times that the dead-letter queue refuses a copy."""
+    tag_refusals: int = 0
+    """Number of times that S3 refuses a tag."""
     asks: tuple[int, ...] = ()
     """Reprocess requests, in the order in which they are made."""
     ask_deliveries: int = 1
@@ -161,7 +163,9 @@ class World(NamedTuple):
     fence: int = 0
     """The highest fence that a processor received."""
     versions: tuple[str, ...] = ()
-    """EVERY_VERSION: the committed states."""
+    """EVERY_VERSION, or a tag after the commit: the committed states."""
+    tags: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
+    """The tags that a worker has written, by version."""
     tries: tuple[tuple[str, int], ...] = ()
     """Starts of each state in the current allowance."""
     dlq: tuple[Message, ...] = ()
@@ -186,6 +190,7 @@ class World(NamedTuple):
     rejects: int = 0
     redrives: int = 0
     refusals: int = 0
+    tag_refusals: int = 0
     slow: int = 0
     restores: int = 0
     forged: tuple[int, ...] = ()
@@ -523,6 +528,9 @@ class Explorer:
         if outcome.service == "output":
             yield from self._output(w, slot, k, outcome)
             return
+        if outcome.service == "tags":
+            yield from self._tagging(w, slot, k, outcome)
+            return
         items, answer = self._answer(w, outcome)
         after = self._check_write(w, slot, k, outcome, answer, items)
         label = f"{name}: {_said(outcome)} -> {_told(answer)}"
@@ -709,6 +717,30 @@ class Explorer:
         following = w._replace(outputs=tuple(sorted(outputs.items())), downstream=shown, clean=False, bad=bad)
         return following, Frozen("ok", written.etag)
 
+    def _tagging(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
+        """A request about the tags of a version, or of the current one if the request names none."""
+        named = request.arguments.get("VersionId")
+        number = self.script.shown[w.done].operation if named is None else int(named)
+        label = f"w{slot}: {request.operation} of v#{number}"
+        if w.tag_refusals:
+            refused = Frozen("refused", ("AccessDenied", 403))
+            yield f"{label} is refused", self._answered(w, slot, k, refused, tag_refusals=w.tag_refusals - 1)
+        version = next((one for one in self.script.alive[w.done] if one.operation == number), None)
+        if version is None or version.kind is not StateKind.OBJECT:
+            gone = ("NoSuchVersion", 404) if version is None else ("MethodNotAllowed", 405)
+            yield f"{label} -> gone", self._answered(w, slot, k, Frozen("gone", gone))
+        elif request.operation == "get_object_tagging":
+            present = dict(w.tags).get(number, program.UPLOADED_TAGS)
+            yield label, self._answered(w, slot, k, Frozen("ok", present))
+        else:
+            written = tuple(sorted((one["Key"], one["Value"]) for one in request.arguments["Tagging"]["TagSet"]))
+            after = w._replace(tags=tuple(sorted((dict(w.tags) | {number: written}).items())))
+            if version.identity not in w.versions:
+                after = after._replace(bad=f"{version.identity} has a tag and was not committed")
+            elif written != _TAGS:
+                after = after._replace(bad=f"the tags of {version.identity} are {written}")
+            yield label, self._answered(after, slot, k, Frozen("ok"))
+
     def _wake(self, w: World, slot: int, k: Worker, request: Request) -> Iterator[tuple[str, World]]:
         woken = w._replace(queue=_sent(w.queue, Message(request.arguments["MessageBody"], "a late worker's message")))
         label = f"w{slot} wakes the key after its late write"
@@ -818,6 +850,8 @@ class Explorer:
             return w
         row = _row_of(items, request)
         identity = row["committed_state"]
+        if self.config.tags and not self.config.every_version:
+            w = w._replace(versions=tuple(sorted({*w.versions, identity})))
         if _late_writes(row) - {identity} and k.working:
             w = w._replace(bad=f"{identity} committed although another state may have been written over it")
         if _in_transaction(request):
@@ -845,8 +879,10 @@ class Explorer:
         )
 
     def _expiring(self, items: Items) -> str:
-        """Report a row that may expire although its state has to be processed again."""
+        """Report a row that may expire although its state has to be processed, or processed again."""
         for row in map(_content, (item for _, item in items)):
+            if "expires_at" in row and row.get("status", "PROCESSED") != "PROCESSED":
+                return f"a row may expire that is {row['status']}"
             told = self.config.deletes or row.get("kind") == "object"
             if told and "expires_at" in row and _late_writes(row) - {row.get("committed_state", "")}:
                 return "a row may expire whose state has to be processed again"
@@ -936,6 +972,8 @@ class Explorer:
             return f"{sorted(rejected)} REJECTED, and no copy in the dead-letter queue"
         if any("unprocessed_state" in row and "rejected_fence" in row for row in rows) and not w.dlq:
             return "a rejected object was removed, and its copy has vanished from the dead-letter queue"
+        if bad := self._untagged(w):
+            return bad
         if wrong := [row for row in rows if self._miscounts(row)]:
             return f"the row of {wrong[0]['committed_state']} says {wrong[0].get('rejected_rows')} rejected rows"
         if self.config.every_version:
@@ -988,6 +1026,21 @@ class Explorer:
         if self.config.effect is not Effect.REJECTS or row.get("status") != "PROCESSED" or "settled_as" in row:
             return False
         return ("rejected_rows" in row) is not (row["committed_state"] in self.config.bad)
+
+    def _untagged(self, w: World) -> str:
+        """Say which committed version has no tag, or which row keeps the name of a version for ever."""
+        if not self.config.tags:
+            return ""
+        alive = [one for one in self.script.alive[w.done] if one.kind is StateKind.OBJECT]
+        tagged = dict(w.tags)
+        if missing := [one.identity for one in alive if one.identity in w.versions and one.operation not in tagged]:
+            return f"{missing} are committed and have no tag"
+        settled = [row for row in map(_content, (item for _, item in w.items)) if row.get("status") == "PROCESSED"]
+        if left := [row["tags_pending"] for row in settled if "tags_pending" in row]:
+            return f"versions {left} are tagged, and their row still names them"
+        expiring = self.config.memory is program.Memory.EXPIRING
+        kept = [row for row in settled if expiring and "expires_at" not in row and not _late_writes(row)]
+        return f"the row of {kept[0]['committed_state']} never expires" if kept else ""
 
     def _wrong_outputs(self, w: World) -> str:
         """EVERY_VERSION: each committed version has its output, or has one exactly if it has rejected rows."""
@@ -1180,11 +1233,13 @@ _OUTPUTS = frozenset({Effect.FENCED, Effect.REJECTS})
 """Effects that are an output, so that each request to it is a step."""
 _EXACT = _OUTPUTS | {Effect.TRANSACT}
 """Effects that nothing can leave wrong."""
+_TAGS = tuple(sorted((program.TAG, *program.UPLOADED_TAGS)))
+"""The tags of a version after its commit."""
 _LONG_AGO = -9
 """The tick of what happened before the search begins."""
 _BUDGETS = (
     *("restores", "crashes", "losses", "answers", "pauses", "breaks", "audits"),
-    *("rejects", "waits", "redrives", "refusals", "slow"),
+    *("rejects", "waits", "redrives", "refusals", "tag_refusals", "slow"),
 )
 
 

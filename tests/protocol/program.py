@@ -25,6 +25,7 @@ from intake_ledger.processor import Commit, ObjectChange
 from intake_ledger.protocol import (
     AuditSettings,
     Change,
+    CommitTag,
     ConsumerSettings,
     KeyFilter,
     NotYet,
@@ -53,6 +54,10 @@ OUTPUT = "output"
 """The key of the output, if there is one for all versions."""
 REJECTS = f"{KEY}.rejects.jsonl"
 """The key of the output with rejected rows, if there is one for all versions."""
+TAG = CommitTag("intake", "done")
+"""The tag that a version gets after its commit."""
+UPLOADED_TAGS = (("team", "sales"),)
+"""The tags that each version has from its upload."""
 CONTENT = b"content:"
 """In an output, before the state that it was made of."""
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".ljust(33, b"\0")
@@ -172,6 +177,8 @@ class Config(NamedTuple):
     """The states of a file that have a bad row, if the effect is that of rejected rows."""
     bare: bool = False
     """No message leaves room for attributes in its copy."""
+    tags: bool = False
+    """A committed version gets a tag."""
 
 
 @dataclass
@@ -273,6 +280,23 @@ class _S3:
         body = b"number\nx\n" if wanted(arguments) in self._config.bad else b"number\n1\n"
         return {"Body": io.BytesIO(body), "ContentLength": len(body)}
 
+    def get_object_tagging(self, **arguments: Any) -> dict[str, Any]:
+        tags = cast("tuple[tuple[str, str], ...]", self._tagging("get_object_tagging", arguments).value)
+        return {"TagSet": [{"Key": name, "Value": value} for name, value in tags]}
+
+    def put_object_tagging(self, **arguments: Any) -> dict[str, Any]:
+        self._tagging("put_object_tagging", arguments)
+        return {}
+
+    def _tagging(self, operation: str, arguments: Mapping[str, Any]) -> Frozen:
+        answer = self._port.call("tags", operation, arguments)
+        if answer.kind == "ok":
+            return answer
+        code, status = cast("tuple[str, int]", answer.value)
+        raise ClientError(
+            {"Error": {"Code": code}, "ResponseMetadata": cast("Any", {"HTTPStatusCode": status})}, operation
+        )
+
     def head_object(self, **arguments: Any) -> dict[str, Any]:
         answer = self._port.call("s3", "head_object", arguments)
         if answer.kind in ("absent", "marker", "is marker"):
@@ -363,7 +387,7 @@ class _Silent(StrictTelemetry):
 
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # By name, since a seeded copy has other classes.
-        if type(error).__name__ != "CopyRefused":
+        if type(error).__name__ not in ("CopyRefused", "TagRefused"):
             super().log_error(text, message_id, error)
 
 
@@ -406,7 +430,7 @@ def run(
     options = LedgerOptions(
         PIPELINE,
         settings.ordering,
-        Policy(config.max_attempts, RETENTION * 1000, config.deletes, config.memory.keeps_rows),
+        Policy(config.max_attempts, RETENTION * 1000, config.deletes, config.memory.keeps_rows, tags=config.tags),
         6 * 3600 * 1000,
         min_group=1 if config.group else 2,
     )
@@ -584,6 +608,7 @@ def _common(config: Config) -> dict[str, Any]:
         "retention_seconds": RETENTION,
         "clock_skew_seconds": 0,
         "keeps_rows": config.memory.keeps_rows,
+        "after_commit": TAG if config.tags else None,
         "filters": (KeyFilter("elsewhere/"),) if config.outside else (),
     }
 

@@ -24,6 +24,8 @@ REJECTS = Config(effect=Effect.REJECTS, bad=("v#1", "e#A"))
 """The first version of the file has a bad row."""
 TOGETHER = Config(group=True, commit_together=True)
 CALLS = Config(group=True, calls=True)
+TAGS = Config(tags=True)
+TAGS_EXPIRING = EXPIRING._replace(tags=True)
 
 SHORT: dict[str, Scenario] = {
     "puts": Scenario("p p", crashes=1, deliveries=2),
@@ -118,6 +120,8 @@ SHORT: dict[str, Scenario] = {
     "transactions": Scenario("p p", TRANSACT, crashes=1),
     "transactions, a slow worker": Scenario("p p", TRANSACT, pauses=1),
     "transactions, lost answers": Scenario("p p", TRANSACT, answers=1, crashes=1),
+    "tags": Scenario("p p", TAGS, crashes=1, no_audit=True),
+    "tags, a refusal": Scenario("p p", TAGS, tag_refusals=1, no_audit=True),
     "every version": Scenario("p p", EVERY, crashes=1, deliveries=2),
     "every version, deleted": Scenario("p p d1", EVERY, crashes=1),
     "every version, losses": Scenario("p p", EVERY, losses=2, crashes=1),
@@ -308,6 +312,20 @@ FULL: dict[str, Scenario] = SHORT | {
     "groups, unversioned": Scenario("A B A", Config(versioned=False, group=True), crashes=1),
     "groups, expiry": Scenario("p p", GROUP, deliveries=2, ticks=3),
     "groups, every version": Scenario("p p", Config(every_version=True, group=True), deliveries=2, crashes=1),
+    "tags, a slow worker": Scenario("p p", TAGS_EXPIRING, pauses=1),
+    "tags, lost answers": Scenario("p p", TAGS, answers=1),
+    "tags, an audit": Scenario("p", TAGS, crashes=1, audits=1),
+    "tags, a version is deleted": Scenario("p d1", TAGS, crashes=1),
+    "tags, a rollback": Scenario("p p d2", TAGS),
+    "tags, the object expires": Scenario("p m", TAGS_EXPIRING, crashes=1),
+    "tags, rows that expire": Scenario("p", TAGS_EXPIRING, deliveries=2, ticks=2, crashes=1),
+    "tags, rejection": Scenario("p p", TAGS._replace(max_attempts=2), rejects=1, crashes=1),
+    "tags, reprocess": Scenario("p", TAGS, asks=(1,), crashes=1),
+    "tags, a table put back": Scenario("p p", KEPT._replace(tags=True), restores=1),
+    "tags, a lock broken by hand": Scenario("p", TAGS, breaks=1),
+    "tags, grouped commits": Scenario("p p", TOGETHER._replace(tags=True), crashes=1),
+    "tags, calls": Scenario("p p", CALLS._replace(tags=True), crashes=1),
+    "tags, every version": Scenario("p p", EVERY._replace(tags=True), crashes=1),
     "transactions, duplicates": Scenario("p p", TRANSACT, crashes=1, deliveries=2),
     "transactions, zombies": Scenario("p p", TRANSACT, pauses=1, crashes=1),
     "transactions, unversioned": Scenario("A B A", TRANSACT._replace(versioned=False), crashes=1),

@@ -8,7 +8,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import Unprocessable
-from intake_ledger.ledger import Claim
+from intake_ledger.ledger import Claim, LedgerTable
 from intake_ledger.protocol import CommitTag, Ordering, Status, row_key, tag_problem
 from tests.inside.kit import s3_error
 from tests.unit.support import DAY, MINUTE
@@ -292,6 +292,38 @@ def test_a_claimed_row_keeps_its_versions_until_its_commit() -> None:
     after = local.row("a")
     assert after is not None
     assert (after.tags_pending, after.expires_at is not None) == (None, True)
+
+
+@pytest.mark.failure_mode("F549")
+def test_a_row_whose_tag_is_cleared_before_a_claim_does_not_expire_as_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker clears the names that a claim has read, and lets the row expire, before the claim is written."""
+
+    def process(change: Any) -> None:
+        if change.version_id != first:
+            raise Unprocessable("no invoice")
+
+    first: str | None = ""
+    local = pipeline(process)
+    first = local.put("a", "1")
+    refusals = Refusals(local, first)
+    local.run(hours=1)
+    local._sqs.purge()
+    seen = local.row("a")
+    assert seen is not None
+    refusals.versions.clear()
+    local.put("a", "2")
+    other, update, left = local.new_worker().services.ledger, LedgerTable.update, [True]
+
+    def cleared_before(*arguments: Any) -> None:
+        if left and left.pop():
+            other.tagged(row_key("local", Ordering.LATEST, "local-bucket", "a", None), seen, [str(first)])
+        update(*arguments)
+
+    monkeypatch.setattr(LedgerTable, "update", cleared_before)
+    local.run()
+    after = local.row("a")
+    assert after is not None
+    assert (left, after.status, after.tags_pending, after.expires_at) == ([], Status.REJECTED, None, None)
 
 
 def _event(local: LocalPipeline) -> dict[str, Any]:

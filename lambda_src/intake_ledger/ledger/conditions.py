@@ -42,27 +42,30 @@ def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
 
     Late writes and marks of the audit may have been added. A row that was deleted and written again within the
     millisecond has the same fence. With `must_equal`, its content must be the same too. `now` is in epoch milliseconds.
+
+    Names of versions without a tag must be the same. The write that clears them lets the row expire, and a claimed row
+    must not expire.
     """
     condition = Condition(
         f"#fence = :seen_fence AND #status = :seen_status AND {LEASE_ENDED}",
         ("fence", "status", "lease_until"),
         {":seen_fence": row.fence, ":seen_status": row.status, ":now": now},
     )
-    if not must_equal:
-        return condition
+    same = {"etag": row.etag} if must_equal else {}
+    same |= {"tags_pending": row.tags_pending} if row.tags_pending else {}
     return Condition(
-        f"{condition.expression} AND #etag = :seen_etag",
-        (*condition.names, "etag"),
-        {**condition.values, ":seen_etag": row.etag},
+        " AND ".join([condition.expression, *(f"#{name} = :seen_{name}" for name in same)]),
+        (*condition.names, *same),
+        {**condition.values, **{f":seen_{name}": value for name, value in same.items()}},
     )
 
 
 def tags_unchanged(row: Row, *, expires: bool) -> Condition:
     """No claim, no outcome and no tag was written since the row was read. With `expires`, no state was written late."""
     condition = Condition(
-        "#fence = :seen_fence AND #status = :seen_status AND #tags_pending = :seen_pending",
+        "#fence = :seen_fence AND #status = :seen_status AND #tags_pending = :seen_tags_pending",
         ("fence", "status", "tags_pending"),
-        {":seen_fence": row.fence, ":seen_status": row.status, ":seen_pending": row.tags_pending},
+        {":seen_fence": row.fence, ":seen_status": row.status, ":seen_tags_pending": row.tags_pending},
     )
     if not expires:
         return condition
