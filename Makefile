@@ -31,7 +31,7 @@ UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run waiting-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load approval check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run waiting-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -100,6 +100,9 @@ fanout: $(READY) ## two pipelines on one bucket, and a replay of its events (abo
 
 load: $(READY) ## CSV files into PostgreSQL, with copies, losses and late workers (some minutes)
 	@python -m examples.load
+
+approval: $(READY) ## invoices wait for a person in a durable function, and one is overwritten meanwhile (about two minutes)
+	@python -m examples.approval
 
 # Print the output of each target when it ends. A failed target does not stop the others.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going

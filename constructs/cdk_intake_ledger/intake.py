@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 import jsii
-from aws_cdk import Duration, Names, RemovalPolicy
+from aws_cdk import Duration, Names, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -15,7 +15,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
-from cdk_intake_ledger.functions import ConsumerFunction
+from cdk_intake_ledger.functions import ConsumerFunction, runtime_layer
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
 from cdk_intake_ledger.options import MonitoringOptions
@@ -61,6 +61,13 @@ class Intake(Construct, IntakeMetrics):
     def function(self) -> lambda_.IFunction:
         """The function that runs the processor."""
         return self._consumer.function
+
+    @property
+    def runtime_layer(self) -> lambda_.ILayerVersion:
+        """The layer with the package `intake_ledger`, for another function of the stack that imports it, such as a
+        durable function: `fn.add_layers(pipeline.runtime_layer)`.
+        """
+        return runtime_layer(Stack.of(self))
 
     @property
     def audit_function(self) -> lambda_.IFunction:

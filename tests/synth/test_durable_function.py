@@ -59,8 +59,9 @@ def template() -> Json:
     stack = new_stack()
     function = durable(stack)
     pipeline = orders(stack, function.current_version)
-    # The usual form: it reads the pipeline's bucket. It must not make a cycle.
+    # The usual form: it reads the pipeline's bucket, and imports the runtime. It must not make a cycle.
     pipeline.bucket.grant_read(function)
+    function.add_layers(pipeline.runtime_layer)
     return template_of(stack)
 
 
@@ -86,6 +87,14 @@ def test_the_consumer_gets_the_version_and_the_times_of_the_function(template: J
     assert settings.retention_seconds == 14 * 86_400, "Lambda's default"
     assert "INTAKE_PROCESSOR" not in environment
     assert "INTAKE_STATE_MACHINE" not in environment
+
+
+def test_the_function_gets_the_layer_of_the_consumer(template: Json) -> None:
+    """With it, `ObjectChange.of_execution` can be imported there."""
+    [layer] = resources(template, "AWS::Lambda::LayerVersion")
+    for name in ("Approve", "OrdersConsumer"):
+        function = only(template, "AWS::Lambda::Function", name)
+        assert function["Layers"] == [{"Ref": layer}], name
 
 
 def test_the_audit_gets_the_same_function(template: Json) -> None:

@@ -10,6 +10,8 @@ FilterLogEvents finds terms and one field of JSON lines.
 
 MiniStack refuses alarms on metric math. Here such an alarm exists and never goes off, so that its stack deploys.
 
+`_ministack_durable` corrects durable functions.
+
 Run it as ``python -P _ministack.py``.
 """
 
@@ -26,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from ministack.app import main  # type: ignore[import-untyped]
 from ministack.core.lambda_runtime import ProvidedWorker, Worker  # type: ignore[import-untyped]
+
+from intake_ledger_testing import _ministack_durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -279,6 +283,7 @@ def take_metric_math() -> None:
 
 if __name__ == "__main__":
     take_metric_math()
+    _ministack_durable.correct()
     if sys.platform != "win32":  # there is no `poll`
         keep_lines()
         tell_failures()

@@ -1,6 +1,6 @@
 """An in-memory durable function: the methods of boto3's Lambda client that the runtime calls, and ends of executions.
 
-It has AWS's rules of names, payloads, retention and ARNs. The local AWS ignores the name of an execution.
+It has AWS's rules of names, payloads, retention and ARNs.
 """
 
 import json

@@ -1,0 +1,1 @@
+"""A pipeline whose invoices wait for a person: each attempt is an execution of a durable function."""
