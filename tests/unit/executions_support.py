@@ -1,152 +1,97 @@
-"""A pipeline whose processor is a state machine: the real consumer and ledger over AWS in memory."""
+"""`LocalPipeline` with a state machine, whose executions end as a test says, and the telemetry of these tests."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, override
 
-from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.executions import StateMachine
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import ExecutionSettings, Policy, Row, row_key
-from tests.inside.executions import Later
+from cdk_intake_ledger.testing import LocalPipeline, LocalRunner, MemoryDynamoDB
+from intake_ledger.protocol import Row
 from tests.inside.kit import (
-    DEAD_LETTER_URL,
-    MACHINE,
-    QUEUE_URL,
+    BUCKET,
+    LocalWorker,
     MemoryExecution,
-    MemoryS3,
     MemorySQS,
     MemoryStepFunctions,
-    object_ledger,
     s3_notification,
 )
-from tests.inside.objects import Objects
-from tests.settings import CONSUMER
-from tests.unit.support import HOUR, SECOND, Clock
-from tests.unit.test_consumer import Context, FakeTelemetry
+from tests.unit.test_consumer import FakeTelemetry
 
-EXECUTION_SECONDS = 6 * 3600
 LONGEST_TASK_SECONDS = 2 * 3600
-SETTINGS = replace(
-    CONSUMER, queue_url=QUEUE_URL, dlq_url=DEAD_LETTER_URL, max_attempts=3, processing_timeout_seconds=30
-)
 
 
-@dataclass
-class ExecutionPipeline:
-    """The pipeline. Each invocation takes 90 seconds at most."""
+class ExecutionPipeline(LocalPipeline):
+    """The pipeline. One worker lives on."""
 
-    clock: Clock = field(default_factory=Clock)
-    lost_events: bool = False
-    """True if EventBridge loses each event."""
-    deletes: bool = True
-    telemetry: Any = field(default_factory=FakeTelemetry)
-
-    def __post_init__(self) -> None:
-        self.s3 = MemoryS3(clock=self.clock)
-        self.store = MemoryDynamoDB()
-        self.sqs = MemorySQS(clock=self.clock, visibility_seconds=300)
-        self.machine = MemoryStepFunctions(clock=self.clock)
-        self._owners = 0
-        self.consumer = self.make_consumer()
-
-    def make_consumer(self, before_start: Callable[[], None] = lambda: None) -> Consumer:
-        """Another worker. `before_start` runs between its claims and StartExecution."""
-        settings = SETTINGS
-        ledger, bucket = self.ledger(), self._bucket()
-        queues = Queues(lambda: cast("Any", self.sqs), QUEUE_URL, DEAD_LETTER_URL)
-        services = Services(
-            settings, ledger, bucket, queues, cast("Any", self.telemetry), self.clock, jitter=lambda: 0.0
+    def __init__(self, *, lost_events: bool = False, deletes: bool = True, telemetry: Any = None) -> None:
+        """Create it. With `lost_events`, EventBridge loses each event."""
+        super().__init__(
+            lambda _: None,
+            deletes=deletes,
+            max_attempts=3,
+            processing_timeout=30,
+            runner=LocalRunner.STATE_MACHINE,
         )
-        times = ExecutionSettings(MACHINE, EXECUTION_SECONDS, LONGEST_TASK_SECONDS)
+        self.lost_events = lost_events
+        self.telemetry = telemetry or FakeTelemetry()
+        self._ends: Callable[[MemoryExecution], None] = lambda _: None
+        self._worker: LocalWorker | None = None
 
-        def make_client() -> MemoryStepFunctions:
-            return self.machine
+    @property
+    def sqs(self) -> MemorySQS:
+        """The queue."""
+        return self._sqs
 
-        class Interrupted(Later):
-            def start(self, *plain: Any, **named: Any) -> object:
-                before_start()
-                return super().start(*plain, **named)
+    @property
+    def store(self) -> MemoryDynamoDB:
+        """The ledger's table."""
+        return self._dynamodb
 
-        return Consumer(
-            services,
-            Objects(settings, bucket),
-            Interrupted(services, StateMachine(make_client, times), sleep=self._sleep),
-        )
+    @property
+    def machine(self) -> MemoryStepFunctions:
+        """The state machine."""
+        assert isinstance(self.executions, MemoryStepFunctions)
+        return self.executions
 
-    def ledger(self) -> Ledger:
-        """The ledger of another worker."""
-        settings = SETTINGS
-        policy = Policy.of(replace(settings, deletes=self.deletes), executions=True)
-        return object_ledger(
-            LedgerTable(cast("Any", self.store), settings.table),
-            self._bucket(),
-            LedgerOptions(settings.pipeline, settings.ordering, policy, 6 * HOUR),
-            clock=self.clock,
-            new_owner=self._owner,
-        )
+    @override
+    def new_worker(self) -> LocalWorker:
+        self._worker = self._worker or self.another_worker()
+        return self._worker
 
-    def _bucket(self) -> Bucket:
-        return Bucket(lambda: cast("Any", self.s3), SETTINGS.bucket)
+    def another_worker(self) -> LocalWorker:
+        """A second worker."""
+        return super().new_worker()
 
-    def put(self, key: str = "a.csv", content: str = "1") -> str:
-        """Upload an object and send its event. Returns its version ID."""
-        version = self.s3.put(key, content.encode())
-        self.sqs.send(self.event(key, version.version_id))
-        return str(version.version_id)
+    @override
+    def put(self, key: str = "a.csv", content: bytes | str = "1", **others: Any) -> str:
+        return str(super().put(key, content, **others))
 
     def event(self, key: str, version_id: str | None) -> str:
         """The body of S3's event."""
-        return s3_notification(SETTINGS.bucket, key, version_id=version_id, etag="e", size=1)
+        return s3_notification(BUCKET, key, version_id=version_id, etag="e", size=1)
 
-    def turn(self, consumer: Consumer | None = None, most: int = 10) -> int:
-        """Handle the oldest visible messages, `most` at most. Returns their number."""
-        records = self.sqs.receive(most, lambda visible: visible)
-        if not records:
-            return 0
-        context = Context(self.clock, self.clock() + 90 * SECOND)
-        answer = (consumer or self.consumer).handle({"Records": records}, cast("Any", context))
-        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
-        self.sqs.delete(str(one["messageId"]) for one in records if one["messageId"] not in failed)
-        return len(records)
+    @override
+    def turn(self, worker: LocalWorker | None = None, *, most: int = 10) -> int:
+        self._batch_size = most
+        return super().turn(worker)
 
-    def end(self, execution: MemoryExecution, status: str = "SUCCEEDED", **details: Any) -> None:
+    def finish(self, execution: MemoryExecution, status: str = "SUCCEEDED", **details: Any) -> None:
         """End an execution and send its event."""
         body = self.machine.end(execution.name, status, **details)
         if not self.lost_events:
-            self.sqs.send(body)
+            self.send(body)
 
-    def running(self) -> list[MemoryExecution]:
-        """The executions that run."""
-        return [one for one in self.machine.executions.values() if one.status == "RUNNING"]
+    @override
+    def end(self, execution: MemoryExecution) -> None:
+        self._ends(execution)
 
-    def run(self, processor: Callable[[MemoryExecution], None], *, seconds: int = 60, turns: int = 400) -> None:
-        """Handle all messages until the queue is empty. `processor` ends each execution after these seconds."""
-        due: dict[str, int] = {}
-        for _ in range(turns):
-            while self.turn():
-                pass
-            for one in self.running():
-                due.setdefault(one.name, self.clock() + seconds * 1000)
-            times = [at for name, at in due.items() if self.machine.executions[name].status == "RUNNING"]
-            if (visible := self.sqs.next_visible_at()) is not None:
-                times.append(visible)
-            if not times:
-                return
-            self.clock.now = max(self.clock.now, min(times))
-            for one in self.running():
-                if due[one.name] <= self.clock():
-                    del due[one.name]
-                    processor(one)
-        raise AssertionError(f"not quiet after {turns} turns: {len(self.sqs.messages)} messages")
+    def drain(self, ends: Callable[[MemoryExecution], None]) -> None:
+        """Handle all messages until the queue is empty. `ends` finishes each execution after a minute."""
+        self._ends, self._batch_size = ends, 10
+        self.run()
 
-    def row(self, key: str = "a.csv") -> Row:
-        """The key's row."""
-        place = row_key(SETTINGS.pipeline, SETTINGS.ordering, SETTINGS.bucket, key, None)
-        row = LedgerTable(cast("Any", self.store), SETTINGS.table).get(place)
+    @override
+    def row(self, key: str = "a.csv", version_id: str | None = None) -> Row:
+        row = super().row(key, version_id)
         assert row is not None
         return row
 
@@ -154,12 +99,9 @@ class ExecutionPipeline:
         """The version of each execution, in the order of their starts."""
         return [str(one.given["versionId"]) for one in self.machine.executions.values()]
 
-    def _sleep(self, seconds: float) -> None:
-        self.clock.advance(round(seconds * 1000))
-
-    def _owner(self) -> str:
-        self._owners += 1
-        return f"owner-{self._owners}"
+    @override
+    def _make_telemetry(self) -> Any:
+        return self.telemetry
 
 
 def given_event(execution: MemoryExecution, **changes: object) -> str:

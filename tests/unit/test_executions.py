@@ -27,9 +27,9 @@ from intake_ledger.protocol import (
     execution_settings,
     ulid,
 )
-from tests.inside.kit import MACHINE, MemoryExecution
+from tests.inside.kit import BUCKET, MACHINE, MemoryExecution
 from tests.inside.objects import PowertoolsTelemetry
-from tests.unit.executions_support import LONGEST_TASK_SECONDS, SETTINGS, ExecutionPipeline, given_event
+from tests.unit.executions_support import LONGEST_TASK_SECONDS, ExecutionPipeline, given_event
 from tests.unit.support import HOUR, MINUTE, SECOND
 
 NOW = 10**12
@@ -39,7 +39,7 @@ THROTTLED = ClientError({"Error": {"Code": "ThrottlingException"}}, "StartExecut
 
 
 def succeed(pipeline: ExecutionPipeline) -> None:
-    pipeline.run(lambda execution: pipeline.end(execution, output={"commit": execution.given["versionId"]}))
+    pipeline.drain(lambda execution: pipeline.finish(execution, output={"commit": execution.given["versionId"]}))
 
 
 class TestTable:
@@ -132,14 +132,14 @@ class TestOutcomes:
         def process(execution: MemoryExecution) -> None:
             given = execution.given
             if given["key"] == "19.csv":
-                pipeline.end(execution, output={"unprocessable": "poison"})
+                pipeline.finish(execution, output={"unprocessable": "poison"})
             elif given["key"] in ("17.csv", "18.csv") and given["key"] not in failed:
                 failed.add(given["key"])
-                pipeline.end(execution, "FAILED", error="States.TaskFailed")
+                pipeline.finish(execution, "FAILED", error="States.TaskFailed")
             else:
-                pipeline.end(execution, output={"commit": given["versionId"]})
+                pipeline.finish(execution, output={"commit": given["versionId"]})
 
-        pipeline.run(process)
+        pipeline.drain(process)
         assert len(pipeline.machine.executions) == 20 + 4 + 2
         for key, version in (first | second).items():
             row = pipeline.row(key)
@@ -166,7 +166,7 @@ class TestOutcomes:
         pipeline.put()
         pipeline.turn()
         [execution] = pipeline.running()
-        pipeline.end(execution, cast("str", end.pop("status", "SUCCEEDED")), **end)
+        pipeline.finish(execution, cast("str", end.pop("status", "SUCCEEDED")), **end)
         pipeline.turn()
         row = pipeline.row()
         assert row.status is status
@@ -251,7 +251,7 @@ class TestOutcomes:
         pipeline = ExecutionPipeline()
         pipeline.put()
         pipeline.turn()
-        pipeline.end(pipeline.running()[0], output={"commit": "x"})
+        pipeline.finish(pipeline.running()[0], output={"commit": "x"})
         pipeline.machine.before.append(THROTTLED)
         pipeline.turn()
         assert pipeline.row().status is Status.PROCESSING
@@ -266,15 +266,15 @@ class TestOutcomes:
         pipeline.put()
         pipeline.turn()
         stopped = pipeline.clock()
-        pipeline.end(pipeline.running()[0], status)
+        pipeline.finish(pipeline.running()[0], status)
         second = pipeline.put(content="2")
         started: list[int] = []
 
         def process(execution: MemoryExecution) -> None:
             started.append(pipeline.row().updated_at)
-            pipeline.end(execution, output={"commit": "x"})
+            pipeline.finish(execution, output={"commit": "x"})
 
-        pipeline.run(process)
+        pipeline.drain(process)
         assert pipeline.versions()[1:] == [second]
         assert started[0] >= stopped + LONGEST_TASK_SECONDS * SECOND
 
@@ -301,7 +301,7 @@ class TestTwoMessages:
         pipeline.put()
         pipeline.turn()
         [execution] = pipeline.running()
-        pipeline.end(execution, **cast("Any", end))
+        pipeline.finish(execution, **cast("Any", end))
         if version:
             pipeline.put(content=version)
         pipeline.clock.advance(MINUTE)
@@ -312,7 +312,7 @@ class TestTwoMessages:
             answer = asked(**request)
             monkeypatch.setattr(pipeline.machine, "describe_execution", asked)
             pipeline.clock.advance(SECOND)
-            pipeline.turn(pipeline.make_consumer())
+            pipeline.turn(pipeline.another_worker())
             pipeline.clock.advance(SECOND)
             return answer
 
@@ -345,7 +345,7 @@ class TestTwoMessages:
         pipeline = ExecutionPipeline()
         [change] = parse_message(pipeline.event("a.csv", pipeline.put()))
         assert isinstance(change, Change)
-        first, second = pipeline.ledger(), pipeline.ledger()
+        first, second = (pipeline.another_worker().services.ledger for _ in range(2))
         claim = first.claim(change, lease_ms=MINUTE)
         assert isinstance(claim, Claim)
         pipeline.clock.advance(HOUR)
@@ -373,10 +373,10 @@ class TestTwoMessages:
         pipeline.sqs.messages.clear()
         [execution] = pipeline.running()
         state = State(StateKind.OBJECT, version_id=version)
-        request = own_message(Origin.REPROCESS, SETTINGS.bucket, "a.csv", state, reprocess_id=ulid(pipeline.clock(), 0))
+        request = own_message(Origin.REPROCESS, BUCKET, "a.csv", state, reprocess_id=ulid(pipeline.clock(), 0))
         pipeline.sqs.send(request)
         pipeline.turn()
-        pipeline.end(execution)
+        pipeline.finish(execution)
         succeed(pipeline)
         assert pipeline.versions() == [version] * 2
         assert pipeline.telemetry.outcomes.count(OutcomeKind.COMMITTED) == 2
@@ -390,7 +390,7 @@ class TestTwoMessages:
         pipeline.turn()
         [execution] = pipeline.running()
         if redriven:
-            pipeline.end(execution, "FAILED")
+            pipeline.finish(execution, "FAILED")
             pipeline.clock.advance(HOUR)
             pipeline.turn()
             assert pipeline.row().status is Status.FAILED
@@ -420,19 +420,19 @@ class TestDeadLetters:
         pipeline = ExecutionPipeline()
         version = pipeline.put()
         pipeline.turn()
-        pipeline.end(pipeline.running()[0], "FAILED", error="Unprocessable", cause="no voice")
+        pipeline.finish(pipeline.running()[0], "FAILED", error="Unprocessable", cause="no voice")
         while pipeline.turn():
             pass
         [letter] = pipeline.sqs.dead_letters
         [change] = cast("list[Change]", parse_message(letter.body))
         assert (change.key, change.identity, change.execution) == ("a.csv", f"v#{version}", None)
-        pipeline.run(lambda _: None)
+        pipeline.drain(lambda _: None)
         assert pipeline.sqs.messages == []
 
         pipeline.lost_events = lost
         pipeline.sqs.send(letter.body, letter.attributes)
         ends = iter([second])
-        pipeline.run(lambda execution: pipeline.end(execution, next(ends, "SUCCEEDED"), output={"commit": "x"}))
+        pipeline.drain(lambda execution: pipeline.finish(execution, next(ends, "SUCCEEDED"), output={"commit": "x"}))
         assert pipeline.row().status is Status.PROCESSED
         assert len(pipeline.machine.executions) == (2 if second == "SUCCEEDED" else 3)
         assert pipeline.sqs.messages == []
@@ -479,7 +479,7 @@ class TestRedrives:
         pipeline.put()
         pipeline.turn()
         [execution] = pipeline.running()
-        pipeline.end(execution, "FAILED")
+        pipeline.finish(execution, "FAILED")
         pipeline.turn()
         assert pipeline.row().status is Status.FAILED
         pipeline.machine.redrive(execution.name)
@@ -497,12 +497,12 @@ class TestRedrives:
         pipeline.put()
         pipeline.turn()
         [first] = pipeline.running()
-        pipeline.end(first, "FAILED")
+        pipeline.finish(first, "FAILED")
         second = pipeline.put(content="2")
         succeed(pipeline)
         assert pipeline.versions()[1:] == [second]
         pipeline.machine.redrive(first.name)
-        pipeline.end(first, output={"commit": "late"})
+        pipeline.finish(first, output={"commit": "late"})
         succeed(pipeline)
         assert pipeline.versions()[1:] == [second, second]
         assert pipeline.telemetry.late_writes == ["v#version-1"]
@@ -515,7 +515,7 @@ class TestRedrives:
         pipeline.turn()
         pipeline.sqs.messages.clear()
         pipeline.clock.advance(HOUR)
-        pipeline.sqs.send(own_message(Origin.AUDIT, SETTINGS.bucket, "a.csv"))
+        pipeline.sqs.send(own_message(Origin.AUDIT, BUCKET, "a.csv"))
         pipeline.turn()
         [execution] = pipeline.running()
         assert execution.given["eventName"] == "ObjectCreated:Put"

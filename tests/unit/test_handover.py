@@ -241,9 +241,9 @@ def test_a_malformed_output_of_an_execution_takes_one_attempt(output: str) -> No
 
     def end(execution: Any) -> None:
         runs.append(execution)
-        pipeline.end(execution, output=Verbatim(output))
+        pipeline.finish(execution, output=Verbatim(output))
 
-    pipeline.run(end)
+    pipeline.drain(end)
     [row] = [one for one in pipeline.store.items.values() if "status" in one]
     assert (len(runs), row["status"]["S"], row["reason_code"]["S"]) == (1, Status.REJECTED, ReasonCode.WRONG_RETURN)
     assert len(pipeline.sqs.dead_letters) == 1
