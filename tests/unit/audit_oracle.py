@@ -11,7 +11,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Any
 
-from intake_ledger.protocol import ABSENT, KeyFilter, Ordering, State, StateKind, Status
+from intake_ledger.protocol import ABSENT, CommitTag, KeyFilter, Ordering, State, StateKind, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 
@@ -51,6 +51,8 @@ class Record:
     """The state that was last processed, if it differs from the record's state."""
     late_write: State | None = None
     """A state that an overtaken worker may have written downstream after the commit."""
+    untagged: list[State] = field(default_factory=list)
+    """Committed versions, which may be gone by now, whose tag is not recorded."""
 
 
 @dataclass(slots=True)
@@ -79,6 +81,8 @@ class OracleWorld:
     known_since: int | None
     """Age of the oldest object that must have a row, in milliseconds. None: of any age (a ledger with all rows)."""
     now: int
+    tags: bool
+    """Committed versions get a tag. If not, an earlier deployment may have left some without it."""
     stories: list[Story] = field(default_factory=list)
 
     def expected(self) -> set[tuple[str, str, str]]:
@@ -108,8 +112,12 @@ class OracleWorld:
             if record.about.identity in {version.identity for version in story.versions}:
                 continue
             # "A version that vanished half done gets its reason in the ledger."
-            if record.outcome not in (Outcome.PROCESSED, Outcome.REJECTED):
+            if record.outcome not in (Outcome.PROCESSED, Outcome.REJECTED) or self._lacks_tag(record):
                 yield from self._differs(story.key, replace(record.about, created_at=None), record)
+
+    def _lacks_tag(self, record: Record) -> bool:
+        """A claimed state is tagged by its attempt."""
+        return self.tags and bool(record.untagged) and record.outcome in (Outcome.PROCESSED, Outcome.REJECTED)
 
     def _is_directory_marker(self, key: str, state: State) -> bool:
         """An empty object with such a key. In LATEST also the removal of a key without a record."""
@@ -135,6 +143,10 @@ class OracleWorld:
             return
         if record.outcome is Outcome.WORKER_BUSY:
             return  # "unless somebody holds it"
+        if self._lacks_tag(record):
+            if record.age >= SETTLE:
+                yield state, "untagged"  # "and no message is left for it"
+            return
         about_it = record.about.identity == state.identity
         late = record.late_write is not None and record.late_write.identity != record.about.identity
         if record.outcome is Outcome.PROCESSED and about_it and not late:
@@ -163,6 +175,7 @@ def random_world(random: Random, now: int) -> OracleWorld:
         ),
         known_since=random.choice([LOOK_BACK, LOOK_BACK, None, 3 * DAY + HOUR]),
         now=now,
+        tags=random.random() < 0.7,
     )
     # Some keys begin with the whole of another key.
     keys = {
@@ -185,19 +198,29 @@ def _story(random: Random, world: OracleWorld, key: str) -> Story:
         for state in known:
             if random.random() < 0.7 and state.identity not in seen:
                 seen.add(state.identity)
-                story.records.append(_record(random, state))
+                record = _record(random, state)
+                _leave_untagged(random, record, [state])
+                story.records.append(record)
     elif random.random() < 0.8 and (known or world.deletes):
         record = _record(random, random.choice([*known, *([ABSENT] if known else [])] or [ABSENT]))
         if record.outcome is not Outcome.PROCESSED and known and random.random() < 0.5:
             record.committed = random.choice(known)
         if record.outcome is Outcome.PROCESSED and known and random.random() < 0.3:
             record.late_write = random.choice(known)
+        _leave_untagged(random, record, known)
         story.records.append(record)
     return story
 
 
 def _record(random: Random, state: State) -> Record:
     return Record(state, random.choice([Outcome.PROCESSED, Outcome.PROCESSED, *Outcome]), random.choice(AGES))
+
+
+def _leave_untagged(random: Random, record: Record, known: list[State]) -> None:
+    """Let the worker of a commit die before the tag of some version. The version may have expired since."""
+    objects = [state for state in known if state.kind is StateKind.OBJECT and state.version_id is not None]
+    if objects and random.random() < 0.5:
+        record.untagged = random.sample(objects, random.randrange(1, len(objects) + 1))
 
 
 def _happen(random: Random, world: OracleWorld, story: Story, age: int) -> None:
@@ -240,6 +263,7 @@ def build(world: OracleWorld, page_size: int) -> AuditWorld:
         settled_ms=SETTLE,
         known_ms=LOOK_BACK,
         budget=100_000,
+        after_commit=CommitTag("intake", "done") if world.tags else None,
     )
     assert made.clock() == world.now
     for story in world.stories:
@@ -267,6 +291,8 @@ def _insert(made: AuditWorld, key: str, record: Record) -> None:
         more["committed_state"] = committed.identity
     if record.late_write is not None:
         more["late_writes"] = frozenset({record.late_write.identity})
+    if record.untagged:
+        more["tags_pending"] = " ".join(str(state.version_id) for state in record.untagged)
     if record.outcome is Outcome.FAILED_AND_DUE_LATER:
         more["retry_at"] = now + HOUR
     if record.outcome is Outcome.WORKER_BUSY:

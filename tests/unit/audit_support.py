@@ -16,6 +16,7 @@ from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     ABSENT,
     AuditSettings,
+    CommitTag,
     KeyFilter,
     Ordering,
     Row,
@@ -204,6 +205,7 @@ class AuditWorld:
     settled_ms: int = HOUR
     known_ms: int = 14 * DAY
     is_executing: "IsExecuting | None" = None
+    after_commit: CommitTag | None = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -225,6 +227,7 @@ class AuditWorld:
             look_back_seconds=self.known_ms // 1000,
             budget=self.budget,
             filters=self.filters,
+            after_commit=self.after_commit,
         )
 
     def row_key(self, key: str, state: State | None = None) -> RowKey:
