@@ -11,6 +11,8 @@ import pytest
 
 from intake_ledger.executions import execution_name
 from intake_ledger.protocol import RowKey
+from tests.inside.kit import local_server
+from tests.local.faults.durable_api import DurableApi, Invoked
 from tests.local.faults.execution_judge import Execution, Image, Started, judge_executions
 from tests.local.faults.proxy import Fault, Proxy, Trouble
 from tests.local.faults.servers import Server
@@ -134,3 +136,45 @@ def test_the_sender_of_a_request_dies(proxy: Proxy, reached: list[str], trouble:
 
     assert process.returncode == -signal.SIGKILL
     assert (outbreak.over, len(reached)) == (True, 2 + arrives)
+
+
+@pytest.fixture
+def api() -> DurableApi:
+    """A function that waits in its first invocation, dies in the second, and then has ended."""
+    ends = iter(({"Status": "PENDING"}, None, {"Status": "SUCCEEDED", "Result": '{"commit": "c"}'}))
+    return DurableApi(lambda _function, _payload: Invoked(next(ends)), again_seconds=0)
+
+
+def test_durable_executions_have_the_rules_of_lambda(api: DurableApi) -> None:
+    """Over HTTP: the same start, another payload, a name in the queue, an end after three invocations, and a fault."""
+    proxy = Proxy(lambda: "", durable=api)
+    api.queued["queued"] = 3600
+    with proxy.server() as server:
+        client = local_server.create_client("lambda", server.url, "us-east-1")
+
+        def start(name: str, payload: bytes) -> str:
+            function = "arn:aws:lambda:us-east-1:000000000000:function:Work:7"
+            answer = client.invoke(
+                FunctionName=function, InvocationType="Event", DurableExecutionName=name, Payload=payload
+            )
+            return str(answer["DurableExecutionArn"])
+
+        outbreak = proxy.break_out("one", Fault(Trouble.THROTTLED, 1, ("Invoke",)))
+        arn = start("one", b"{}")
+        queued = start("two", b'{"a": "queued"}')
+
+        assert start("one", b"{}") == arn
+        with pytest.raises(client.exceptions.DurableExecutionAlreadyStartedException):
+            start("one", b'{"b": 1}')
+        with pytest.raises(client.exceptions.ResourceNotFoundException):
+            client.get_durable_execution(DurableExecutionArn=queued)
+        thread = api.past["one"].thread
+        assert thread is not None
+        thread.join()
+        assert client.get_durable_execution(DurableExecutionArn=arn)["Result"] == '{"commit": "c"}'
+        [found] = client.list_durable_executions_by_function(
+            FunctionName=arn.partition("/")[0], DurableExecutionName="one"
+        )["DurableExecutions"]
+    assert (found["DurableExecutionArn"], found["Status"], api.past["one"].invocations) == (arn, "SUCCEEDED", 3)
+    assert outbreak.over
+    assert proxy.requests("one")["Invoke"] == 4

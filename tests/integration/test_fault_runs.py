@@ -94,6 +94,13 @@ def test_a_second_equal_dead_letter_is_right_where_two_may_see_one_end() -> None
     assert not judge(replace(RIGHT, letters=[LETTER, replace(LETTER, reason="no invoice: another")]), two).right
 
 
+def test_invocations_of_one_attempt_have_one_fence() -> None:
+    resumed = replace(EXPECTED, resumed=True, repeats=1)
+    assert judge(replace(RIGHT, effects=[effect(NEW, 2), effect(NEW, 2)]), resumed).right
+    assert not judge(replace(RIGHT, effects=[effect(NEW, 2), effect(NEW, 1)]), resumed).right
+    assert not judge(replace(RIGHT, effects=[effect(OLD, 2), effect(NEW, 2)]), resumed).right
+
+
 class _Target(BaseHTTPRequestHandler):
     """Stands for the local AWS; `reached` are the requests that came through."""
 

@@ -37,6 +37,7 @@ def deploy_and_run(sizes: Sizes, lines: Sequence[str], environment: dict[str, st
         sources = Sources(aws)
         with sources.running() as context:
             app = f"{sys.executable} -m tests.local.faults.stack"
+            context |= {"lines": " ".join(lines)}
             outputs = aws.deploy(app, STACK, context=context, cwd=ROOT, environment=environment)[STACK]
             return run(sources, outputs, sizes, lines)
 

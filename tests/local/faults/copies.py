@@ -4,7 +4,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from intake_ledger.protocol import ConsumerSettings, environment_of
 
-AS_COPIES = ("Killed", "Outage", "Grouped", "Executions", "Messages", "Sets")
+AS_COPIES = ("Killed", "Outage", "Grouped", "Executions", "Durable", "Messages", "Sets")
 
 
 def wait_as_copies(line: str, function: lambda_.IFunction) -> None:

@@ -187,6 +187,27 @@ DEFECTS = (
         "Executions",
     ),
     Mutant(
+        "the successor of a stopped durable execution does not wait for its invocation",
+        "DurableFunction.__init__",
+        "settings.longest_invocation_seconds * 1000",
+        "0",
+        "Durable",
+    ),
+    Mutant(
+        "a durable execution has one name for all its attempts",
+        "DurableFunction.start",
+        "self.name_of(name)",
+        'self.name_of(name.partition("-")[0] + "-1")',
+        "Durable",
+    ),
+    Mutant(
+        "a durable execution that earlier code has started is a failed start",
+        "DurableFunction.start",
+        'error.response["Error"]["Code"] not in _ANOTHER_INPUT',
+        "True",
+        "Durable",
+    ),
+    Mutant(
         "a failed attempt is acknowledged",
         "_failed",
         "math.ceil(wait)",

@@ -5,16 +5,16 @@ The table's stream has each change of a row. It belongs to the run: the pipeline
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-OVER = ("SUCCEEDED", "FAILED")
+OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One execution, as Step Functions describes it."""
+    """One execution, as Step Functions or Lambda describes it."""
 
     name: str
     key: str
@@ -25,7 +25,7 @@ class Execution:
     started: float
     """Epoch seconds."""
     stopped: float
-    """Epoch seconds. 0 while it runs."""
+    """Epoch seconds of the end of its last task. 0 while it runs."""
     commit: str = ""
     """The commit in its output. Empty if it has none."""
 
@@ -63,6 +63,8 @@ class Started:
     """The newest version of each key."""
     attempts: Mapping[str, int] = field(default_factory=dict)
     """The number of executions that each version of a key needs. One if it is omitted."""
+    name_of: Callable[[str], str] = str
+    """The service's name of an execution, for its name in the ledger."""
 
 
 def judge_executions(facts: Started) -> list[str]:
@@ -91,7 +93,7 @@ def _without_partner(facts: Started) -> Iterator[str]:
             yield f"{key}: the claim with the fence {fence} has no execution"
             continue
         one = started[key, fence]
-        if one.name != claim.execution:
+        if one.name != facts.name_of(claim.execution):
             yield f"{key}: the execution of {fence} has the name {one.name!r}"
         if (one.version, one.attempt) != (claim.version, claim.attempt):
             yield (

@@ -52,7 +52,7 @@ class Machine:
 
     def lie(self, execution: Execution, given: str) -> None:
         """Send the events of an end that did not happen, one for each status."""
-        for status in OVER:
+        for status in ("SUCCEEDED", "FAILED"):
             detail = {"name": execution.name, "status": status, "input": given, "output": '{"commit": "a lie"}'}
             body = {
                 "source": "aws.states",
@@ -79,20 +79,21 @@ class Machine:
             for one in page["executions"]
         ]
 
-    def images(self) -> list[Image]:
-        """Return what each change of a row left, in order."""
-        streams = self.line.aws.client("dynamodbstreams")
-        shards = streams.describe_stream(StreamArn=self.stream)["StreamDescription"]["Shards"]
-        found = []
-        for shard in shards:
-            at = streams.get_shard_iterator(
-                StreamArn=self.stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-            )["ShardIterator"]
-            while at and (page := streams.get_records(ShardIterator=at))["Records"]:
-                found += [one["dynamodb"]["NewImage"] for one in page["Records"] if "NewImage" in one["dynamodb"]]
-                at = page.get("NextShardIterator")
-        rows = [{name: _read(value) for name, value in item.items()} for item in found]
-        return [_image(row) for row in rows if row["pk"].startswith(f"{self.line.bucket}/") and "fence" in row]
+
+def images(line: Line, stream: str) -> list[Image]:
+    """Return what each change of a row left in the stream of the table, in order."""
+    streams = line.aws.client("dynamodbstreams")
+    shards = streams.describe_stream(StreamArn=stream)["StreamDescription"]["Shards"]
+    found = []
+    for shard in shards:
+        at = streams.get_shard_iterator(StreamArn=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")[
+            "ShardIterator"
+        ]
+        while at and (page := streams.get_records(ShardIterator=at))["Records"]:
+            found += [one["dynamodb"]["NewImage"] for one in page["Records"] if "NewImage" in one["dynamodb"]]
+            at = page.get("NextShardIterator")
+    rows = [{name: _read(value) for name, value in item.items()} for item in found]
+    return [_image(row) for row in rows if row["pk"].startswith(f"{line.bucket}/") and "fence" in row]
 
 
 def _execution(answer: Mapping[str, Any]) -> tuple[Execution, str]:
@@ -174,7 +175,7 @@ def executions(world: Sources, outputs: Mapping[str, str], sizes: Sizes) -> Iter
     report = line.settled(PREFIX, Expected(poison=poison, letters=LETTERS), timeout=sizes.timeout)
     facts = Started(
         [one for one, _ in machine.executions()],
-        machine.images(),
+        images(line, machine.stream),
         {one.key: one.version for one in line.versions(PREFIX) if one.current},
         dict.fromkeys(keys["failing"], 2) | dict.fromkeys(keys["raising"], ATTEMPTS),
     )

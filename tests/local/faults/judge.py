@@ -62,6 +62,8 @@ class Expected:
     """Maximum number of equal dead letters of a rejected key: the copy is sent before its row says so (F85, F186)."""
     repeats: int = 0
     """Maximum number of repeated effects: one for each worker that could not commit."""
+    resumed: bool = False
+    """An attempt may have several invocations, which have one fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def judge(facts: Facts, expected: Expected) -> Report:
     problems += [f"{letter.key}: a dead letter, {letter.reason!r}" for letter in innocents]
     problems += _of_poison(facts, expected, effects)
     for key, done in effects.items():
-        problems += [f"{key}: {problem}" for problem in _out_of_order(done, versions[key])]
+        problems += [f"{key}: {problem}" for problem in _out_of_order(done, versions[key], resumed=expected.resumed)]
     if repeated > expected.repeats:
         problems.append(f"{repeated} effects were repeated, {expected.repeats} workers could have had to")
     return Report(
@@ -174,7 +176,7 @@ def _of_poison(facts: Facts, expected: Expected, effects: Mapping[str, Sequence[
             yield f"{key}: poison, and yet it had an effect"
 
 
-def _out_of_order(effects: Sequence[Delivery], shown: Sequence[Version]) -> Iterator[str]:
+def _out_of_order(effects: Sequence[Delivery], shown: Sequence[Version], *, resumed: bool) -> Iterator[str]:
     """Yield violations of the ledger's promises: order, one idempotency key per state, and correct content."""
     place = {version.version: number for number, version in enumerate(shown)}
     etags = {version.version: version.etag for version in shown}
@@ -189,5 +191,5 @@ def _out_of_order(effects: Sequence[Delivery], shown: Sequence[Version]) -> Iter
     for before, after in pairwise(effects):
         if place.get(after.version, -1) < place.get(before.version, -1):
             yield f"{after.version!r} took effect after the newer {before.version!r}"
-        if after.fence <= before.fence:
+        if after.fence < before.fence + (0 if resumed and after.version == before.version else 1):
             yield f"the fence went from {before.fence} to {after.fence}"

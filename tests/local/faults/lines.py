@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.local.faults.collection import MANIFESTS, MARKED, QUIET, Collection, Form
+from tests.local.faults.durable import durable
 from tests.local.faults.executions import executions
 from tests.local.faults.intakes import EventIntake, FifoIntake, Intake
 from tests.local.faults.messages import messages
@@ -43,6 +44,7 @@ LINES: dict[str, Run] = {
     "Grouped": _of_pipeline("Grouped", grouped),
     "Called": _of_pipeline("Called", called),
     "Executions": executions,
+    "Durable": durable,
     "Messages": _of_intake("Messages", Intake, fewer=False),
     "Fifo": _of_intake("Fifo", FifoIntake, fewer=False),
     "Events": _of_intake("Events", EventIntake),

@@ -2,8 +2,8 @@
 
 It corrects the answers that differ from those of AWS.
 
-The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_S3` and `AWS_ENDPOINT_URL_SFN`, which
-every SDK supports.
+The functions get its address from `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL_SFN` and
+`AWS_ENDPOINT_URL_LAMBDA`, which every SDK supports.
 """
 
 import json
@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from tests.local.corrections import Answer, Corrections, Request, s3_error
 from tests.local.faults.clients import kill, process_of
+from tests.local.faults.durable_api import DurableApi, service_error
 from tests.local.faults.servers import Server, cut
 
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"})
@@ -56,7 +57,7 @@ class Fault:
     trouble: Trouble
     times: int
     operations: tuple[str, ...] = ()
-    """DynamoDB's operations or S3's methods. Empty for all."""
+    """Operations, or S3's methods. Empty for all."""
     seconds: float = 0
     """Duration of a SLOW request."""
     says: str = ""
@@ -78,7 +79,7 @@ class Outbreak:
 
 
 class Asked(NamedTuple):
-    """A request: DynamoDB's operation and the body, or S3's method and the path."""
+    """A request: the operation and the body, or S3's method and the path."""
 
     operation: str
     text: str
@@ -89,6 +90,8 @@ class Proxy:
     """Forward requests to `target`, the address of the local AWS once it runs, and record them."""
 
     target: Callable[[], str]
+    durable: DurableApi | None = None
+    """Answers Lambda's requests about durable executions."""
     asked: list[Asked] = field(default_factory=list)
     corrections: Corrections = field(init=False)
     _outbreaks: list[Outbreak] = field(default_factory=list)
@@ -151,7 +154,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         target = self.headers.get("X-Amz-Target")
-        asked = Asked(target.rpartition(".")[2], body.decode()) if target else Asked(self.command, unquote(self.path))
+        sent = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+        request = Request(self.command, self.path, sent, body)
+        durable = self.proxy.durable
+        of_lambda = durable.operation(request) if durable else None
+        if of_lambda:
+            asked = Asked(*of_lambda)
+        elif target:
+            asked = Asked(target.rpartition(".")[2], body.decode())
+        else:
+            asked = Asked(self.command, unquote(self.path))
         fault = self.proxy.take(asked)
         match fault and fault.trouble:
             case Trouble.CUT:
@@ -161,13 +173,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._kill()
                 return
             case Trouble.THROTTLED | Trouble.EACH_THROTTLED | Trouble.INTERNAL_ERROR as trouble:
-                self._answer(*_error(trouble, target, body))
+                self._answer(*(_lambda_error(trouble) if of_lambda else _error(trouble, target, body)))
                 return
             case Trouble.SLOW:
                 assert fault is not None
                 time.sleep(fault.seconds)
-        sent = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
-        status, headers, content = self.proxy.corrections.answer(Request(self.command, self.path, sent, body))
+        source = durable if durable and of_lambda else self.proxy.corrections
+        status, headers, content = source.answer(request)
         if fault and fault.trouble is Trouble.ANSWER_LOST:
             cut(self)
             return
@@ -207,6 +219,13 @@ def _states_error(trouble: Trouble) -> Answer:
     if trouble is Trouble.INTERNAL_ERROR:
         return _as_json(500, {"__type": "InternalFailure", "message": "An unknown error has occurred."})
     return _as_json(400, {"__type": "ThrottlingException", "message": "Rate exceeded"})
+
+
+def _lambda_error(trouble: Trouble) -> Answer:
+    """Return Lambda's answer, with the errors of GetDurableExecution in its API reference."""
+    if trouble is Trouble.INTERNAL_ERROR:
+        return service_error(500, "ServiceException")
+    return service_error(429, "TooManyRequestsException")
 
 
 def _dynamodb_error(trouble: Trouble, body: bytes) -> Answer:

@@ -24,6 +24,7 @@ from cdk_intake_ledger import (
 )
 from tests.local.faults import BURST, HOUR, PER_CALL, PER_SECOND, STACK, WIRED_SECONDS
 from tests.local.faults.copies import wait_as_copies
+from tests.local.faults.durable_stack import add_durable
 from tests.local.faults.execution_stack import add_executions
 from tests.local.faults.message_stack import MESSAGES, add_messages
 from tests.local.faults.set_stack import FORMS, add_sets
@@ -69,7 +70,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "Called": {"processing_timeout": seconds(5), "retry": SOON_GIVEN_UP},
 }
 
-LINES = (*PIPELINES, "Executions", *MESSAGES, *FORMS)
+LINES = (*PIPELINES, "Executions", "Durable", *MESSAGES, *FORMS)
 
 
 class FaultsStack(cdk.Stack):
@@ -80,6 +81,8 @@ class FaultsStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, id)
         for name, options in PIPELINES.items():
+            if name not in lines:
+                continue
             pipeline = IntakePipeline(
                 self,
                 name,
@@ -103,6 +106,8 @@ class FaultsStack(cdk.Stack):
                 cdk.CfnOutput(self, f"{name}{what}", value=value)
         if "Executions" in lines:
             add_executions(self, downstream=downstream, proxy=proxy)
+        if "Durable" in lines:
+            add_durable(self, downstream=downstream, proxy=proxy)
         add_messages(self, downstream=downstream, proxy=proxy, lines=lines)
         add_sets(self, downstream=downstream, proxy=proxy, lines=lines)
 
@@ -156,7 +161,7 @@ def from_context(app: cdk.App, *, lines: Collection[str] = LINES) -> FaultsStack
 
 def main() -> None:
     app = new_app()
-    from_context(app)
+    from_context(app, lines=str(app.node.try_get_context("lines") or "").split() or LINES)
     app.synth()
 
 

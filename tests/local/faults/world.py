@@ -19,6 +19,7 @@ from intake_ledger.outputs import REMOVED
 from intake_ledger.protocol import Change
 from tests.inside.kit import s3_notification
 from tests.local.faults.downstream import Downstream
+from tests.local.faults.durable_api import DurableApi, Invoked
 from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Version, judge
 from tests.local.faults.proxy import Proxy
 
@@ -44,8 +45,14 @@ class Sources:
     proxy: Proxy = field(init=False)
 
     def __post_init__(self) -> None:
-        self.proxy = Proxy(lambda: self.aws.endpoint_url)
+        self.proxy = Proxy(lambda: self.aws.endpoint_url, DurableApi(self._invoke))
         self.proxy.corrections.unread_every = UNREAD_EVERY
+
+    def _invoke(self, function: str, payload: bytes) -> Invoked:
+        """Run a deployed function once."""
+        answer = self.aws.client("lambda").invoke(FunctionName=function, Payload=payload)
+        content = json.loads(answer["Payload"].read())
+        return Invoked(None if "FunctionError" in answer else content)
 
     @contextmanager
     def running(self) -> Iterator[dict[str, str]]:
