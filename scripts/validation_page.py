@@ -17,11 +17,15 @@ PAGE = Path(__file__).parents[1] / "docs" / "validation.md"
 
 _WORD = re.compile(r"[\w=.]*\w")
 _VALUES = re.compile(
-    r"(?:\b(?:is|has|be|can last|can take|runs every|after|have|for|of) '?|\} )\{[^}]+\}'?$"
+    r"(?:\b(?:is|be|can last|can take|run for|timeout of|ended for|part for|runs every|after) '?|\} )\{[^}]+\}'?$"
     r"|are both \{\w+\}$|is (?:on|set)$"
 )
 """Ends a finding that names the values of options, and not the mistake."""
-_ONE_VALUE = re.compile(r"^(`[^`*]+`|\*name\*|`[^`]+`[^*]*) is \*[^*]+\*$")
+_ITS_VALUE = re.compile(r" is (?:\*[^*]+\*|on|set)(?= and |$)")
+_ONLY_VALUES = re.compile(
+    r"(?:(?:^| and )(?:[\w' ]*`[^`*]+`|\*name\*|[\w' ]*\*name\*|[\w' ]+) is (?:\*[^*]+\*|on|set))+$"
+)
+"""A finding that names options or numbers with their values, and nothing else."""
 _NOT_PROSE = frozenset({"concurrency", "entrypoint", "threads"})
 """Options of one word that the texts name as options only."""
 
@@ -76,10 +80,13 @@ def _section(subject: Subject) -> Iterator[str]:
 def _finding(rule: Rule, options: str) -> str:
     """The finding of a rule. The reason follows if it has a limit, or if the finding has only values."""
     finding, reason = (_shown(text, rule.inputs) for text in (rule.what, rule.why))
-    if rule.why.startswith("it must be "):
-        limits = reason.removeprefix("It must be ").partition(", because ")[0]
-        return f"{_ONE_VALUE.sub(r'\1', finding)}{options}: {limits}"
-    if _VALUES.search(rule.what) or re.search(r"\b\d", rule.why):
+    if _ONLY_VALUES.match(finding):
+        limits = (
+            reason.removeprefix("It must be ").partition(", because ")[0] if rule.why.startswith("it must") else reason
+        )
+        limits = (limits[:1].lower() if rule.why[:1].islower() else limits[:1]) + limits[1:]
+        return f"{_ITS_VALUE.sub('', finding)}{options}: {limits}"
+    if rule.why.startswith("it must be ") or _VALUES.search(rule.what) or re.search(r"\b\d", rule.why):
         return f"{finding}{options}. {reason}"
     return f"{finding}{options}"
 

@@ -79,8 +79,8 @@ METRICS: Mapping[str, MetricRow] = {
         "the row changed at each try. Their messages return to the queue",
     ),
     "CommitLag": MetricRow(
-        "milliseconds from S3's event to the end of the attempt that was committed, one value for each "
-        "commit of an event. Messages of the audit and of `reprocess` report no event",
+        "milliseconds from S3's event to the end of the attempt that was committed. Messages of the audit and of "
+        "`reprocess` report no event",
         statistic="Maximum",
     ),
     "Committed": MetricRow("states that were processed and committed"),
@@ -96,23 +96,19 @@ METRICS: Mapping[str, MetricRow] = {
         "stay in the queue",
     ),
     "DirectoryMarkers": MetricRow(
-        "empty objects whose key ends with `/` or `_$folder$`, and removals of them, that were skipped. "
-        "`directory_markers=True` processes them",
+        "[directory markers](protocol.md#directory-markers), and removals of them, that were skipped",
         kinds=(OBJECTS,),
         reason=_NO_OBJECTS,
     ),
     "DuplicateAge": MetricRow(
-        "milliseconds from the commit of a state to a further message about it, one value for each such "
-        "message. Repeated requests to reprocess have none",
+        "milliseconds from the commit of a state to each further message about it, without requests to reprocess",
         statistic="Maximum",
     ),
     "Duplicates": MetricRow("messages about a state that was already committed"),
     "Exhausted": MetricRow("last attempts without an outcome"),
     "ExpiredSets": MetricRow(
-        "messages of sets that are [older than the retention and have no row](file-sets.md#limits). They "
-        "change nothing, and a log line `expired set` names the set and the parts. Most are late copies "
-        "of events and removals of old files, so no alarm watches them. To process such a set, "
-        "`reprocess` its key",
+        "messages of sets that are [older than the retention and have no row](file-sets.md#limits). Most are late "
+        "copies and removals, so no alarm watches them",
         kinds=(SETS,),
         reason="only sets have members whose rows expire before the set",
     ),
@@ -130,8 +126,8 @@ METRICS: Mapping[str, MetricRow] = {
         "line has no key"
     ),
     "IdentityCollisions": MetricRow(
-        "messages with other content than the message of the same key and identity that came before. They are "
-        "acknowledged, or [become dead letters with `fingerprint`](messages.md#identities-that-collide)",
+        "messages with [other content](messages.md#identities-that-collide) than the earlier one of their key and "
+        "identity",
         kinds=(MESSAGES,),
         reason="the content of an object has its own version or ETag",
     ),
@@ -143,8 +139,8 @@ METRICS: Mapping[str, MetricRow] = {
         "messages that returned to the queue because [a later release](operating.md#after-a-rollback) wrote the row"
     ),
     "OldestClaimAge": MetricRow(
-        "milliseconds since the oldest claim without an outcome that was seen: by a message that "
-        "found its key claimed, by a poll of an execution, or by an audit. Without such a claim there is no value",
+        "milliseconds since [the oldest claim without an outcome](monitoring.md#work-that-stays-in-processing) that "
+        "was seen",
         statistic="Maximum",
     ),
     "OldestCopy": MetricRow(
@@ -171,9 +167,8 @@ METRICS: Mapping[str, MetricRow] = {
         reason="messages are not removed",
     ),
     "RemovedUnprocessed": MetricRow(
-        "objects that were [removed before they were processed](operating.md#removed-objects), without "
-        "`deletes`. With `deletes`, only those that left no row. Clients that upload and rename cause "
-        "them, so no alarm watches them",
+        "objects that were [removed before they were processed](operating.md#removed-objects). With `deletes`, only "
+        "those that left no row. Clients that rename cause them, so no alarm watches them",
         kinds=_OF_FILES,
         reason="messages are not removed",
     ),
