@@ -17,12 +17,11 @@ _BEGIN, _END = "<!-- python -m scripts.alarms_page --write -->\n", "<!-- end of 
 HEAD = """\
 # Alarms and runbooks
 
-One page for each alarm. The description of an alarm ends with the path of its page, and `intake-ledger status` prints
-it. This page is generated from [the table of alarms](../../lambda_src/intake_ledger/contract.py):
-`python -m scripts.alarms_page --write`. [Monitoring](../monitoring.md) has the metrics, and the options that choose
-alarms and set thresholds.
+For operators: one page for each alarm, which its description names. `python -m scripts.alarms_page --write` makes this
+page from [the table of alarms](../../lambda_src/intake_ledger/contract.py). [Monitoring](../monitoring.md) has the
+metrics, and the options that choose alarms and set thresholds.
 
-The pages need these variables. The first two select the pipeline for each `intake-ledger` command.
+The pages need these variables:
 
     export INTAKE_LEDGER_STACK=Intake INTAKE_LEDGER_PIPELINE=Invoices
     intake-ledger status
@@ -35,15 +34,13 @@ The pages need these variables. The first two select the pipeline for each `inta
 """
 
 WORKERS = """\
-[Workers outside of Lambda](../worker.md) have no separate alarms. They handle the queue of a pipeline, an intake or
-sets, whose alarms watch them. The two alarms that `IntakeWorkers` adds set the number of tasks.
+The alarms of a queue watch its [workers](../worker.md) too. The two alarms of `IntakeWorkers` set the number of tasks.
 """
 
 
 def page() -> str:
     """The whole page."""
-    titles = " | ".join(f"`{construct}`" for construct in KINDS.values())
-    table = [f"| alarm | {titles} | goes into ALARM when | problem |", f"|{' --- |' * (len(KINDS) + 3)}"]
+    table = ["| alarm | of | goes into ALARM when | problem |", "| --- | --- | --- | --- |"]
     table += [_line(row) for row in ALARMS]
     missing = [f"- `{row.name}`, only {_constructs(row)}: {row.reason}." for row in ALARMS if row.reason]
     head = "## Alarms that a kind of work does not have"
@@ -87,8 +84,8 @@ def _constructs(row: AlarmRow | MetricRow) -> str:
 
 def _line(row: AlarmRow) -> str:
     path = row.runbook.rpartition("/")[2]
-    has = "yes" if row.need is None else f"with {row.need}"
-    kinds = " | ".join(has if kind in row.kinds else "no" for kind in KINDS)
+    kinds = "all" if set(row.kinds) == set(KINDS) else _constructs(row)
+    kinds += f", with {row.need}" if row.need else ""
     meanings = {f"{KINDS[kind]}: {text}" for kind, text in row.meanings.items()}
     return f"| [{row.name}]({path}) | {kinds} | {condition(row)} | {'. '.join((row.meaning, *sorted(meanings)))} |"
 
