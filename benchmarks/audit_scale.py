@@ -174,7 +174,7 @@ def run_table(rates: Rates) -> str:
         run, concurrency = run_of(objects, rows, inventory=inventory)
         bill = audit_formula.bill(run, rates, concurrency=concurrency)
         asked = audit_formula.requests(run).total()
-        dollars = (f"${bill.dollars[service]:.2f}" for service in SERVICES)
+        dollars = (shown if (shown := f"${bill.dollars[service]:.2f}") != "$0.00" else "" for service in SERVICES)
         numbers = (f"{objects:,}", f"{rows:,}", described(run, concurrency), f"{asked:,}")
         lines.append((*numbers, f"{bill.seconds / 60:,.1f}", *dollars, f"${bill.total:.2f}"))
     return grid(("objects", "rows", "how", "requests", "minutes", *SERVICES, "all"), lines)

@@ -231,26 +231,19 @@ def measure() -> dict[str, Any]:
 
 
 def markdown(rows: Mapping[str, Mapping[str, float]], digits: int = 2, columns: Sequence[str] = ()) -> str:
-    """Format numbers as docs/cost.md does. With `columns`, only these."""
+    """Format numbers as docs/cost.md does, without zeros. With `columns`, only these."""
     columns = columns or list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [["", *columns], ["---", *["---:"] * len(columns)]]
     lines += [
-        [name, *(f"{row[one]:.{digits}f}" if one in row else "" for one in columns)] for name, row in rows.items()
+        [name, *(f"{row[one]:.{digits}f}" if row.get(one) else "" for one in columns)] for name, row in rows.items()
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def per_change() -> dict[str, dict[str, float]]:
-    """Return requests, units, KB of log lines and dollars of each kind of event, without zeros."""
+    """Return requests, units, KB of log lines and dollars of each kind of event."""
     of_lines, dollars = lines(), events()
-    return {
-        name: {
-            column: value
-            for column, value in (row | _in_dollars(of_lines.get(name), dollars.get(name))).items()
-            if value
-        }
-        for name, row in counted.measure().items()
-    }
+    return {name: row | _in_dollars(of_lines.get(name), dollars.get(name)) for name, row in counted.measure().items()}
 
 
 def _in_dollars(of_lines: Mapping[str, float] | None, dollars: Mapping[str, float] | None) -> dict[str, float]:

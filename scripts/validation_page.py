@@ -80,6 +80,8 @@ def _section(subject: Subject) -> Iterator[str]:
 def _finding(rule: Rule, options: str) -> str:
     """The finding of a rule. The reason follows if it has a limit, or if the finding has only values."""
     finding, reason = (_shown(text, rule.inputs) for text in (rule.what, rule.why))
+    if re.fullmatch(r"\{\w+\}", rule.why):
+        return f"{finding}{options}"
     if _ONLY_VALUES.match(finding):
         limits = (
             reason.removeprefix("It must be ").partition(", because ")[0] if rule.why.startswith("it must") else reason

@@ -16,7 +16,7 @@ STATES = ("works", "in part", "does not apply")
 
 
 def state_of(row: list[str]) -> str:
-    return next(state for state in STATES if row[1].startswith(state))
+    return next(state for state in STATES if (row[1] or "works").startswith(state))
 
 
 def test_each_named_test_exists() -> None:
