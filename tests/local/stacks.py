@@ -16,7 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from examples.orders.stack import OrdersStack
 
-from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions, Tag
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
 from tests.local.brought_stack import BroughtStack
@@ -67,7 +67,10 @@ class LocalStack(CatalogueStack):
         super().__init__(scope, id, **TIMES)
         self._effects.grant(self.models, "dynamodb:PutItem")
         # The message of a dead worker is hidden for longer than its lease.
-        pipeline(self, "Second", code, self._effects, deletes=True, processing_timeout=cdk.Duration.seconds(4))
+        options: dict[str, Any] = {"deletes": True, "processing_timeout": cdk.Duration.seconds(4)}
+        second = pipeline(self, "Second", code, self._effects, after_commit=Tag("intake", "done"), **options)
+        cdk.CfnOutput(self, "SecondLedgerTable", value=second.table.table_name)
+        cdk.CfnOutput(self, "SecondAuditFunction", value=second.audit_function.function_name)
         existing = s3.Bucket(self, "Existing", versioned=True, removal_policy=cdk.RemovalPolicy.DESTROY)
         pipeline(self, "OnExisting", code, self._effects, bucket=existing)
         self._add_threads()

@@ -28,7 +28,6 @@ UNSENT = {
     "GetDurableExecution": "an execution of a durable function: tests/examples/test_approval.py, which takes long",
     "GetDurableExecutionHistory": "as above: tests/unit/test_cli_durable.py",
     "GetMetricStatistics": "the backlog of a stream: tests/unit/test_audit_backlog.py",
-    "GetObjectTagging": "the tag of a committed version: tests/unit/test_commit_tags.py",
     "GetSession": "a function of ours has this name",
     "ListBackups": "what remains of a forgotten key: tests/unit/test_cli_forget.py",
     "ListDurableExecutionsByFunction": "an answer to a start was lost: tests/unit/test_durable.py",
@@ -38,7 +37,6 @@ UNSENT = {
     "ListObjects": "a function of ours has this name",
     "ListVersionsByFunction": "durable executions of former versions: tests/unit/test_cli_durable.py",
     "PutEvents": "events of outcomes: tests/examples/test_events_out.py, which takes long",
-    "PutObjectTagging": "the tag of a committed version: tests/unit/test_commit_tags.py",
     "StartQueryExecution": "the local AWS knows no tables of Athena: tests/integration/test_audit_athena.py",
 }
 """Operations that the code names, and that no deployed test has to send, with the reasons. Some depend on the time."""
