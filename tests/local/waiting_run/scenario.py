@@ -24,10 +24,14 @@ class Plan:
     waiting: int
     ready: int
     limit: int
+    retry_seconds: int
+    """The wait of a file. All files have begun to wait before: the local AWS delivers its oldest messages first."""
+    interval: float
+    """Seconds between two looks at the effects. A look reads all of them."""
 
 
-FULL = Plan(waiting=20_000, ready=2_000, limit=1_200)
-SHORT = Plan(waiting=60, ready=30, limit=24)
+FULL = Plan(waiting=20_000, ready=2_000, limit=1_200, retry_seconds=900, interval=10)
+SHORT = Plan(waiting=60, ready=30, limit=24, retry_seconds=60, interval=0.1)
 
 
 @dataclass(kw_only=True)
@@ -62,7 +66,8 @@ def run(aws: LocalAws, outputs: Mapping[str, str], code: Path, plan: Plan, *, co
     proxy = Proxy(lambda: aws.endpoint_url)
     proxy.corrections.in_flight_limit = plan.limit
     with proxy.server() as served:
-        environment = worker_environment(aws, outputs["Function"], code) | {"AWS_ENDPOINT_URL": served.url}
+        environment = worker_environment(aws, outputs["Function"], code) | {"AWS_ENDPOINT_URL_SQS": served.url}
+        environment |= {"RETRY_SECONDS": str(plan.retry_seconds)}
         seen = plan.limit if copies else 1_000_000
         environment |= environment_of(ConsumerSettings, in_flight_limit=seen)
         _put(aws, outputs["Bucket"], [f"waits/{number}" for number in range(plan.waiting)])
@@ -80,7 +85,7 @@ def _watch(aws: LocalAws, outputs: Mapping[str, str], plan: Plan, proxy: Proxy) 
     def moved() -> bool:
         return proxy.corrections.refused_receives >= EMPTY_RECEIVES or ended("ready/") == plan.ready
 
-    aws.wait_until(moved, "ready files end, or nothing moves", timeout=TIMEOUT)
+    aws.wait_until(moved, "ready files end, or nothing moves", timeout=TIMEOUT, interval=plan.interval)
     outcome = Outcome(
         plan=plan,
         ready=ended("ready/"),
@@ -90,7 +95,12 @@ def _watch(aws: LocalAws, outputs: Mapping[str, str], plan: Plan, proxy: Proxy) 
     if not outcome.blocked:
         gate = {"place": {"S": "gate"}, "id": {"S": "none"}}
         aws.client("dynamodb").put_item(TableName=outputs["EffectsTable"], Item=gate)
-        aws.wait_until(lambda: ended("waits/") == plan.waiting, "files that waited end", timeout=TIMEOUT)
+        aws.wait_until(
+            lambda: ended("waits/") == plan.waiting,
+            "files that waited end",
+            timeout=TIMEOUT,
+            interval=plan.interval,
+        )
         outcome.ended = ended("waits/")
     outcome.double = sum(int(item["effects"]) > 1 for item in effects_of(aws, outputs).values())
     return outcome

@@ -8,15 +8,14 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from tests.local.recorded import pipeline_with_effects
-from tests.local.waiting_run import RETRY_SECONDS, STACK
+from tests.local.waiting_run import STACK
 from tests.synth.build import new_app
 
 
 def main() -> None:
     app = new_app()
     stack = cdk.Stack(app, STACK)
-    variables = {"RETRY_SECONDS": str(RETRY_SECONDS)}
-    made = pipeline_with_effects(stack, Path(app.node.get_context("code")), "waiting", environment=variables)
+    made = pipeline_with_effects(stack, Path(app.node.get_context("code")), "waiting")
     for name, value in {
         "Function": made.function.function_name,
         "Queue": made.queue.queue_url,
