@@ -1,10 +1,14 @@
 """The tag of a committed version (`after_commit`): set once the commit is written, repeated until S3 has taken it."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from moto import mock_aws
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import Unprocessable
@@ -13,6 +17,7 @@ from intake_ledger.protocol import CommitTag, Ordering, Status, row_key, tag_pro
 from tests.inside.kit import s3_error
 from tests.unit.support import DAY, MINUTE
 
+PAGE = (Path(__file__).parents[2] / "docs" / "after-commit.md").read_text()
 TAG = ("intake", "done")
 SET = dict([TAG])
 
@@ -343,6 +348,27 @@ def test_a_refused_tag_of_a_part_does_not_hold_back_its_set() -> None:
     assert row is not None
     assert row.status is Status.PROCESSED
     assert sets.parts.tags("d/a") == {}
+
+
+def test_a_late_copy_of_the_page_replaces_no_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of docs/after-commit.md, called for the newer version, for the older one, and again."""
+    section = PAGE.split("\n## Move to another bucket\n", 1)[1]
+    [code] = re.findall(r"```python\n(.*?)```", section.split("\n## ", 1)[0], flags=re.DOTALL)
+    names: dict[str, Any] = {"load": lambda _: None}
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    with mock_aws():
+        exec(compile(code, "docs/after-commit.md", "exec"), names)
+        s3 = names["s3"]
+        for bucket in ("uploads", "archive"):
+            s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        s3.put_bucket_versioning(Bucket="uploads", VersioningConfiguration={"Status": "Enabled"})
+        versions = [s3.put_object(Bucket="uploads", Key="a", Body=body)["VersionId"] for body in (b"1", b"2")]
+        for version in (versions[1], versions[0], versions[1]):
+            names["process"](SimpleNamespace(bucket="uploads", key="a", version_id=version))
+        found = [one["Key"] for one in s3.list_objects_v2(Bucket="archive")["Contents"]]
+        assert sorted(found) == sorted(f"a/{version}" for version in versions)
+        contents = [s3.get_object(Bucket="archive", Key=f"a/{version}")["Body"].read() for version in versions]
+        assert contents == [b"1", b"2"]
 
 
 def _older(row: Any) -> Any:
