@@ -1,5 +1,6 @@
 """Each check of `intake-ledger acceptance` fails when its assumption does not hold. AWS is a few answers here."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, repeat
@@ -10,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.inside.acceptance import CHECKS, Check, Outcome, Result, World, outcome_of
+from tests.inside.kit import FUNCTION, MemoryDurableFunctions
 
 PIPELINE = SimpleNamespace(bucket="b", queue_url="q", dead_letter_url="d", consumer_function="f", table="t")
 
@@ -61,7 +63,8 @@ def seen(
     """Run a check on a world with these clients, as on AWS."""
     kind = type("Here", (Here,), {"effects": effects, "waits": waits})
     aws = cast("Any", SimpleNamespace(**clients))
-    world = kind(aws=aws, stack="s", outputs={"EffectsTable": "effects"}, local=False)
+    outputs = {"EffectsTable": "effects", "DurableVersion": FUNCTION, "DurableTapUrl": "q"}
+    world = kind(aws=aws, stack="s", outputs=outputs, local=False)
     return outcome_of(named(name), cast("World", world), clock=count().__next__)
 
 
@@ -141,3 +144,78 @@ def test_a_check_that_excludes_a_local_aws_asks_nothing_there() -> None:
         if one.only_aws:
             world = World(aws=cast("Any", None), stack="s", outputs={}, local=True)
             assert outcome_of(replace(one), world, clock=count().__next__).result is Result.NOT_HERE
+
+
+class Functions(MemoryDurableFunctions):
+    """A durable function whose executions end at once. `status` is their end."""
+
+    def __init__(self, *, status: str = "SUCCEEDED", same: bool = True) -> None:
+        super().__init__(clock=lambda: 0)
+        self.status, self.same = status, same
+
+    def invoke(self, **request: Any) -> dict[str, Any]:
+        if not self.same:
+            self.all.clear()
+        answer = super().invoke(**request)
+        one = self.all[request["DurableExecutionName"]]
+        if one.status == "RUNNING":
+            self.end(one.name, self.status)
+        return answer
+
+    def get_waiter(self, _name: str) -> Any:
+        return SimpleNamespace(wait=lambda **_: None)
+
+    def ignore(self, **_: Any) -> None:
+        """Change the function."""
+
+    update_function_configuration = publish_version = put_function_concurrency = ignore
+    delete_function_concurrency = stop_durable_execution = ignore
+
+
+class Forgetful(Functions):
+    def list_durable_executions_by_function(self, **_: Any) -> dict[str, Any]:
+        return {"DurableExecutions": []}
+
+
+def test_a_second_execution_of_a_start_is_noticed() -> None:
+    assert seen("durable-starts", functions=Functions()).result is Result.PASSED
+    assert "the same start was answered with" in seen("durable-starts", functions=Functions(same=False)).detail
+
+
+def test_an_execution_that_no_list_has_is_noticed() -> None:
+    assert seen("durable-names", functions=Functions()).result is Result.PASSED
+    assert "before another version, no list has" in seen("durable-names", functions=Forgetful()).detail
+
+
+def test_a_start_that_is_known_while_it_waits_is_noticed() -> None:
+    assert "knows a start that waits" in seen("durable-queue", functions=Functions()).detail
+
+
+class EachOnce(dict[str, int]):
+    """The same number of calls for each order."""
+
+    def __missing__(self, _order: str) -> int:
+        return 1
+
+    def get(self, order: str, _default: Any = None) -> int:
+        return self[order]
+
+
+def test_a_stop_and_a_death_are_judged_by_the_invocations() -> None:
+    once = repeat(EachOnce())
+    assert seen("durable-stop", functions=Functions(status="STOPPED"), effects=once).result is Result.PASSED
+    assert "the stopped execution is SUCCEEDED" in seen("durable-stop", functions=Functions(), effects=once).detail
+    assert "1 invocations. The error" in seen("durable-retries", functions=Functions(), effects=once).detail
+
+
+@pytest.mark.parametrize(("more", "result"), [({}, Result.PASSED), ({"input": "{}"}, Result.FAILED)])
+def test_an_input_in_the_event_of_an_end_is_noticed(more: dict[str, str], result: Result) -> None:
+    functions = Functions()
+
+    def receive(**_: Any) -> dict[str, Any]:
+        [arn] = [one.arn for one in functions.all.values()]
+        return {
+            "Messages": [{"Body": json.dumps({"detail": {"durableExecutionArn": arn, "status": "SUCCEEDED"} | more})}]
+        }
+
+    assert seen("durable-event", functions=functions, sqs=SimpleNamespace(receive_message=receive)).result is result

@@ -5,6 +5,8 @@ from typing import Any
 
 from aws_cdk import CfnOutput, DefaultStackSynthesizer, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_kms as kms
@@ -79,6 +81,7 @@ class AcceptanceStack(Stack):
         self._add_own_key()
         self._add_messages()
         self._add_machine()
+        self._add_durable()
         self._add_audits()
         for name, value in self._outputs.items():
             CfnOutput(self, name, value=value)
@@ -182,6 +185,36 @@ class AcceptanceStack(Stack):
         )
         processor = Processor.from_state_machine(machine, timeout=timeout, longest_task=Duration.seconds(30))
         self._pipeline("Machine", processor=processor)
+
+    def _add_durable(self) -> None:
+        """A durable function behind an alias, its pipeline, and a queue that gets its events."""
+        timeout = Duration.minutes(15)
+        function = lambda_.Function(
+            self,
+            "Lasting",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            handler="lasting.handler",
+            code=lambda_.Code.from_asset(str(FUNCTIONS)),
+            layers=[one for one in self.node.find_all() if isinstance(one, lambda_.LayerVersion)][:1],
+            timeout=Duration.seconds(30),
+            durable_config=lambda_.DurableConfig(execution_timeout=timeout, retention_period=Duration.days(2)),
+            # It is removed with the function.
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
+            environment={"EFFECTS_TABLE": self._effects.table_name},
+            log_group=self._log_group,
+        )
+        self._effects.grant(function, "dynamodb:UpdateItem")
+        version = function.current_version
+        alias = lambda_.Alias(self, "Live", alias_name="live", version=version)
+        self._pipeline("Durable", processor=Processor.from_durable_function(alias, timeout=timeout))
+        tap = sqs.Queue(self, "DurableTap", removal_policy=_DESTROY)
+        pattern = events.EventPattern(
+            source=["aws.lambda"],
+            detail_type=["Durable Execution Status Change"],
+            detail={"durableExecutionArn": events.Match.prefix(function.function_arn)},
+        )
+        events.Rule(self, "DurableEnds", event_pattern=pattern, targets=[targets.SqsQueue(tap)])
+        self._outputs |= {"DurableVersion": version.function_arn, "DurableTapUrl": tap.queue_url}
 
     def _add_audits(self) -> None:
         for name, engine in {"DuckDb": Engine.DUCKDB, "Athena": Engine.ATHENA}.items():

@@ -22,14 +22,14 @@ def process(change: ObjectChange) -> Commit:
     order = json.loads(change.open().read()) if change.kind == "created" else {}
     if order.get("kill") and change.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    if order.get("hops") and _count(place, f"{version}#calls") <= order["hops"]:
+    if order.get("hops") and count(place, f"{version}#calls") <= order["hops"]:
         raise NotYet("another hop", retry_in=order["seconds"])
     if order.get("reject") and not _is_open(place):
         raise Unprocessable("the order is to reject it")
     if order.get("loop"):
         _go_round(change, order["loop"])
     if "PLAIN" in os.environ:
-        _count(place, version)
+        count(place, version)
         return Commit(change.idempotency_key)
     return _effect(change.idempotency_key, place, version)
 
@@ -46,7 +46,7 @@ def process_set(files: FileSet) -> Commit:
 
 def task(change: dict[str, Any], _context: object) -> dict[str, str]:
     """Count the effect of a version, as the task of a state machine."""
-    _count(f"{change['bucket']}/{change['key']}", change["versionId"])
+    count(f"{change['bucket']}/{change['key']}", change["versionId"])
     return {"commit": str(change["idempotencyKey"])}
 
 
@@ -69,7 +69,7 @@ def _update(place: str, id_: str) -> dict[str, Any]:
     }
 
 
-def _count(place: str, id_: str) -> int:
+def count(place: str, id_: str) -> int:
     """Count a call, and return the number of calls."""
     answer = _dynamodb().update_item(**_update(place, id_), ReturnValues="UPDATED_NEW")
     return int(answer["Attributes"]["calls"]["N"])
