@@ -40,7 +40,7 @@ The alarms of a queue watch its [workers](../worker.md) too. The two alarms of `
 
 def page() -> str:
     """The whole page."""
-    table = ["| alarm | of | goes into ALARM when | problem |", "| --- | --- | --- | --- |"]
+    table = ["| alarm | of | goes into ALARM when |", "| --- | --- | --- |"]
     table += [_line(row) for row in ALARMS]
     missing = [f"- `{row.name}`, only {_constructs(row)}: {row.reason}." for row in ALARMS if row.reason]
     head = "## Alarms that a kind of work does not have"
@@ -86,8 +86,7 @@ def _line(row: AlarmRow) -> str:
     path = row.runbook.rpartition("/")[2]
     kinds = "all" if set(row.kinds) == set(KINDS) else _constructs(row)
     kinds += f", with {row.need}" if row.need else ""
-    meanings = {f"{KINDS[kind]}: {text}" for kind, text in row.meanings.items()}
-    return f"| [{row.name}]({path}) | {kinds} | {condition(row)} | {'. '.join((row.meaning, *sorted(meanings)))} |"
+    return f"| [{row.name}]({path}) | {kinds} | {condition(row)} |"
 
 
 if __name__ == "__main__":
