@@ -4869,9 +4869,16 @@ MUTANTS = (
     Mutant(
         "a row never expires after its last tag",
         "tagged",
-        "replace(after, expires_at=retention.expires_at(kind, now))",
+        "replace(after, expires_at=expires_at)",
         "after",
         "tags, rows that expire",
+    ),
+    Mutant(
+        "the row of a version that is gone stays after its tag was cleared",
+        "tagged",
+        "row.expires_at or retention.expires_at(kind, now)",
+        "retention.expires_at(kind, now)",
+        "tests/unit/test_commit_tags.py -k still_expires",
     ),
     Mutant(
         "the tag of a rejected row is left out",

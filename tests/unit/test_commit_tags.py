@@ -150,6 +150,26 @@ def test_a_version_that_is_gone_needs_no_tag(kind: str) -> None:
     assert row.expires_at is not None
 
 
+@pytest.mark.failure_mode("F547")
+def test_the_row_of_a_version_that_is_gone_still_expires() -> None:
+    """The deletion lets a row expire that would stay as long as its version. The clear must not undo that."""
+    local = pipeline(deletes=True, ordering=Ordering.EVERY_VERSION)
+    version = local.put("a", "1")
+    assert version is not None
+    refusals = Refusals(local, version)
+    local.run(hours=1)
+    local.delete_version("a", version)
+    local.run(hours=1)
+    row = local.row("a", version)
+    assert row is not None
+    assert (row.tags_pending, row.expires_at is not None) == (version, True)
+    refusals.versions.clear()
+    local.run()
+    row = local.row("a", version)
+    assert row is not None
+    assert (row.tags_pending, row.expires_at is not None) == (None, True)
+
+
 @pytest.mark.failure_mode("F548")
 def test_a_newer_commit_does_not_lose_the_tag_of_an_older_version() -> None:
     """The row names both versions, and either message tags both."""

@@ -568,7 +568,9 @@ def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> 
     if row.late_writes:
         return after  # it has to be repaired before it may expire
     kind = StateKind.DELETED if row.settled_as else row.kind
-    return _with_counts(replace(after, expires_at=retention.expires_at(kind, now)), None, retention)
+    # The row of a version that was permanently deleted may have an expiry already.
+    expires_at = row.expires_at or retention.expires_at(kind, now)
+    return _with_counts(replace(after, expires_at=expires_at), None, retention)
 
 
 def untagged(row: Row, reason: Reason) -> Row:
