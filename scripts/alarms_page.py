@@ -17,9 +17,9 @@ _BEGIN, _END = "<!-- python -m scripts.alarms_page --write -->\n", "<!-- end of 
 HEAD = """\
 # Alarms and runbooks
 
-For operators: one page for each alarm, which its description names. `python -m scripts.alarms_page --write` makes this
-page from [the table of alarms](../../lambda_src/intake_ledger/contract.py). [Monitoring](../monitoring.md) has the
-metrics, and the options that choose alarms and set thresholds.
+For operators: one page for each alarm, which its description names. [Monitoring](../monitoring.md) has the metrics, and
+the options that choose alarms and set thresholds. `python -m scripts.alarms_page --write` makes this page from
+[the table of alarms](../../lambda_src/intake_ledger/contract.py), which also says why a kind of work lacks one.
 
 The pages need these variables:
 
@@ -41,10 +41,7 @@ The alarms of a queue watch its [workers](../worker.md) too. The two alarms of `
 def page() -> str:
     """The whole page."""
     table = ["| alarm | of | goes into ALARM when |", "| --- | --- | --- |"]
-    table += [_line(row) for row in ALARMS]
-    missing = [f"- `{row.name}`, only {_constructs(row)}: {row.reason}." for row in ALARMS if row.reason]
-    head = "## Alarms that a kind of work does not have"
-    return "\n".join((HEAD, *table, "", WORKERS, head, "", *missing, ""))
+    return "\n".join((HEAD, *table, *map(_line, ALARMS), "", WORKERS))
 
 
 def metrics_page() -> str:
