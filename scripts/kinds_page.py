@@ -39,7 +39,7 @@ apply. `python -m scripts.kinds_page --write` makes the page from these tests.
 LAST = """\
 Synthesis and the consumer refuse the other cells [✓](../tests/synth/test_cells.py)
 [✓](../tests/kinds/test_composition.py#test_the_other_cells_are_refused)."""
-_COUNTED = "[Requests and units per change](cost.md#counted-requests-and-units-per-change)"
+_COUNTED = "[requests and units](cost.md#counted-requests-and-units-per-change)"
 
 
 class Kind(NamedTuple):
