@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,7 @@ from tests.unit.test_cli_executions import MACHINE, FakeStepFunctions
 
 __all__ = ["sit"]
 pytestmark = pytest.mark.usefixtures("dynamodb")
+_sleep = time.sleep
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
 COLUMNS = {
     "objects": PipelineKind.OBJECTS,
@@ -176,8 +178,11 @@ def test_each_command_knows_each_kind_as_the_page_says(
         assert person.functions.updated == []
 
 
-def _interrupt(_: float) -> None:
-    raise KeyboardInterrupt
+def _interrupt(seconds: float) -> None:
+    """Interrupt the command. A thread of a local AWS in this process sleeps as before."""
+    if threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+    _sleep(seconds)
 
 
 @pytest.mark.failure_mode("F164")
