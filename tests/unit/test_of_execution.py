@@ -1,17 +1,18 @@
-"""`ObjectChange.of_execution`: the change of an execution, in the code of a durable function."""
+"""`of_execution` of objects, messages and sets: the thing that an execution works for, in a durable function."""
 
 import json
 import sqlite3
 from contextlib import closing
+from io import BytesIO
 from typing import Any, cast
 
 import pytest
 
-from cdk_intake_ledger.testing import LocalPipeline, LocalRunner
-from intake_ledger import ObjectChange, Overtaken
+from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalRunner, LocalSets
+from intake_ledger import FileSet, KeyedMessage, ObjectChange, ObjectGone, Overtaken
 from intake_ledger.outputs.sql import lock_object, schema
 from intake_ledger.protocol import Ordering
-from tests.inside.kit import MemoryOutputs
+from tests.inside.kit import MemoryOutputs, s3_error
 
 
 class Durable:
@@ -134,3 +135,108 @@ def test_other_events_are_refused(changes: dict[str, object]) -> None:
         _ = durable.change(0).remaining_seconds
     known = ObjectChange.of_execution(durable.events[0], remaining_seconds=lambda: 3.0)
     assert known.remaining_seconds == 3.0
+
+
+class DurableSets:
+    """Sets whose processor is a durable function, and the events of its executions."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.outputs = MemoryOutputs()
+        self.local = LocalSets(cast("Any", self._run), manifest="*/set.json", runner=LocalRunner.DURABLE_FUNCTION)
+
+    def _run(self, event: dict[str, Any]) -> dict[str, str]:
+        self.events.append(json.loads(json.dumps(event)))
+        return {"commit": "done"}
+
+    def files(self, number: int) -> FileSet:
+        return FileSet.of_execution(self.events[number], make_client=lambda: cast("Any", self))
+
+    def get_object(self, **request: Any) -> Any:
+        """Answer as S3, which has the lists of parts in another bucket."""
+        if request["Bucket"] != "lists":
+            return self.local.parts._s3.get_object(**request)
+        content = self.local.lists.get(request["Key"].removesuffix(".json"))
+        if content is None:
+            raise s3_error("GetObject", 404, "NoSuchKey")
+        return {"Body": BytesIO(content)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.outputs, name)
+
+    def two(self) -> tuple[FileSet, FileSet]:
+        """Two versions of one set, of which each had an execution."""
+        self.local.put("a/set.json", '["2", "1"]')
+        self.local.put("a/1", "one")
+        for part in ("two", "TWO"):
+            self.local.put("a/2", part)
+            self.local.run()
+        return self.files(0), self.files(1)
+
+
+@pytest.mark.failure_mode("F525")
+def test_a_set_has_its_parts_and_a_late_execution_writes_nothing() -> None:
+    """The parts are those of the claimed version, in the order of the manifest."""
+    durable = DurableSets()
+    late, current = durable.two()
+    assert [[part.open().read() for part in one.parts] for one in (late, current)] == [
+        [b"two", b"one"],
+        [b"TWO", b"one"],
+    ]
+    row = durable.local.row("a/set.json")
+    assert row is not None
+    assert (current.key, current.version, current.fence, current.attempt) == (
+        "a/set.json",
+        row.version_id,
+        row.fence,
+        1,
+    )
+    assert current.idempotency_key != late.idempotency_key
+    current.output("results", "out/a").put(f"{current.fence},x".encode())
+    with pytest.raises(Overtaken):
+        late.output("results", "out/a").put(f"{late.fence},x".encode())
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema())
+        lock_object(connection.cursor(), current)
+        with pytest.raises(Overtaken):
+            lock_object(connection.cursor(), late)
+
+
+def test_a_set_whose_list_was_never_stored_is_gone() -> None:
+    """Its worker died before, and the set has changed. The next attempt has another list."""
+    durable = DurableSets()
+    durable.two()
+    durable.local.lists.clear()
+    with pytest.raises(ObjectGone, match="the list of the set's parts is not there"):
+        durable.files(0)
+
+
+@pytest.mark.failure_mode("F538")
+def test_the_fence_of_a_message_is_that_of_its_key_in_both_forms() -> None:
+    """The clock of a second worker is an hour behind. Its row has a lower fence than the key's last execution."""
+    events: list[dict[str, Any]] = []
+
+    def run(event: dict[str, Any]) -> dict[str, str]:
+        events.append(event)
+        return {"commit": "done"}
+
+    local = LocalMessages(cast("Any", run), key="order", identity="id", runner=LocalRunner.DURABLE_FUNCTION)
+    for number in ("1", "2"):
+        local.send({"order": "a", "id": number})
+        local.run()
+        local.clock.advance(-3600 * 1000)
+    first, second = (KeyedMessage.of_execution(one) for one in events)
+    assert second.fence > first.fence
+    assert [one["fenceText"] for one in events] == [str(one["fence"]) for one in events]
+    assert (second.key, second.identity, second.body) == ("a", "2", {"order": "a", "id": "2"})
+    assert json.loads(second.raw) == second.body
+    assert second.attempt == 1
+    assert second.idempotency_key != first.idempotency_key
+
+
+def test_an_input_of_another_kind_is_refused() -> None:
+    durable = Durable()
+    durable.two()
+    for kind, words in ((KeyedMessage, "a message"), (FileSet, "a set")):
+        with pytest.raises(ValueError, match=f"for {words}: pass the event"):
+            kind.of_execution(durable.events[0])

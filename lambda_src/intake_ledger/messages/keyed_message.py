@@ -1,6 +1,7 @@
 """The argument of a processor of messages."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,38 @@ class KeyedMessage:
     idempotency_key: str
     """The same for each attempt on this message, at any time. Different for any other message."""
     _remaining_seconds: Callable[[], float]
+
+    @classmethod
+    def of_execution(
+        cls, event: Mapping[str, Any], *, remaining_seconds: Callable[[], float] | None = None
+    ) -> "KeyedMessage":
+        """The message that an execution works for, made of its input; see `ObjectChange.of_execution`.
+
+        The input has neither the sender's text nor the time: `raw` is `body` as JSON, and `sent_at` is None.
+
+        Args:
+            event: the event of the durable function, or the input of the state machine.
+            remaining_seconds: gives the property of this name. It raises RuntimeError when omitted.
+
+        Raises:
+            ValueError: The event is not the input of an execution for a message.
+
+        """
+        from intake_ledger.processor.execution import check_input, fence_of, no_time  # noqa: PLC0415 - the consumer needs it not
+
+        check_input(event, "message")
+        return cls(
+            key=event["key"],
+            identity=event["identity"],
+            body=event["body"],
+            raw=json.dumps(event["body"]),
+            source=event["source"],
+            sent_at=None,
+            attempt=event["attempt"],
+            fence=fence_of(event),
+            idempotency_key=event["idempotencyKey"],
+            _remaining_seconds=remaining_seconds or no_time,
+        )
 
     @property
     def remaining_seconds(self) -> float:

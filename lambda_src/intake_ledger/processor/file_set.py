@@ -1,14 +1,16 @@
 """The argument of a processor of sets of files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, override
+from typing import TYPE_CHECKING, Any, BinaryIO, override
 
 from intake_ledger.processor.object_change import Commit
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, ReadableObject
 from intake_ledger.protocol import State
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
     from intake_ledger.outputs import Output
     from intake_ledger.processor.rejects import Reading, Rejects
 
@@ -80,6 +82,34 @@ class FileSet:
     """As `ObjectChange.group_fence`, about the group of the set. The set has none when omitted."""
     _remaining_seconds: Callable[[], float] = field(repr=False)
     _output: "Callable[[str, str], Output]" = field(repr=False)
+
+    @classmethod
+    def of_execution(
+        cls,
+        event: Mapping[str, Any],
+        *,
+        make_client: "Callable[[], S3Client] | None" = None,
+        remaining_seconds: Callable[[], float] | None = None,
+    ) -> "FileSet":
+        """The set that an execution works for, made of its input; see `ObjectChange.of_execution`.
+
+        It reads the list of the parts from S3. `manifest` is None, and the size of a part is not known: neither is in
+        the input.
+
+        Args:
+            event: the event of the durable function, or the input of the state machine.
+            make_client: makes boto3's client of S3; one with boto3's defaults when omitted.
+            remaining_seconds: gives the property of this name. It raises RuntimeError when omitted.
+
+        Raises:
+            ValueError: The event is not the input of an execution for a set.
+            ObjectGone: The list is not there. Let it propagate: the next attempt has another list.
+            ClientError: S3 refuses the list.
+
+        """
+        from intake_ledger.processor.execution import set_of  # noqa: PLC0415 - the consumer needs it not
+
+        return set_of(event, make_client, remaining_seconds)
 
     @property
     def remaining_seconds(self) -> float:

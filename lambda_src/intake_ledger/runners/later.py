@@ -114,7 +114,7 @@ class Later:
         with work, run.limit:
             request = work.request(repeated=isinstance(claim, LaterClaim))
         # A language whose numbers are floating-point may round the fence.
-        request |= {"fenceText": str(claim.row.fence), "intake": {"pk": claim.key.pk, "sk": claim.key.sk}}
+        request |= {"fenceText": str(request["fence"]), "intake": {"pk": claim.key.pk, "sk": claim.key.sk}}
         given, most = json.dumps(request, sort_keys=True, separators=(",", ":")), self._elsewhere.most_bytes
         run.begin()
         if len(given) > most:
