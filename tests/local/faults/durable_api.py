@@ -1,7 +1,7 @@
-"""Lambda's API of durable executions, which the proxy serves: the local AWS ignores the name of an execution.
+"""Lambda's API of durable executions, which the proxy serves.
 
-The rules of names, payloads and ARNs are those of the test kit. Each execution runs the deployed function on the local
-AWS, in one invocation or several.
+The local AWS queues no start. The rules of names, payloads and ARNs are those of the test kit. Each execution runs the
+deployed function on the local AWS, in one invocation or several.
 """
 
 import json

@@ -50,6 +50,10 @@ def add_durable(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
         removal_policy=cdk.RemovalPolicy.DESTROY,
         monitoring=MonitoringOptions(alarms=[]),
     )
+    deployed = function.node.default_child
+    assert isinstance(deployed, lambda_.CfnFunction)
+    # The local AWS would run the executions itself. The proxy does, and invokes a plain function.
+    deployed.add_property_deletion_override("DurableConfig")
     pipeline.grant_read(function)
     outputs.grant_read_write(function)
     wait_as_copies(NAME, pipeline.function)

@@ -1,4 +1,4 @@
-"""Checks of durable functions. The local AWS ignores the names of their executions."""
+"""Checks of durable functions. On a local AWS, the rules of their executions are those of the test kit."""
 
 import json
 import uuid
@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from intake_ledger_cli.acceptance.checking import Check, CheckFailed
 from intake_ledger_cli.acceptance.world import World
 
-NOT_LOCAL = "MiniStack ignores the names of durable executions"
+NOT_LOCAL = "the rules of durable executions are the test kit's own there"
 _ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT"})
 _ANOTHER_INPUT = frozenset({"DurableExecutionAlreadyStartedException", "DurableExecutionAlreadyExists"})
 _STEP_SECONDS, _TIMEOUT_SECONDS = 15, 30
