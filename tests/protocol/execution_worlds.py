@@ -533,7 +533,7 @@ def make_consumer(outside: Outside) -> Consumer:
 def place_of(outside: Outside) -> StateMachine | DurableFunction:
     """The place of the executions, as one worker reaches it."""
     if outside.durable:
-        durable = DurableSettings(FUNCTION, 6 * 3600, LONGEST_TASK // 1000, EVENT_AGE_SECONDS, 14 * 86_400)
+        durable = DurableSettings(FUNCTION, 6 * 3600, LONGEST_TASK // 1000, EVENT_AGE_SECONDS)
         return DurableFunction(lambda: outside.machine, durable, CONSUMER.table, outside.clock)
     return StateMachine(lambda: outside.machine, ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000))
 

@@ -84,7 +84,6 @@ def test_the_consumer_gets_the_version_and_the_times_of_the_function(template: J
     assert settings.execution_seconds == 3 * 86_400
     assert settings.longest_invocation_seconds == 120
     assert settings.event_age_seconds == 21_600, "Lambda's longest age: no configuration of a version is needed"
-    assert settings.retention_seconds == 14 * 86_400, "Lambda's default"
     assert "INTAKE_PROCESSOR" not in environment
     assert "INTAKE_STATE_MACHINE" not in environment
 
@@ -153,13 +152,6 @@ def test_iam_allows_each_request_and_no_other(
     assert tuple(bool(granted(deployed.statements(role), need)) for role in roles) == allowed
 
 
-def test_the_retention_of_the_function_is_passed_on() -> None:
-    stack = new_stack()
-    config = lambda_.DurableConfig(execution_timeout=Duration.days(2), retention_period=Duration.days(60))
-    orders(stack, durable(stack, durable_config=config).current_version)
-    assert variables(template_of(stack), "OrdersConsumer")["INTAKE_DURABLE_RETENTION_SECONDS"] == str(60 * 86_400)
-
-
 def test_an_alias_of_another_stack_is_taken() -> None:
     app = new_app()
     theirs, ours = Stack(app, "Theirs"), Stack(app, "Ours")
@@ -179,7 +171,7 @@ def test_an_imported_version_is_taken_with_bounds_and_a_warning(form: str) -> No
     template = template_of(stack)
     settings = durable_settings(variables(template, "OrdersConsumer"))
     assert settings.function == f"{ARN}:3"
-    assert (settings.longest_invocation_seconds, settings.retention_seconds) == (900, 86_400)
+    assert settings.longest_invocation_seconds == 900
     assert of_lambda(template, "OrdersConsumer") == {
         "lambda:InvokeFunction": f"{ARN}:3",
         "lambda:GetDurableExecution": f"{ARN}:*/durable-execution/*",

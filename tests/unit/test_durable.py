@@ -21,7 +21,6 @@ VARIABLES = {
     "INTAKE_DURABLE_EXECUTION_SECONDS": "259200",
     "INTAKE_DURABLE_INVOCATION_SECONDS": "900",
     "INTAKE_DURABLE_EVENT_AGE_SECONDS": "3600",
-    "INTAKE_DURABLE_RETENTION_SECONDS": "1209600",
 }
 NAME = execution_name(RowKey("bucket/a.csv", "p@latest"), 10**12)
 LOST_ANSWER = ReadTimeoutError(endpoint_url="lambda")
@@ -36,12 +35,11 @@ LOST_ANSWER = ReadTimeoutError(endpoint_url="lambda")
         {"INTAKE_DURABLE_INVOCATION_SECONDS": ""},
         {"INTAKE_DURABLE_EVENT_AGE_SECONDS": "59"},
         {"INTAKE_DURABLE_EVENT_AGE_SECONDS": "21601"},
-        {"INTAKE_DURABLE_RETENTION_SECONDS": "86399"},
     ],
     ids=lambda wrong: ",".join(wrong.values()),
 )
 def test_settings_are_checked(wrong: dict[str, str]) -> None:
-    assert durable_settings(VARIABLES) == DurableSettings(FUNCTION, 259_200, 900, 3600, 14 * 86_400)
+    assert durable_settings(VARIABLES) == DurableSettings(FUNCTION, 259_200, 900, 3600)
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         durable_settings(VARIABLES | wrong)
 

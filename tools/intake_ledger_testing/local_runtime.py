@@ -51,7 +51,6 @@ from intake_ledger_testing.local_worker import HOLD_SECONDS, Killed, LocalConnec
 from intake_ledger_testing.memory_durable_functions import (
     EVENT_AGE_SECONDS,
     FUNCTION,
-    RETENTION_SECONDS,
     MemoryDurableFunctions,
 )
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
@@ -436,9 +435,7 @@ class LocalRuntime:
         return (InlineCalls if self._settings.max_per_call > 1 else Inline)(watches(self._call))
 
     def _durable_settings(self) -> DurableSettings:
-        return DurableSettings(
-            FUNCTION, self._execution_seconds, _LONGEST_TASK_SECONDS, EVENT_AGE_SECONDS, RETENTION_SECONDS
-        )
+        return DurableSettings(FUNCTION, self._execution_seconds, _LONGEST_TASK_SECONDS, EVENT_AGE_SECONDS)
 
     def _dies(self, operation: str) -> bool:
         if operation:

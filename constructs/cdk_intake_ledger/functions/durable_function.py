@@ -59,7 +59,6 @@ class DurableExecutions(Executions):
             execution_seconds=in_seconds(self.timeout),
             longest_invocation_seconds=in_seconds(self.longest_task),
             event_age_seconds=in_text(LONGEST_EVENT_AGE),
-            retention_seconds=in_seconds(self._configuration.retention),
         )
 
     def problems(self, scope: Construct) -> Iterator[Problem]:

@@ -39,8 +39,6 @@ class DurableSettings:
     """The timeout of one invocation. A stopped execution may write for that time."""
     event_age_seconds: Annotated[int, Variable("INTAKE_DURABLE_EVENT_AGE_SECONDS", parse=_event_age)]
     """The longest time for which Lambda queues an accepted start."""
-    retention_seconds: Annotated[int, Variable("INTAKE_DURABLE_RETENTION_SECONDS", 86_400)]
-    """The time for which Lambda remembers an execution that has ended, and its name."""
 
 
 def durable_settings(environment: Mapping[str, str]) -> DurableSettings:
