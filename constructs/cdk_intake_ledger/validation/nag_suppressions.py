@@ -28,8 +28,7 @@ class Suppression(NamedTuple):
 ACCESS_LOGS = Suppression(
     ("AwsSolutions-S1",),
     "the pipeline's bucket",
-    "The account decides where access logs go. Use a bucket with access logs, or data events of CloudTrail. The "
-    "consumer's log and the ledger show each read and its reason.",
+    "The account decides where access logs go: use a bucket with access logs, or CloudTrail's data events.",
 )
 DEAD_LETTERS = Suppression(
     ("Serverless-SQSRedrivePolicy",),
@@ -38,46 +37,43 @@ DEAD_LETTERS = Suppression(
 )
 RUNTIME = Suppression(
     ("AwsSolutions-L1", "Serverless-LambdaLatestVersion"),
-    "both functions, while they run on the default runtime",
-    "The tests of the runtime run on Python 3.13, which Lambda supports. You can choose another runtime for your "
-    "processor.",
+    "both functions, on the default runtime",
+    "The runtime is tested on Python 3.13, which Lambda supports. A processor may choose another one.",
 )
 TRACING = Suppression(
     ("Serverless-LambdaTracing",),
     "both functions",
-    "Each decision is a log line with key, version, fence and lag. X-Ray has a price per trace and does not "
-    "follow a message through S3. To trace, set `MonitoringOptions(tracing=True)`.",
+    "A log line has each decision. X-Ray does not follow a message through S3. Or `MonitoringOptions(tracing=True)`.",
 )
 SEGMENTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the policy for X-Ray, with `MonitoringOptions(tracing=True)`",
-    "The actions that send segments to X-Ray support no resource.",
+    "X-Ray's actions for segments support no resource.",
 )
 CONSUMER_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
     "the consumer's function",
-    "The setting is for asynchronous invocations. A queue with a dead-letter queue invokes this function.",
+    "It is for asynchronous invocations. A queue with a dead-letter queue invokes this function.",
 )
 SOURCE_DESTINATION = Suppression(
     ("Serverless-LambdaEventSourceMappingDestination",),
     "the consumer's event source",
-    "A destination is for streams. Messages that the consumer rejects go to the dead-letter queue, with their reason.",
+    "It is for streams. Rejected messages go to the dead-letter queue, with their reason.",
 )
 STREAM_DESTINATION = Suppression(
     ("Serverless-LambdaEventSourceMappingDestination",),
     "the mapping of a stream to a message intake",
-    "Lambda gives no record up: it retries until the ledger has rejected the record, with a copy in the dead-letter "
-    "queue. An alarm reports records that wait.",
+    "Lambda retries until the ledger has rejected the record, with a copy in the dead-letter queue.",
 )
 OUTCOME_DESTINATION = Suppression(
     ("Serverless-LambdaEventSourceMappingDestination",),
-    "the mapping of the ledger's stream to the function of `OutcomeEvents`",
-    "Lambda repeats a batch until EventBridge has taken its events. An alarm reports records that wait.",
+    "the mapping of the ledger's stream to `OutcomeEvents`",
+    "Lambda repeats a batch until EventBridge has taken it. An alarm reports records that wait.",
 )
 OUTCOME_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
     "the function of `OutcomeEvents`",
-    "The setting is for asynchronous invocations. A stream invokes this function.",
+    "It is for asynchronous invocations. A stream invokes this function.",
 )
 OUTCOME_STREAMS = Suppression(
     ("AwsSolutions-IAM5",),
@@ -86,13 +82,13 @@ OUTCOME_STREAMS = Suppression(
 )
 STREAMS = Suppression(
     ("AwsSolutions-IAM5",),
-    "the role of a message intake that reads a table's stream, `*`",
+    "the role of an intake of a table's stream, `*`",
     "CDK grants `dynamodb:ListStreams`, which supports no resource.",
 )
 AUDIT_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
     "the audit's function",
-    "A failed run leaves no work to repeat. The next run finds the changes that it missed.",
+    "The next run finds the changes that a failed one missed.",
 )
 AUDIT_DESTINATION = Suppression(
     ("Serverless-LambdaAsyncFailureDestination",),
@@ -102,49 +98,47 @@ AUDIT_DESTINATION = Suppression(
 OBJECTS = Suppression(
     ("AwsSolutions-IAM5",),
     "both roles, `<bucket>/<prefix>*`",
-    "Two named actions read the objects that the filters accept. Their keys are known only when they arrive. A "
-    "filter without a prefix needs `<bucket>/*`.",
+    "Two actions read the objects that the filters accept. Without a prefix this is `<bucket>/*`.",
 )
 METRICS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `*`",
-    "The actions read the age of the queue's oldest message, and find event source mappings by queue, "
-    "EventBridge rules by target, and a subscription. None of them supports a resource.",
+    "The actions that read the queue's age, mappings, rules by target and a subscription support no resource.",
 )
 RULES_BY_TARGET = Suppression(
     ("AwsSolutions-IAM5",),
-    "the audit's role, `rule/*`, where EventBridge delivers, or others do",
-    "Two actions that read. With the name of the rule, rule, queue and role would depend on each other.",
+    "the audit's role, `rule/*`, where EventBridge or others deliver",
+    "Two actions that read. With the rule's name, rule, queue and role would depend on each other.",
 )
 TOPICS_BY_BUCKET = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, topics of the account, with `Delivery.EXISTING`",
-    "One action that reads the subscriptions of the topics that the bucket notifies. They are known only then.",
+    "One action reads the subscriptions of the topics that the bucket notifies, known only then.",
 )
 OUTPUTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the consumer's role, `<outputs>/<prefix>*`, after `grant_output`",
-    "Named actions write the outputs of the processor. The keys follow from the keys of uploads.",
+    "Named actions write the processor's outputs, whose keys follow from those of uploads.",
 )
 REPORTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `<prefix><pipeline>/*`, with reports in S3",
-    "One named action writes the reports of this pipeline. The key of each report contains the day and the run.",
+    "One action writes the reports of this pipeline, whose keys have day and run.",
 )
 REPORTED = Suppression(
     ("AwsSolutions-IAM5",),
-    "the audit's role, the folder of the inventory's reports, with an inventory",
-    "One named action reads the reports about this bucket. S3 chooses the names of the files.",
+    "the audit's role, the folder of an inventory's reports",
+    "One action reads the reports about this bucket, whose file names S3 chooses.",
 )
 PART_LISTS = Suppression(
     ("AwsSolutions-IAM5",),
-    "the consumer's role of sets, `<lists>/parts/*`, with an existing function or state machine as the processor",
-    "One named action stores the list of the parts of a set. Its key is the version of the set.",
+    "the consumer's role of sets, `<lists>/parts/*`, with an existing function or state machine",
+    "One action stores the list of a set's parts. Its key is the version of the set.",
 )
 FILES = Suppression(
     ("AwsSolutions-IAM5",),
     "the roles of an audit in parts, `<files>/*`",
-    "Named actions read and write the files of runs and Athena's results, in a bucket for these files only.",
+    "Named actions read and write files of runs and Athena's results, in a bucket for them only.",
 )
 FILE_ACCESS_LOGS = Suppression(
     (
@@ -153,53 +147,48 @@ FILE_ACCESS_LOGS = Suppression(
         "NIST.800.53.R5-S3BucketLoggingEnabled",
         "PCI.DSS.321-S3BucketLoggingEnabled",
     ),
-    "the bucket with the files of an audit in parts, and that with the lists of parts of sets",
-    "The files are copies of listings and rows, and expire after 3 or 30 days.",
+    "the buckets of an audit in parts, and of lists of parts",
+    "They have copies of listings and rows, which expire after 3 or 30 days.",
 )
 MACHINE_LOGS = Suppression(
     ("AwsSolutions-SF1",),
     "the state machine of an audit in parts",
-    "Step Functions keeps the history of each execution for 90 days. The function's log describes the parts, and "
-    "the report the result.",
+    "Step Functions keeps the history for 90 days. The function's log has the parts, the report the result.",
 )
 MACHINE_TRACING = Suppression(
     ("AwsSolutions-SF2", "Serverless-StepFunctionStateMachineXray"),
     "the same state machine",
-    "The history of the execution has the times of each step. X-Ray has a price per trace.",
+    "The history has the times of each step.",
 )
 MACHINE_EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
-    "CDK's policy for the Distributed Maps of that machine",
-    "The child executions of a Distributed Map have no name before they start. They belong to this machine.",
+    "CDK's policy for that machine's Distributed Maps",
+    "Their child executions have no name before they start, and belong to this machine.",
 )
 EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
-    "the consumer's role, `execution:<machine>:*`, with a state machine as the processor",
-    "One action describes the executions of this machine, and another one is denied. Each attempt starts an execution "
-    "with a new name.",
+    "the consumer's role, `execution:<machine>:*`, with a state machine",
+    "One action describes this machine's executions, another is denied. Each attempt starts one with a new name.",
 )
 DURABLE_EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
-    "the roles of consumer and audit, `<function>:*/durable-execution/*`, with a durable function as the processor",
-    "One action describes the executions of this function. Those of former versions run on after a deployment, and "
-    "each attempt starts one with a new name.",
+    "consumer's and audit's roles, `<function>:*/durable-execution/*`, with a durable function",
+    "One action describes this function's executions, also of former versions. Each attempt starts a new one.",
 )
 INTERFACES = Suppression(
     ("AwsSolutions-IAM5",),
     "both roles in a VPC, `*`, in a separate policy",
-    "A function's network interface has no name before it exists, and EC2's actions to describe them support no "
-    "resource.",
+    "A network interface has no name before it exists, and EC2's actions to describe them support no resource.",
 )
 INLINE_POLICIES = Suppression(
     ("HIPAA.Security-IAMNoInlinePolicy", "NIST.800.53.R5-IAMNoInlinePolicy", "PCI.DSS.321-IAMNoInlinePolicy"),
     "each role of the library",
-    "A role and its policy belong to one function, schedule or machine. No other principal can get an inline policy.",
+    "Role and policy belong to one function, schedule or machine. No other principal can get the policy.",
 )
 NOTIFICATIONS_HANDLER = Suppression(
     ("AwsSolutions-IAM4",),
-    "CDK's function for notifications of imported buckets, if the pipeline added it",
-    "CDK gives its custom resource AWS's managed policy for writing logs. A bucket of the stack does not need "
-    "this function.",
+    "CDK's function for notifications of imported buckets",
+    "CDK gives it AWS's managed policy for writing logs. A bucket of the stack does not need it.",
 )
 
 SUPPRESSIONS = (
