@@ -60,7 +60,7 @@ class KeyedMessage:
             ValueError: The event is not the input of an execution for a message.
 
         """
-        from intake_ledger.processor.execution import check_input, fence_of, no_time  # noqa: PLC0415 - the consumer needs it not
+        from intake_ledger.processor.execution import check_input, fence_of, no_time  # noqa: PLC0415 - no consumer needs it
 
         check_input(event, "message")
         return cls(

@@ -107,7 +107,7 @@ class FileSet:
             ClientError: S3 refuses the list.
 
         """
-        from intake_ledger.processor.execution import set_of  # noqa: PLC0415 - the consumer needs it not
+        from intake_ledger.processor.execution import set_of  # noqa: PLC0415 - no consumer needs it
 
         return set_of(event, make_client, remaining_seconds)
 

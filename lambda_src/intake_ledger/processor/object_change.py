@@ -105,7 +105,7 @@ class ObjectChange(ReadableObject):
             ValueError: The event is not the input of an execution for an object.
 
         """
-        from intake_ledger.processor.execution import change_of  # noqa: PLC0415 - the consumer needs it not
+        from intake_ledger.processor.execution import change_of  # noqa: PLC0415 - no consumer needs it
 
         return change_of(event, make_client, remaining_seconds)
 
