@@ -54,9 +54,7 @@ def test_rows_of_one_kind_without_a_reason_are_noticed(monkeypatch: pytest.Monke
 def test_an_empty_cell_of_the_command_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for name in ("operating.md", "kinds.md"):
         text = (drift.DOCS / name).read_text()
-        text = text.replace("| `operations` | yes |", "| `operations` | |").replace(
-            "- **Cost.** [Cost]", "- **Cost.**["
-        )
+        text = text.replace("`operations` | yes |", "`operations` | |").replace("- **Cost.** [Cost]", "- **Cost.**[")
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(drift, "DOCS", tmp_path)
     assert "operations for a pipeline of objects: the page has ''" in found()
