@@ -41,5 +41,5 @@ def test_a_waiting_set_has_as_many_looks_as_the_page_says() -> None:
     bench.run()
     assert bench.known(sets.MANIFEST).status is Status.REJECTED
     looks = bench.outcomes.total()
-    [shown] = re.findall(r"In 3 days that is (\d+) looks", sets.PAGE.read_text())
+    [shown] = re.findall(r"(\d+) looks in 3 days", sets.PAGE.read_text())
     assert int(shown) == looks
