@@ -3576,7 +3576,7 @@ MUTANTS = (
     ),
     Mutant(
         "the change of an execution has another fence",
-        "change_of",
+        "fence_of",
         'int(event.get("fenceText", event["fence"]))',
         "10**15",
         "tests/unit/test_of_execution.py -k late_execution",
