@@ -18,7 +18,6 @@ from benchmarks.metered import Bill, MeteredDynamoDB, MeteredS3, MeteredSQS
 from tests.inside.kit import LocalWorker
 from tests.unit.set_bench import SetBench
 
-from cdk_intake_ledger.testing import LocalSets
 from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.set_members import FormKind, FormSettings
 
@@ -101,12 +100,6 @@ class MeteredSets(SetBench):
             hooked(body, *plain, **named)
 
         return wake
-
-    @override
-    def _deliver(self) -> None:
-        """Two functions run side by side, so each of them gets one batch."""
-        self.parts._deliver()  # noqa: SLF001 - as `LocalSets` does
-        super(LocalSets, self)._deliver()
 
     @override
     def _handled(self, worker: LocalWorker, batch: Sequence[dict[str, Any]]) -> list[str]:
