@@ -23,7 +23,6 @@ from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import (
     Change,
     ConsumerSettings,
-    Ordering,
     OutcomeKind,
     Policy,
     Reason,
@@ -49,7 +48,8 @@ from tests.inside.objects import Inline
 from tests.inside.sets import Sets, SetWakes
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
-from tests.unit.support import BUCKET, HOUR, RETENTION, START
+from tests.settings import CONSUMER
+from tests.unit.support import BUCKET, HOUR, START
 
 MANIFEST = FormSettings(FormKind.MANIFEST, "s/m")
 MARKER = FormSettings(FormKind.MARKER, "s/m")
@@ -64,25 +64,17 @@ _ANSWERED_AT_ONCE = {"get_object", "change_message_visibility_batch"}
 
 def settings_of(pipeline: str) -> ConsumerSettings:
     """The settings of either pipeline."""
-    return ConsumerSettings(
+    return replace(
+        CONSUMER,
         pipeline=pipeline,
         bucket=BUCKET,
-        bucket_owner=None,
         table="ledger",
         queue_url=QUEUE_URL,
-        ordering=Ordering.LATEST,
-        deletes=False,
-        retention_seconds=RETENTION // 1000,
-        clock_skew_seconds=120,
-        keeps_rows=True,
         dlq_url=DEAD_LETTER_URL,
-        processor="",
-        processing_timeout_seconds=60,
+        deletes=False,
+        keeps_rows=True,
         max_attempts=4,
-        min_backoff_seconds=15,
         max_backoff_seconds=900,
-        max_event_age_seconds=21_600,
-        max_wait_seconds=72 * 3600,
         # As `set_settings` does.
         directory_markers=pipeline == SETS,
     )

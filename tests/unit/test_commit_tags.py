@@ -189,18 +189,25 @@ def test_a_newer_commit_does_not_lose_the_tag_of_an_older_version() -> None:
     assert len(local.calls) == 2
 
 
-@pytest.mark.failure_mode("F548")
-def test_the_tag_of_an_older_version_survives_the_rejection_of_a_newer_one() -> None:
+def with_refused_tag() -> tuple[LocalPipeline, str, Refusals]:
+    """A pipeline that rejects all but the first version of `a`, this version, and the refusals of its tag."""
+
     def process(change: Any) -> None:
         if change.version_id != first:
             raise Unprocessable("no invoice")
 
-    first: str | None = ""
+    first = ""
     local = pipeline(process)
-    first = local.put("a", "1")
+    first = str(local.put("a", "1"))
     refusals = Refusals(local, first)
     local.run(hours=1)
     local._sqs.purge()
+    return local, first, refusals
+
+
+@pytest.mark.failure_mode("F548")
+def test_the_tag_of_an_older_version_survives_the_rejection_of_a_newer_one() -> None:
+    local, first, refusals = with_refused_tag()
     local.put("a", "2")
     local.run()
     assert local.row("a").tags_pending == first  # type: ignore[union-attr]
@@ -322,17 +329,7 @@ def test_a_claimed_row_keeps_its_versions_until_its_commit() -> None:
 @pytest.mark.failure_mode("F549")
 def test_a_row_whose_tag_is_cleared_before_a_claim_does_not_expire_as_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another worker clears the names that a claim has read, and lets the row expire, before the claim is written."""
-
-    def process(change: Any) -> None:
-        if change.version_id != first:
-            raise Unprocessable("no invoice")
-
-    first: str | None = ""
-    local = pipeline(process)
-    first = local.put("a", "1")
-    refusals = Refusals(local, first)
-    local.run(hours=1)
-    local._sqs.purge()
+    local, first, refusals = with_refused_tag()
     seen = local.row("a")
     assert seen is not None
     refusals.versions.clear()
@@ -341,7 +338,7 @@ def test_a_row_whose_tag_is_cleared_before_a_claim_does_not_expire_as_rejected(m
 
     def cleared_before(*arguments: Any) -> None:
         if left and left.pop():
-            other.tagged(row_key("local", Ordering.LATEST, "local-bucket", "a", None), seen, [str(first)])
+            other.tagged(row_key("local", Ordering.LATEST, "local-bucket", "a", None), seen, [first])
         update(*arguments)
 
     monkeypatch.setattr(LedgerTable, "update", cleared_before)

@@ -17,7 +17,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from cdk_intake_ledger.functions import Processor
+from cdk_intake_ledger.functions import Processor, runtime_layer
 from cdk_intake_ledger.messages import MessageIntake, MessageSource
 from cdk_intake_ledger.options import (
     AuditOptions,
@@ -168,7 +168,7 @@ class AcceptanceStack(Stack):
             handler="checked.task",
             code=lambda_.Code.from_asset(str(FUNCTIONS)),
             # The module imports it.
-            layers=[one for one in self.node.find_all() if isinstance(one, lambda_.LayerVersion)][:1],
+            layers=[runtime_layer(self)],
             timeout=Duration.seconds(30),
             environment={"EFFECTS_TABLE": self._effects.table_name},
             log_group=self._log_group,
@@ -195,7 +195,7 @@ class AcceptanceStack(Stack):
             runtime=lambda_.Runtime.PYTHON_3_13,
             handler="lasting.handler",
             code=lambda_.Code.from_asset(str(FUNCTIONS)),
-            layers=[one for one in self.node.find_all() if isinstance(one, lambda_.LayerVersion)][:1],
+            layers=[runtime_layer(self)],
             timeout=Duration.seconds(30),
             durable_config=lambda_.DurableConfig(execution_timeout=timeout, retention_period=Duration.days(2)),
             # It is removed with the function.

@@ -11,14 +11,14 @@ from typing import Any, Self
 
 from tests.local.faults.downstream import TAKEN, Delivery, Reaction
 from tests.local.faults.durable_api import GET, INVOKE, DurableApi, Past
-from tests.local.faults.durable_stack import ATTEMPTS, NAME
+from tests.local.faults.durable_stack import NAME
 from tests.local.faults.execution_judge import OVER, Execution, Started, counted, judge_executions
-from tests.local.faults.executions import HIDDEN_SECONDS, LETTERS, images
+from tests.local.faults.execution_stack import ATTEMPTS
+from tests.local.faults.executions import HIDDEN_SECONDS, LETTERS, break_out, images
 from tests.local.faults.judge import Expected
 from tests.local.faults.moods import mixed
-from tests.local.faults.outbreaks import TABLE, described, not_over
+from tests.local.faults.outbreaks import described, not_over
 from tests.local.faults.outcomes import Outcome, outcome
-from tests.local.faults.proxy import Fault, Outbreak, Trouble
 from tests.local.faults.sizes import Sizes
 from tests.local.faults.world import Line, Sources
 
@@ -126,7 +126,9 @@ def durable(world: Sources, outputs: Mapping[str, str], sizes: Sizes) -> Iterato
     api.queued |= {f"{PREFIX}{kind}/": QUEUE_SECONDS for kind in ("queued", "after-start", "redeployed")}
     api.redeployed = f"{PREFIX}redeployed/"
     world.downstream.moods[NAME.lower()] = _mood(pipeline, keys, released)
-    outbreaks = _break_out(world, pipeline, number, deaths)
+    outbreaks = break_out(
+        world, PREFIX, pipeline.work, number, start=INVOKE, ask=GET, service="lambda", more=("redeployed",)
+    )
 
     held = keys["overwritten"]
     for key in [*held, *mixed(*(some for kind, some in keys.items() if kind != "overwritten"))]:
@@ -194,35 +196,3 @@ def _mood(pipeline: DurableLine, keys: Mapping[str, Sequence[str]], released: Ev
         return Reaction(500, taken=False) if broken else TAKEN
 
     return mood
-
-
-def _break_out(world: Sources, pipeline: DurableLine, number: int, deaths: int) -> list[Outbreak]:
-    """Kill workers at the start and at the commit, and let requests to DynamoDB and Lambda fail."""
-
-    def of(kind: str, *faults: Fault) -> Outbreak:
-        return world.proxy.break_out(f"{PREFIX}{kind}/", *faults)
-
-    start, commit, asked = (INVOKE,), ("UpdateItem",), (INVOKE, GET)
-    return [
-        of("before-start", Fault(Trouble.KILLED, deaths, start)),
-        of("after-start", Fault(Trouble.KILLED_AFTER, deaths, start)),
-        of("redeployed", Fault(Trouble.KILLED_AFTER, deaths, start)),
-        of("before-commit", Fault(Trouble.KILLED, deaths, commit, says="PROCESSED")),
-        of("after-commit", Fault(Trouble.KILLED_AFTER, deaths, commit, says="PROCESSED")),
-        of(
-            "table",
-            Fault(Trouble.ANSWER_LOST, 1, ("PutItem", "BatchExecuteStatement")),
-            Fault(Trouble.THROTTLED, 2 * number, TABLE),
-            Fault(Trouble.INTERNAL_ERROR, number, TABLE),
-            Fault(Trouble.CUT, number, TABLE),
-            Fault(Trouble.ANSWER_LOST, number, ("UpdateItem",)),
-        ),
-        of("lambda", Fault(Trouble.THROTTLED, 5, start), Fault(Trouble.ANSWER_LOST, 1, start)),
-        world.proxy.break_out(
-            pipeline.work,
-            Fault(Trouble.THROTTLED, 2 * number, asked),
-            Fault(Trouble.INTERNAL_ERROR, number, asked),
-            Fault(Trouble.CUT, number, asked),
-            Fault(Trouble.ANSWER_LOST, number, asked),
-        ),
-    ]

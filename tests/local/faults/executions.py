@@ -137,7 +137,9 @@ def executions(world: Sources, outputs: Mapping[str, str], sizes: Sizes) -> Iter
     keys |= {kind: [f"{PREFIX}{kind}/{n}" for n in range(deaths)] for kind in dying}
     held = [*keys["overwritten"], *keys["silent"]]
     world.downstream.moods[NAME.lower()] = _mood(keys, held, released)
-    outbreaks = _break_out(world, machine, number, deaths)
+    outbreaks = break_out(
+        world, PREFIX, machine.name, number, start="StartExecution", ask="DescribeExecution", service="states"
+    )
 
     for key in [*held, *mixed(*(some for kind, some in keys.items() if kind not in ("overwritten", "silent")))]:
         version = line.put(key)
@@ -197,17 +199,39 @@ def _mood(keys: Mapping[str, Sequence[str]], held: Sequence[str], released: Even
     return mood
 
 
-def _break_out(world: Sources, machine: Machine, number: int, deaths: int) -> list[Outbreak]:
-    """Kill workers at the start and at the commit, and let requests to DynamoDB and Step Functions fail."""
+def break_out(
+    world: Sources,
+    prefix: str,
+    place: str,
+    number: int,
+    *,
+    start: str,
+    ask: str,
+    service: str,
+    more: Sequence[str] = (),
+) -> list[Outbreak]:
+    """Kill workers at the start and at the commit, and let requests to DynamoDB and about executions fail.
+
+    Args:
+        world: of the run.
+        prefix: of the keys.
+        place: the state machine or function, which requests about executions name.
+        number: of the faults of each kind. Half as many workers die.
+        start: the request that starts an execution.
+        ask: the request that asks about one.
+        service: the kind of the keys whose starts fail.
+        more: further kinds of keys whose worker dies after the start.
+
+    """
 
     def of(kind: str, *faults: Fault) -> Outbreak:
-        return world.proxy.break_out(f"{PREFIX}{kind}/", *faults)
+        return world.proxy.break_out(f"{prefix}{kind}/", *faults)
 
-    start, commit = ("StartExecution",), ("UpdateItem",)
-    asked = ("StartExecution", "DescribeExecution")
+    deaths, commit = max(1, number // 2), ("UpdateItem",)
+    starts, asked = (start,), (start, ask)
     return [
-        of("before-start", Fault(Trouble.KILLED, deaths, start)),
-        of("after-start", Fault(Trouble.KILLED_AFTER, deaths, start)),
+        of("before-start", Fault(Trouble.KILLED, deaths, starts)),
+        *(of(kind, Fault(Trouble.KILLED_AFTER, deaths, starts)) for kind in ("after-start", *more)),
         of("before-commit", Fault(Trouble.KILLED, deaths, commit, says="PROCESSED")),
         of("after-commit", Fault(Trouble.KILLED_AFTER, deaths, commit, says="PROCESSED")),
         of(
@@ -218,9 +242,9 @@ def _break_out(world: Sources, machine: Machine, number: int, deaths: int) -> li
             Fault(Trouble.CUT, number, TABLE),
             Fault(Trouble.ANSWER_LOST, number, ("UpdateItem",)),
         ),
-        of("states", Fault(Trouble.THROTTLED, 5, start), Fault(Trouble.ANSWER_LOST, 1, start)),
+        of(service, Fault(Trouble.THROTTLED, 5, starts), Fault(Trouble.ANSWER_LOST, 1, starts)),
         world.proxy.break_out(
-            machine.name,
+            place,
             Fault(Trouble.THROTTLED, 2 * number, asked),
             Fault(Trouble.INTERNAL_ERROR, number, asked),
             Fault(Trouble.CUT, number, asked),

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -9,7 +10,6 @@ from botocore.exceptions import ClientError
 from intake_ledger_cli.acceptance.checking import Check, CheckFailed
 from intake_ledger_cli.acceptance.world import World
 
-NOT_LOCAL = "the rules of durable executions are the test kit's own there"
 _ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT"})
 _ANOTHER_INPUT = frozenset({"DurableExecutionAlreadyStartedException", "DurableExecutionAlreadyExists"})
 _STEP_SECONDS, _TIMEOUT_SECONDS = 15, 30
@@ -187,62 +187,49 @@ def _ended(world: World, arn: str, *, seconds: float = 300) -> dict[str, Any]:
     return found
 
 
+_check = partial(Check, not_local="the rules of durable executions are the test kit's own there", only_aws=True)
 CHECKS = (
-    Check(
+    _check(
         name="durable",
         shows="A durable function processes an object, and the consumer may describe an execution of its version.",
         run=pipeline,
         assumptions=("LDF-05",),
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
-    Check(
+    _check(
         name="durable-starts",
         shows="A start with one name and payload is one execution, and another payload is refused.",
         run=starts,
         assumptions=("LDF-01", "LDF-02"),
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
-    Check(
+    _check(
         name="durable-names",
         shows="An execution is found by its name, before and after another version.",
         run=names,
         assumptions=("LDF-03",),
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
-    Check(
+    _check(
         name="durable-queue",
         shows="A start that waits in Lambda's queue has an ARN, and is not found until it begins.",
         run=queue,
         assumptions=("LDF-09",),
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
-    Check(
+    _check(
         name="durable-stop",
         shows="A stopped execution is not invoked again.",
         run=stop,
         assumptions=("LDF-07",),
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
-    Check(
+    _check(
         name="durable-retries",
         shows="Lambda invokes an execution again whose process died, and starts no failed one again.",
         run=retries,
         assumptions=("LDF-08",),
         changes=2,
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
-    Check(
+    _check(
         name="durable-event",
         shows="The event of an execution has no input.",
         run=event,
         assumptions=("LDF-06",),
-        not_local=NOT_LOCAL,
-        only_aws=True,
     ),
 )
