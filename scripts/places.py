@@ -196,7 +196,7 @@ assert "ManyDuplicates" in IntakePipeline(Stack(App(), "S"), "Orders", processor
             Edit(
                 "docs/protocol.md",
                 "| a key that a person has parked | PARKED |\n",
-                after="return the message to the queue until that release is deployed |\n",
+                after="LATER_FORMAT: return the message until that release is deployed |\n",
             ),
         ),
         generate=("scripts.alarms_page",),
@@ -320,19 +320,35 @@ def places(name: str, folder: Path) -> Places:
     change = CHANGES[name]
     before = _contents(folder)
     for edit in change.edits:
-        file = folder / edit.path
-        if not edit.after:
-            file.write_text(edit.text, encoding="utf-8")
-            continue
-        text = file.read_text(encoding="utf-8")
-        if text.count(edit.after) != 1:
-            raise ValueError(f"{edit.path} has {text.count(edit.after)} times {edit.after!r}: correct the edit")
-        file.write_text(text.replace(edit.after, edit.after + edit.text), encoding="utf-8")
+        _make(edit, folder)
     edited = {edit.path for edit in change.edits}
     for module in change.generate:
         _run(folder, "-m", module, "--write")
     changed = {path for path, content in _contents(folder).items() if before.get(path) != content}
     return Places(sorted(edited - set(change.registries)), sorted(change.registries), sorted(changed - edited))
+
+
+def edit(folder: Path) -> None:
+    """Make the edits of every change in a copy of the repository, without the pages that scripts write.
+
+    Raises:
+        ValueError: See `places`.
+
+    """
+    for change in CHANGES.values():
+        for part in change.edits:
+            _make(part, folder)
+
+
+def _make(edit: Edit, folder: Path) -> None:
+    file = folder / edit.path
+    if not edit.after:
+        file.write_text(edit.text, encoding="utf-8")
+        return
+    text = file.read_text(encoding="utf-8")
+    if text.count(edit.after) != 1:
+        raise ValueError(f"{edit.path} has {text.count(edit.after)} times {edit.after!r}: correct the edit")
+    file.write_text(text.replace(edit.after, edit.after + edit.text), encoding="utf-8")
 
 
 @contextmanager

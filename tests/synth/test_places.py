@@ -4,6 +4,12 @@ import pytest
 from scripts import places
 
 
+def test_the_edits_of_all_changes_fit() -> None:
+    """The tests below run their effects, which takes minutes."""
+    with places.copy() as folder:
+        places.edit(folder)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", places.CHANGES)
 def test_a_change_touches_no_more_places_than_its_goal(name: str) -> None:
@@ -21,7 +27,6 @@ def test_a_change_works_with_these_places(name: str) -> None:
         places.check(name, folder)
 
 
-@pytest.mark.thorough
 def test_an_edit_whose_place_has_moved_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = places.Change(goal=1, edits=(places.Edit("README.md", "text", after="no such text"),))
     monkeypatch.setitem(places.CHANGES, "moved", moved)
