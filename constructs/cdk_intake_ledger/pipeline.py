@@ -30,7 +30,7 @@ from cdk_intake_ledger.options import (
     Tag,
 )
 from cdk_intake_ledger.outputs import Places
-from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems, tag_problems
+from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems, stop_problems, tag_problems
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
@@ -171,12 +171,15 @@ class IntakePipeline(PipelineGrants):
         )
         argument = processor.argument_problems("ObjectChange")
         of_bucket = bucket_props_problems(bucket_props, bucket, removal_policy)
+        every_version = "a pipeline with the ordering EVERY_VERSION"
+        of_stops = stop_problems(self, processor, every_version) if ordering is Ordering.EVERY_VERSION else ()
         of_tag = tag_problems(after_commit, bucket, deletes=deletes, plan=plan)
         if problems := [
             *of_resources,
             *of_bucket,
             *of_tag,
             *of_options,
+            *of_stops,
             *report_problems(audit, bucket, keys),
             *argument,
         ]:

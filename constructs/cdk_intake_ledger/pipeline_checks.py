@@ -19,6 +19,7 @@ from cdk_intake_ledger.functions import Processor
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions, Tag
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation import durable_rules, execution_rules, number_rules, time_rules
+from cdk_intake_ledger.validation.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.validation.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.validation.number_rules import unknown_numbers
 from cdk_intake_ledger.validation.plan import Plan
@@ -82,6 +83,12 @@ def processor_problems(scope: Construct, processor: Processor) -> Iterator[Probl
     yield from processor.problems
     if processor.executions is not None:
         yield from processor.executions.problems(scope)
+
+
+def stop_problems(scope: Construct, processor: Processor, place: str) -> Iterator[Problem]:
+    """The reason why no execution can be overtaken here. `place` is in its text."""
+    if processor.executions is not None and processor.executions.stop_overtaken:
+        yield STOP_OVERTAKEN.problem(path=scope.node.path, place=place)
 
 
 def key_problems(scope: Construct, key: kms.IKey) -> Iterator[Problem]:

@@ -72,6 +72,7 @@ def numbers_of(processor: Processor, queue: IntakeQueue | None) -> dict[str, Any
         "managed_instances": processor.capacity_provider is not None,
         "execution_timeout": seconds_of(executions.timeout if executions else None),
         "longest_task": seconds_of(executions.longest_task if executions else None),
+        "stop_overtaken": executions is not None and executions.stop_overtaken,
         "execution_retention": seconds_of(executions.retention if executions else None),
         "visibility_timeout": seconds_of(queue.visibility_timeout if queue else None),
         "queue_retention": seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,

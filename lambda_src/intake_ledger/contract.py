@@ -155,6 +155,11 @@ METRICS: Mapping[str, MetricRow] = {
         kinds=(SETS,),
         reason="only sets wait for other work of the ledger",
     ),
+    "Overtaken": MetricRow(
+        "executions that the pipeline [stopped](long-work.md#stop-overtaken-executions), since a newer version came",
+        kinds=(OBJECTS,),
+        reason="a message is never overtaken, and a set that changes may be incomplete for a while",
+    ),
     "Rejected": MetricRow("changes that were rejected"),
     "RejectedRows": MetricRow(
         "[rejected rows](outputs.md#rejected-rows) of files that were committed without them",

@@ -1,4 +1,4 @@
-"""Messages and sets of files with a state machine as the processor."""
+"""Messages, sets of files and overtaken objects with a state machine as the processor."""
 
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,15 @@ class ElsewhereStack(cdk.Stack):
         form = SetForm.manifest("loads/*/manifest.json")
         loads = FileSets(self, "Loads", pipeline=parts, form=form, processor=elsewhere, name="Loads", **times)
         loads.grant_read(task)
+        # An execution waits a second for each byte of its object.
+        pause = sfn.Wait(self, "Pause", time=sfn.WaitTime.seconds_path("$.size"))
+        paused = sfn.StateMachine(
+            self, "Paused", definition_body=sfn.DefinitionBody.from_chainable(pause), timeout=limit
+        )
+        stopped = Processor.from_state_machine(
+            paused, timeout=limit, longest_task=cdk.Duration.seconds(2), stop_overtaken=True
+        )
+        texts = IntakePipeline(self, "Texts", processor=stopped, **times)
         for name, value in {
             "Queue": intake.queue.queue_url,
             "DeadLetters": intake.dead_letter_queue.queue_url,
@@ -94,5 +103,8 @@ class ElsewhereStack(cdk.Stack):
             "Bucket": parts.bucket.bucket_name,
             "PartsTable": parts.table.table_name,
             "MachineArn": machine.state_machine_arn,
+            "TextsBucket": texts.bucket.bucket_name,
+            "TextsTable": texts.table.table_name,
+            "PausedArn": paused.state_machine_arn,
         }.items():
             cdk.CfnOutput(self, f"Out{name}", value=value)

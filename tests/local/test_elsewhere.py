@@ -1,4 +1,4 @@
-"""A state machine as the processor of messages and of sets of files, deployed."""
+"""A state machine as the processor of messages, of sets of files and of overtaken objects, deployed."""
 
 import json
 from collections import Counter
@@ -32,14 +32,19 @@ class Elsewhere:
         plain = ({name: _read(value) for name, value in item.items()} for item in items)
         return [one for one in plain if "status" in one and sort in one["sk"]]
 
-    def executions(self) -> list[Entry]:
-        """The input of each execution, with its times."""
+    def executions(self, machine: str = "Machine") -> list[Entry]:
+        """The input of each execution, with its times, its status and its error. The oldest is first."""
         states = self.aws.client("stepfunctions")
-        pages = states.get_paginator("list_executions").paginate(stateMachineArn=self.found["OutMachineArn"])
+        pages = states.get_paginator("list_executions").paginate(stateMachineArn=self.found[f"Out{machine}Arn"])
         described = (
             states.describe_execution(executionArn=one["executionArn"]) for page in pages for one in page["executions"]
         )
-        return [json.loads(one["input"]) | {"start": one["startDate"], "stop": one["stopDate"]} for one in described]
+        found = [
+            json.loads(one["input"])
+            | {"start": one["startDate"], "stop": one.get("stopDate"), "end": (one["status"], one.get("error"))}
+            for one in described
+        ]
+        return sorted(found, key=lambda one: one["start"])
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +107,21 @@ def test_a_set_gives_its_execution_the_list_of_its_parts(elsewhere: Elsewhere) -
 
     [row] = elsewhere.aws.wait_until(committed, "the set is committed", timeout=TIMEOUT)
     assert row["commit_id"] == "2 parts, 10 bytes"
+
+
+def test_a_newer_version_stops_the_execution_of_the_older_one(elsewhere: Elsewhere) -> None:
+    """It begins after the longest task of the older one, which would run for a hundred seconds."""
+    s3, bucket = elsewhere.aws.client("s3"), elsewhere.found["OutTextsBucket"]
+    first = s3.put_object(Bucket=bucket, Key="a.txt", Body=bytes(100))["VersionId"]
+    elsewhere.aws.wait_until(lambda: elsewhere.executions("Paused"), "the first one is in work", timeout=TIMEOUT)
+    second = s3.put_object(Bucket=bucket, Key="a.txt", Body=b"1")["VersionId"]
+
+    def settled() -> bool:
+        rows = elsewhere.rows("TextsTable")
+        return [(one["status"], one["version_id"]) for one in rows] == [("PROCESSED", second)]
+
+    elsewhere.aws.wait_until(settled, "the second one is committed", timeout=TIMEOUT)
+    older, newer = elsewhere.executions("Paused")
+    assert (older["versionId"], older["end"]) == (first, ("ABORTED", "IntakeLedger.Overtaken"))
+    assert (newer["versionId"], newer["attempt"], newer["end"][0]) == (second, 1, "SUCCEEDED")
+    assert (newer["start"] - older["stop"]).total_seconds() >= 2

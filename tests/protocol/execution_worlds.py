@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Services
 from intake_ledger.events import parse_message
-from intake_ledger.executions import DurableFunction, StateMachine
+from intake_ledger.executions import OVERTAKEN, DurableFunction, StateMachine
 from intake_ledger.ledger import LedgerOptions, LedgerTable
 from intake_ledger.protocol import Change, DurableSettings, ExecutionSettings, Fenced, Policy, Row, Status, row_key
 from tests.inside.executions import Later
@@ -71,6 +71,10 @@ class ExecutionWorld(NamedTuple):
     """A durable function does the work. No events come of it."""
     queued: int = 0
     """Accepted starts that wait in Lambda's queue, which may drop them."""
+    stops: bool = False
+    """Executions are stopped when a newer version comes. A task of each runs on."""
+    removals: int = 0
+    """Permanent deletions of the newest of two versions."""
 
 
 WORLDS = {
@@ -93,6 +97,12 @@ WORLDS = {
     "durable, queued starts": ExecutionWorld(puts=2, queued=2, durable=True),
     "durable, queued starts and deaths": ExecutionWorld(queued=1, deaths=1, durable=True),
     "durable, queued starts and pauses": ExecutionWorld(queued=1, pauses=1, durable=True),
+    "executions, stopped and deaths": ExecutionWorld(puts=2, deaths=1, losses=1, stops=True),
+    "executions, stopped and pauses": ExecutionWorld(puts=2, pauses=1, stops=True),
+    "executions, stopped for a version that vanishes": ExecutionWorld(puts=2, removals=1, losses=1, stops=True),
+    "durable, stopped and deaths": ExecutionWorld(puts=2, deaths=1, durable=True, stops=True),
+    "durable, stopped and pauses": ExecutionWorld(puts=2, pauses=1, durable=True, stops=True),
+    "durable, stopped for a version that vanishes": ExecutionWorld(puts=3, removals=1, durable=True, stops=True),
 }
 
 
@@ -132,6 +142,7 @@ class World:
         if self.left.durable:
             self.machine = MemoryDurableFunctions(clock=self.clock)
             self.machine.event_age_seconds = EVENT_AGE_SECONDS
+        self.machine.stopped = self.stopped
 
     def use(self, **budget: int) -> None:
         """Use up a part of the budget."""
@@ -153,6 +164,15 @@ class World:
         body = s3_notification(CONSUMER.bucket, KEY, version_id=version, etag="e", size=1)
         self.queue += [body] * self.left.deliveries
 
+    def stopped(self, execution: MemoryExecution) -> None:
+        """The consumer has stopped an execution."""
+        if execution.given["versionId"] == self.current:
+            self.bad = "the execution of the current version is stopped"
+        if not self.phases.get(execution.name):
+            self.tasks.append(execution.given["versionId"])
+        if not self.left.durable:
+            self.queue += self.reported(self.machine.event(execution.name))
+
     def consumer(self, outside: "Outside") -> Consumer:
         """The real consumer of one worker."""
         return make_consumer(outside)
@@ -170,7 +190,13 @@ class World:
         return [] if self.left.durable else [body]
 
     def rest(self) -> str:
-        """Errors when nothing moves any more."""
+        """Errors when nothing moves any more, and attempts that no failure has spent."""
+        failed = sum(
+            one.status not in ("RUNNING", "SUCCEEDED") and one.error != OVERTAKEN
+            for one in self.machine.executions.values()
+        )
+        if self.left.stops and self.row is not None and self.row.attempts > 1 + failed:
+            return "a stop has spent an attempt"
         return at_rest(self)
 
     def can_begin(self, execution: MemoryExecution) -> bool:
@@ -297,6 +323,8 @@ def plain_steps(w: World) -> Iterator[Step]:
     for version in dict.fromkeys(w.tasks):
         yield f"a task writes {version}", partial(_task, version=version, writes=True)
         yield f"a task of {version} ends", partial(_task, version=version, writes=False)
+    if w.left.removals and len(w.s3.keys.get(KEY, ())) > 1:
+        yield "the newest version is deleted", _remove
     row, now = w.row, w.clock()
     if row is not None and (row.is_live(now) or (row.retry_at or 0) > now):
         yield "leases and waits end", lambda x: x.clock.advance(LAPSE)
@@ -317,6 +345,14 @@ def short(body: str) -> str:
 def _upload(w: World) -> None:
     w.upload()
     w.use(puts=1)
+
+
+def _remove(w: World) -> None:
+    """Delete the newest version permanently. S3's event reports it."""
+    version = w.current
+    w.s3.delete_version(KEY, version)
+    w.queue.append(s3_notification(CONSUMER.bucket, KEY, event="ObjectRemoved:Delete", version_id=version))
+    w.use(removals=1)
 
 
 def _ends(w: World, name: str, label: str, status: str, used: dict[str, int], error: str = "") -> Iterator[Step]:
@@ -495,7 +531,7 @@ def work(
         return f"w{w.owners}"
 
     dynamodb, s3, machine = (CountedClient(one, count, fault) for one in (w.store, w.s3, w.machine))
-    services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner, w.left.durable)
+    services = Outside(dynamodb, s3, machine, MemoryQueues(w), w.clock, owner, w.left.durable, w.left.stops)
     running = w.running()
     answer = w.consumer(services).handle(w.event(body), cast("Any", Context(w.clock, w.clock() + 3 * MINUTE)))
     w.look(running)
@@ -512,6 +548,7 @@ class Outside(NamedTuple):
     clock: Callable[[], int]
     owner: Callable[[], str]
     durable: bool = False
+    stops: bool = False
 
 
 def make_consumer(outside: Outside) -> Consumer:
@@ -533,9 +570,11 @@ def make_consumer(outside: Outside) -> Consumer:
 def place_of(outside: Outside) -> StateMachine | DurableFunction:
     """The place of the executions, as one worker reaches it."""
     if outside.durable:
-        durable = DurableSettings(FUNCTION, 6 * 3600, LONGEST_TASK // 1000, EVENT_AGE_SECONDS)
+        durable = DurableSettings(FUNCTION, 6 * 3600, LONGEST_TASK // 1000, EVENT_AGE_SECONDS, outside.stops)
         return DurableFunction(lambda: outside.machine, durable, CONSUMER.table, outside.clock)
-    return StateMachine(lambda: outside.machine, ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000))
+    return StateMachine(
+        lambda: outside.machine, ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000, outside.stops)
+    )
 
 
 class _Telemetry(FakeTelemetry):

@@ -43,3 +43,18 @@ def test_no_late_write_is_recorded_without_a_redrive() -> None:
     """A worker that pauses while others record the end of its execution has written nothing."""
     result = explore(WORLDS["executions, pauses and overwrites"], states=1_500)
     assert not result.violation, "\n".join([result.violation, *result.trace])
+
+
+@pytest.mark.failure_mode("F528")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "executions, stopped and deaths",
+        "executions, stopped for a version that vanishes",
+        "durable, stopped and deaths",
+    ],
+)
+def test_a_stop_spends_no_attempt_and_no_task_writes_after_it(name: str) -> None:
+    """Newer versions stop executions whose tasks run on. A newer version may vanish before the stop is recorded."""
+    result = explore(WORLDS[name])
+    assert not result.violation, "\n".join([result.violation, *result.trace])

@@ -182,6 +182,14 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str, str]] = [
         "to 365 days",
     ),
     ({"execution_timeout": 60}, "longest_task", 1, 0, "longest-task-range", "longest_task is 0 seconds"),
+    (
+        {"execution_timeout": 60, "stop_overtaken": True},
+        "longest_task",
+        59,
+        60,
+        "stop-overtaken-before-timeout",
+        "longest_task is 1 minute and the timeout of an execution is 1 minute",
+    ),
     ({"execution_timeout": 60}, "threads", 1, 2, "executions-without-threads", "threads is 2"),
     ({"audit_interval": DAY}, "execution_retention", 2 * DAY, 2 * DAY - 1, "durable-retention", "at least 2 days"),
     (

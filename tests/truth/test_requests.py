@@ -37,6 +37,7 @@ UNSENT = {
     "ListObjects": "a function of ours has this name",
     "ListVersionsByFunction": "durable executions of former versions: tests/unit/test_cli_durable.py",
     "PutEvents": "events of outcomes: tests/examples/test_events_out.py, which takes long",
+    "StopDurableExecution": "a newer version stops an execution: tests/unit/test_stop_overtaken.py",
     "StartQueryExecution": "the local AWS knows no tables of Athena: tests/integration/test_audit_athena.py",
 }
 """Operations that the code names, and that no deployed test has to send, with the reasons. Some depend on the time."""

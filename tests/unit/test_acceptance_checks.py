@@ -149,9 +149,9 @@ def test_a_check_that_excludes_a_local_aws_asks_nothing_there() -> None:
 class Functions(MemoryDurableFunctions):
     """A durable function whose executions end at once. `status` is their end."""
 
-    def __init__(self, *, status: str = "SUCCEEDED", same: bool = True) -> None:
+    def __init__(self, *, status: str = "SUCCEEDED", same: bool = True, error: str = "") -> None:
         super().__init__(clock=lambda: 0)
-        self.status, self.same = status, same
+        self.status, self.same, self.error = status, same, error
 
     def invoke(self, **request: Any) -> dict[str, Any]:
         if not self.same:
@@ -159,7 +159,7 @@ class Functions(MemoryDurableFunctions):
         answer = super().invoke(**request)
         one = self.all[request["DurableExecutionName"]]
         if one.status == "RUNNING":
-            self.end(one.name, self.status)
+            self.end(one.name, self.status, error=self.error)
         return answer
 
     def get_waiter(self, _name: str) -> Any:
@@ -169,7 +169,7 @@ class Functions(MemoryDurableFunctions):
         """Change the function."""
 
     update_function_configuration = publish_version = put_function_concurrency = ignore
-    delete_function_concurrency = stop_durable_execution = ignore
+    delete_function_concurrency = ignore
 
 
 class Forgetful(Functions):
@@ -203,7 +203,10 @@ class EachOnce(dict[str, int]):
 
 def test_a_stop_and_a_death_are_judged_by_the_invocations() -> None:
     once = repeat(EachOnce())
-    assert seen("durable-stop", functions=Functions(status="STOPPED"), effects=once).result is Result.PASSED
+    stopped = Functions(status="STOPPED", error="Acceptance.Stopped")
+    assert seen("durable-stop", functions=stopped, effects=once).result is Result.PASSED
+    without = seen("durable-stop", functions=Functions(status="STOPPED"), effects=once)
+    assert "the error of the stopped execution is None" in without.detail
     assert "the stopped execution is SUCCEEDED" in seen("durable-stop", functions=Functions(), effects=once).detail
     assert "1 invocations. The error" in seen("durable-retries", functions=Functions(), effects=once).detail
 

@@ -28,7 +28,7 @@ from intake_ledger.ledger import LedgerTable
 from intake_ledger.processor import BatchProcessor, ObjectChange, Processor
 from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, row_key
 from intake_ledger_testing import events
-from intake_ledger_testing.local_runtime import LocalRuntime, check_calls
+from intake_ledger_testing.local_runtime import LocalRuntime, check_calls, check_stops
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
@@ -68,6 +68,7 @@ class LocalPipeline(LocalRuntime):
         runner: LocalRunner = LocalRunner.PROCESS,
         worker: bool = False,
         keep_rejects: bool = False,
+        stop_overtaken: bool = False,
     ) -> None:
         """Create a pipeline with an empty bucket.
 
@@ -98,12 +99,13 @@ class LocalPipeline(LocalRuntime):
             runner: the place of the processor; this process when omitted.
             worker: true: workers outside of Lambda take the messages; Lambda when omitted.
             keep_rejects: True if the stack calls `keep_rejects`; `on_error` is an error when omitted.
+            stop_overtaken: as in `Processor.from_state_machine`; executions end by themselves when omitted.
 
         Raises:
             TypeError: The processor is not a function with one argument.
             ValueError: `max_per_call` is out of its range, the processor of several changes is not in this process,
-                `exclusive_by` is not a pattern, both are given, S3 would refuse the tag, or the bucket has no versions
-                to tag.
+                `exclusive_by` is not a pattern, both are given, S3 would refuse the tag, the bucket has no versions
+                to tag, or no execution can be overtaken.
 
         """
         if runner is LocalRunner.PROCESS:
@@ -111,6 +113,8 @@ class LocalPipeline(LocalRuntime):
         if after_commit is not None and not versioned:
             raise ValueError("after_commit needs a bucket with versions: a tag of a key may reach a newer object")
         check_calls(max_per_call, runner, commit_together=commit_together)
+        if stop_overtaken:
+            check_stops(ordering, runner)
         settings = local_settings(
             ordering,
             reasons,
@@ -134,6 +138,7 @@ class LocalPipeline(LocalRuntime):
             versioned=versioned,
             dynamodb=dynamodb,
             raise_errors=raise_errors,
+            stop_overtaken=stop_overtaken,
         )
         self._asked = 0
         self._events = 0

@@ -30,6 +30,7 @@ from intake_ledger.protocol import (
     InvalidEffectError,
     NotYet,
     ObjectGone,
+    Ordering,
     Overtaken,
     Policy,
     Unprocessable,
@@ -89,6 +90,7 @@ class LocalRuntime:
         dynamodb: Any = None,
         raise_errors: bool = False,
         execution_minutes: float = 1,
+        stop_overtaken: bool = False,
     ) -> None:
         self._processor = processor
         self.clock = LocalClock(int(START.timestamp()) * 1000)
@@ -108,6 +110,8 @@ class LocalRuntime:
             MemoryDurableFunctions(clock=self.clock) if durable else MemoryStepFunctions(clock=self.clock)
         )
         """The executions of a state machine, or of a durable function."""
+        self.executions.stopped = self._stopped
+        self._stop_overtaken = stop_overtaken
         self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors, own=settings.table)
         self._elsewhere = _Elsewhere(self)
         self._raise_errors = raise_errors
@@ -268,6 +272,11 @@ class LocalRuntime:
         if body is not None:
             self._ended(body)
 
+    def _stopped(self, execution: MemoryExecution) -> None:
+        """The consumer has stopped an execution."""
+        if isinstance(self.executions, MemoryStepFunctions):
+            self._ended(self.executions.event(execution.name))
+
     def new_worker(self) -> LocalWorker:
         """Make a worker, or an execution environment of the function."""
         connection = LocalConnection(self._dies)
@@ -425,7 +434,7 @@ class LocalRuntime:
             return watched(processor, host.heartbeat) if host else processor
 
         if self._runner is LocalRunner.STATE_MACHINE:
-            times = ExecutionSettings(MACHINE, self._execution_seconds, _LONGEST_TASK_SECONDS)
+            times = ExecutionSettings(MACHINE, self._execution_seconds, _LONGEST_TASK_SECONDS, self._stop_overtaken)
             return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
         if self._runner is LocalRunner.DURABLE_FUNCTION:
             place = DurableFunction(lambda: here, self._durable_settings(), self._settings.table, self.clock)
@@ -435,7 +444,9 @@ class LocalRuntime:
         return (InlineCalls if self._settings.max_per_call > 1 else Inline)(watches(self._call))
 
     def _durable_settings(self) -> DurableSettings:
-        return DurableSettings(FUNCTION, self._execution_seconds, _LONGEST_TASK_SECONDS, EVENT_AGE_SECONDS)
+        return DurableSettings(
+            FUNCTION, self._execution_seconds, _LONGEST_TASK_SECONDS, EVENT_AGE_SECONDS, self._stop_overtaken
+        )
 
     def _dies(self, operation: str) -> bool:
         if operation:
@@ -563,6 +574,19 @@ def check_calls(max_per_call: int, runner: LocalRunner, *, commit_together: bool
         raise ValueError(f"max_per_call is {max_per_call} and the runner is {runner.value}: use LocalRunner.PROCESS")
     if max_per_call > 1 and commit_together:
         raise ValueError(f"max_per_call is {max_per_call}, so the commits of a call are together: omit commit_together")
+
+
+def check_stops(ordering: Ordering, runner: LocalRunner) -> None:
+    """Refuse `stop_overtaken` where the construct refuses it.
+
+    Raises:
+        ValueError: The message names the option to omit.
+
+    """
+    if not runner.answers_later:
+        raise ValueError(f"stop_overtaken is on and the runner is {runner.value}: only executions are stopped")
+    if ordering is Ordering.EVERY_VERSION:
+        raise ValueError("stop_overtaken is on and the ordering is EVERY_VERSION: there, no version is overtaken")
 
 
 class _Elsewhere:

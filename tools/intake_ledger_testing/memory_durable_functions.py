@@ -58,6 +58,8 @@ class MemoryDurableFunctions:
         """Faults of the next requests, raised after their effect: the answer is lost."""
         self.refuse_starts: Callable[[], Exception | None] = lambda: None
         """Gives the error of each Invoke, or None."""
+        self.stopped: Callable[[MemoryExecution], object] = lambda _: None
+        """Is told of an execution that StopDurableExecution has ended."""
         self.requests: list[str] = []
 
     @property
@@ -130,6 +132,20 @@ class MemoryDurableFunctions:
         ]
         fail_next(self.after)
         return {"DurableExecutions": found}
+
+    def stop_durable_execution(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client. An execution that has ended stays as it is."""
+        self._request("StopDurableExecution")
+        form = _ARN.fullmatch(request["DurableExecutionArn"])
+        execution = self.executions.get(form[2]) if form else None
+        if execution is None or execution.arn != request["DurableExecutionArn"]:
+            raise _error("StopDurableExecution", "ResourceNotFoundException", 404)
+        if execution.status == "RUNNING":
+            error = request.get("Error", {})
+            self.end(execution.name, "STOPPED", error=error.get("ErrorType", ""), cause=error.get("ErrorMessage", ""))
+            self.stopped(execution)
+        fail_next(self.after)
+        return {"StopTimestamp": date_of(execution.stopped_at or self._clock())}
 
     def end(
         self, name: str, status: str = "SUCCEEDED", *, output: object = None, error: str = "", cause: str = ""

@@ -52,6 +52,8 @@ class MemoryStepFunctions:
         """Faults of the next requests, raised after their effect: the answer is lost."""
         self.refuse_starts: Callable[[], Exception | None] = lambda: None
         """Gives the error of each StartExecution, or None."""
+        self.stopped: Callable[[MemoryExecution], object] = lambda _: None
+        """Is told of an execution that StopExecution has ended."""
         self.requests: list[str] = []
 
     def start_execution(self, **request: Any) -> dict[str, Any]:
@@ -99,6 +101,18 @@ class MemoryStepFunctions:
             answer["stopDate"] = date_of(execution.stopped_at)
         fail_next(self.after)
         return answer
+
+    def stop_execution(self, **request: Any) -> dict[str, Any]:
+        """Answer as boto3's client. An execution that has ended stays as it is. Its event is not sent."""
+        self._request("StopExecution", self.before)
+        execution = self.executions.get(request["executionArn"].removeprefix(self._arn("")))
+        if execution is None:
+            raise _error("StopExecution", "ExecutionDoesNotExist")
+        if execution.status == "RUNNING":
+            self.end(execution.name, "ABORTED", error=request.get("error", ""), cause=request.get("cause", ""))
+            self.stopped(execution)
+        fail_next(self.after)
+        return {"stopDate": date_of(execution.stopped_at or self._clock())}
 
     def end(
         self, name: str, status: str = "SUCCEEDED", *, output: object = None, error: str = "", cause: str = ""

@@ -59,6 +59,7 @@ class DurableExecutions(Executions):
             execution_seconds=in_seconds(self.timeout),
             longest_invocation_seconds=in_seconds(self.longest_task),
             event_age_seconds=in_text(LONGEST_EVENT_AGE),
+            stop_overtaken=self.stop_overtaken or None,
         )
 
     def problems(self, scope: Construct) -> Iterator[Problem]:
@@ -66,11 +67,15 @@ class DurableExecutions(Executions):
         return durable_problems(scope, self.function, self.timeout)
 
     def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
-        """Let a consumer invoke this version or alias, and describe the executions of each version."""
+        """Let a consumer invoke this version or alias, and describe, or stop, the executions of each version."""
         self.allow_looking(scope, role, wildcards)
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])
         )
+        if self.stop_overtaken:
+            role.add_to_policy(
+                iam.PolicyStatement(actions=["lambda:StopDurableExecution"], resources=[self._execution_arns])
+            )
 
     def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:  # noqa: ARG002 - see `Executions`
         """Allow a role to describe the executions of each version, and to find one by its name.
@@ -78,8 +83,7 @@ class DurableExecutions(Executions):
         The executions of former versions run on after a deployment. Lambda checks GetDurableExecution against the ARN
         of the execution, and ListDurableExecutionsByFunction against the ARN of the request.
         """
-        unqualified = unqualified_arn(self.function)
-        executions = f"{unqualified}:*/durable-execution/*"
+        unqualified, executions = unqualified_arn(self.function), self._execution_arns
         for statement in (
             iam.PolicyStatement(
                 sid="DurableExecutions", actions=["lambda:GetDurableExecution"], resources=[executions]
@@ -91,6 +95,11 @@ class DurableExecutions(Executions):
         ):
             role.add_to_policy(statement)
         wildcards.suppress(role, executions, DURABLE_EXECUTIONS)
+
+    @property
+    def _execution_arns(self) -> str:
+        """The executions of each version."""
+        return f"{unqualified_arn(self.function)}:*/durable-execution/*"
 
     def send_ends(self, scope: Construct, queue: IntakeQueue, name: str) -> None:
         """Send nothing: the event of a durable execution has no input, which would name the row. Polls find its end."""

@@ -23,6 +23,8 @@ class Executions(ABC):
 
     timeout: Duration
     """The limit of an execution."""
+    stop_overtaken: bool = False
+    """Stop an execution when a newer version of its object is to be processed."""
 
     @property
     @abstractmethod
@@ -67,7 +69,7 @@ class Executions(ABC):
 
     @abstractmethod
     def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
-        """Let a consumer start and describe executions.
+        """Let a consumer start and describe executions, and stop them with `stop_overtaken`.
 
         Args:
             scope: the consumer.

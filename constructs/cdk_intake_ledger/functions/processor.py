@@ -250,6 +250,7 @@ class Processor(ProcessorBase):
         *,
         timeout: Duration | None = None,
         longest_task: Duration | None = None,
+        stop_overtaken: bool = False,
         processor_version: str | None = None,
     ) -> "Processor":
         """Take an existing state machine of Step Functions, for work that takes hours.
@@ -266,6 +267,11 @@ class Processor(ProcessorBase):
             timeout: the limit of an execution, 1 second to 365 days, at least the machine's own; 6 hours when omitted.
             longest_task: the time for which a task may still run, and write, after its execution was aborted or timed
                 out. No other attempt starts within it. 1 second to 365 days; `timeout` when omitted.
+            stop_overtaken: whether to stop an execution when a newer version of its object is to be processed, or with
+                `deletes` its removal. The newer one begins `longest_task` after the stop. The stopped one spends no
+                attempt. Only for an `IntakePipeline` with the ordering LATEST, and with a `longest_task` that is
+                shorter than `timeout`. A key that is overwritten more often than an execution takes is processed when
+                the uploads pause.
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the machine. An execution that ends after the deployment records the new one. Commits record none
@@ -276,7 +282,9 @@ class Processor(ProcessorBase):
 
         """
         limit = timeout or Duration.hours(6)
-        executions = MachineExecutions(machine=machine, timeout=limit, task_timeout=longest_task or limit)
+        executions = MachineExecutions(
+            machine=machine, timeout=limit, task_timeout=longest_task or limit, stop_overtaken=stop_overtaken
+        )
         code = lambda_.Code.from_inline
         return cls(
             lambda: code(CONSUMER_CODE),
@@ -292,6 +300,7 @@ class Processor(ProcessorBase):
         function: lambda_.IFunction | lambda_.FunctionBase,
         *,
         timeout: Duration,
+        stop_overtaken: bool = False,
         processor_version: str | None = None,
     ) -> "Processor":
         """Take a version or an alias of an existing durable function, for work that waits for hours or days.
@@ -308,6 +317,7 @@ class Processor(ProcessorBase):
                 function `current_version_options` with `RemovalPolicy.RETAIN`: an execution needs its version until its
                 end.
             timeout: the limit of an execution, 1 second to 365 days, at least the function's own `execution_timeout`.
+            stop_overtaken: as for `from_state_machine`, with the function's timeout as `longest_task`.
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the function. An execution that ends after the deployment records the new one. Commits record none
@@ -322,6 +332,6 @@ class Processor(ProcessorBase):
             lambda: code(CONSUMER_CODE),
             entrypoint="",
             memory_size=256,
-            elsewhere=DurableExecutions(function=function, timeout=timeout),
+            elsewhere=DurableExecutions(function=function, timeout=timeout, stop_overtaken=stop_overtaken),
             processor_version=processor_version,
         )

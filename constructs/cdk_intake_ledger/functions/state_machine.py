@@ -52,10 +52,11 @@ class MachineExecutions(Executions):
             machine=self.machine.state_machine_arn,
             execution_seconds=in_seconds(self.timeout),
             longest_task_seconds=in_seconds(self.longest_task),
+            stop_overtaken=self.stop_overtaken or None,
         )
 
     def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
-        """Let a consumer start the machine, and describe its executions."""
+        """See `Executions`."""
         self.allow_looking(scope, role, wildcards)
         for statement in (
             iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
@@ -68,6 +69,10 @@ class MachineExecutions(Executions):
             ),
         ):
             role.add_to_policy(statement)
+        if self.stop_overtaken:
+            role.add_to_policy(
+                iam.PolicyStatement(actions=["states:StopExecution"], resources=[self._execution_arns(scope)])
+            )
 
     def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
         """Allow a role to describe the executions of the machine."""

@@ -10,7 +10,7 @@ from cdk_intake_ledger.functions import Executions, Processor
 from cdk_intake_ledger.messages.expressions import expression_problems
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.options import RetryOptions
-from cdk_intake_ledger.pipeline_checks import plan_problems, processor_problems
+from cdk_intake_ledger.pipeline_checks import plan_problems, processor_problems, stop_problems
 from cdk_intake_ledger.pipeline_plan import number_of, numbers_of, seconds_of
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
 from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
@@ -109,6 +109,7 @@ def message_problems(
         *(_retention_problems(plan, ledger, stream_retention(source)) if ledger else ()),
         *processor_problems(scope, processor),
         *processor.argument_problems("KeyedMessage"),
+        *stop_problems(scope, processor, "an intake of messages"),
         *(_order_problems(source, processor.executions) if processor.executions else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),

@@ -18,7 +18,7 @@ from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
 from cdk_intake_ledger.outputs import Places
 from cdk_intake_ledger.pipeline import IntakePipeline
-from cdk_intake_ledger.pipeline_checks import option_problems
+from cdk_intake_ledger.pipeline_checks import option_problems, stop_problems
 from cdk_intake_ledger.pipeline_grants import FileIntake
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
@@ -129,6 +129,7 @@ class FileSets(FileIntake):
                 ),
                 *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
                 *alarm_problems(alarm_after, deadline, plan),
+                *stop_problems(self, processor, "for sets of files"),
             ],
         )
         warn_of_expiry(self, consumer)

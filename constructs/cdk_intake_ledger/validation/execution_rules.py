@@ -44,6 +44,13 @@ MACHINE_WITHOUT_TIMEOUT = SUBJECT.warning(
     why="an execution that hangs would hold its object for up to a year",
     fix="Set its timeout to at most {ours}",
 )
+STOP_OVERTAKEN = SUBJECT.error(
+    "stop-overtaken",
+    inputs=("stop_overtaken",),
+    what="stop_overtaken is on, and {path} is {place}",
+    why="work is stopped only if a newer version of its object takes its place, as with the ordering LATEST",
+    fix="Omit stop_overtaken",
+)
 
 CHECKS: tuple[Check, ...] = (
     between(SUBJECT, "execution_timeout", 1, LONGEST, "because AWS ends an execution after a year"),
@@ -68,5 +75,16 @@ CHECKS: tuple[Check, ...] = (
         what="commit_together is on and the processor runs in executions",
         why="executions end one after the other, and each one is committed by itself",
         fix="Omit commit_together",
+    ),
+    compare(
+        SUBJECT,
+        "stop-overtaken-before-timeout",
+        "execution_timeout",
+        "longest_task",
+        broken=lambda plan: plan.stop_overtaken and plan.longest_task >= plan.execution_timeout,
+        times=lambda plan: {"longest_task": plan.longest_task, "timeout": plan.execution_timeout},
+        what="stop_overtaken is on, longest_task is {longest_task} and the timeout of an execution is {timeout}",
+        why="a newer version begins longest_task after the stop, so it would begin no earlier",
+        fix="Set longest_task to the longest timeout of a task, or omit stop_overtaken",
     ),
 )

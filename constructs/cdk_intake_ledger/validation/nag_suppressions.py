@@ -168,12 +168,12 @@ MACHINE_EXECUTIONS = Suppression(
 EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
     "the consumer's role, `execution:<machine>:*`, with a state machine",
-    "One action describes this machine's executions, another is denied. Each attempt starts one with a new name.",
+    "Actions describe and stop this machine's executions, one is denied. Each attempt starts one with a new name.",
 )
 DURABLE_EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
     "consumer's and audit's roles, `<function>:*/durable-execution/*`, with a durable function",
-    "One action describes this function's executions, also of former versions. Each attempt starts a new one.",
+    "Actions describe and stop this function's executions, also of former versions. Each attempt starts a new one.",
 )
 INTERFACES = Suppression(
     ("AwsSolutions-IAM5",),

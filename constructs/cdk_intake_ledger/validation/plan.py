@@ -100,6 +100,8 @@ class Plan:
     """The limit of an execution, if executions do the work. Unknown for other processors."""
     longest_task: float = UNKNOWN
     """The time for which a task may outlive its execution. Unknown for other processors."""
+    stop_overtaken: bool = False
+    """True if a newer version stops an execution."""
     execution_retention: float = UNKNOWN
     """The time for which a durable function keeps an execution that has ended. Unknown for other processors."""
     reserved_concurrency: float = UNKNOWN

@@ -11,6 +11,7 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 | lost its version before it began | no | released, and judged again; settled in EVERY_VERSION |
 | lost its version later | yes | failed, and judged again; settled in EVERY_VERSION |
 | wrote, and a late write came after it | no | failed, and claimed again at once |
+| was an execution that was stopped, since a newer state came | no | failed, and the newer state is judged |
 | gave an effect that is malformed | yes | rejected: another attempt would repeat the effect and end in the same way |
 | could not open the object, which is not the cause | no | released, and the error is raised |
 | failed, ran too long, or its transaction was refused | yes | failed; rejected at the last attempt |
@@ -34,6 +35,7 @@ from intake_ledger.processor import Commit
 from intake_ledger.protocol import (
     MAX_RETRY_IN,
     ConsumerSettings,
+    ExecutionStopped,
     Fenced,
     LateWriteFound,
     NotBegun,
@@ -162,11 +164,8 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
         return _postponed(claim, error, facts)
     if isinstance(error, ObjectGone):
         return _gone(claim, facts)
-    if committing and isinstance(error, LateWriteFound):
-        # The next claim reads the late write and repeats the effect. It comes at once, and counts no attempt.
-        return Outcome(
-            OutcomeKind.FAILED, Write.FAIL, _reason(error, facts), 0, at_once=True, counted=False, healthy=True
-        )
+    if isinstance(error, ExecutionStopped) or (committing and isinstance(error, LateWriteFound)):
+        return _again_at_once(error, facts)
     if (invalid := invalid_effect_of(error)) is not None:
         return _rejected(_reason(invalid, facts))
     if committing and isinstance(error, TransactionRefused):
@@ -179,6 +178,17 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
         reason = Reason(ReasonCode.PROCESSOR_TIMEOUT, f"the processor ran longer than its limit of {limit} s")
         return _failed(claim, reason, facts)
     return _raised(claim, error, facts)
+
+
+def _again_at_once(error: BaseException, facts: Facts) -> Outcome:
+    """The next claim comes at once, and no attempt is spent.
+
+    After a late write, it repeats the effect. After a stop, it is on the newer state, or on the same one if the newer
+    one is gone again.
+    """
+    stopped, reason = isinstance(error, ExecutionStopped), _reason(error, facts)
+    kind = OutcomeKind.OVERTAKEN if stopped else OutcomeKind.FAILED
+    return Outcome(kind, Write.FAIL, reason, 0, at_once=True, counted=False, healthy=None if stopped else True)
 
 
 def call_died(error: BaseException, facts: Facts, *, size: int) -> Outcome:

@@ -3,7 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.executions.answer import commit_of
-from intake_ledger.executions.decide import Action, Decision, Execution, decide, execution_name, poll_ms
+from intake_ledger.executions.decide import (
+    MIN_POLL_MS,
+    OVERTAKEN,
+    RUNNING,
+    Action,
+    Decision,
+    Execution,
+    decide,
+    execution_name,
+    poll_ms,
+)
 from intake_ledger.executions.state_machine import StateMachine, is_refused, is_throttled
 
 if TYPE_CHECKING:
@@ -25,6 +35,9 @@ else:
 
 
 __all__ = [
+    "MIN_POLL_MS",
+    "OVERTAKEN",
+    "RUNNING",
     "Action",
     "Decision",
     "DurableFunction",

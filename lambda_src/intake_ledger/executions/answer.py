@@ -3,10 +3,10 @@
 import json
 import re
 
-from intake_ledger.executions.decide import Execution
+from intake_ledger.executions.decide import OVERTAKEN, Execution
 from intake_ledger.processor import Commit
 from intake_ledger.processor.lambda_processor import commit_from
-from intake_ledger.protocol import RemoteError, RemoteTimeoutError, Unprocessable, WrongReturnError
+from intake_ledger.protocol import ExecutionStopped, RemoteError, RemoteTimeoutError, Unprocessable, WrongReturnError
 
 _ERROR = re.compile(r"[A-Za-z_$][\w$.:-]{0,80}")
 """The name of an error, such as `States.TaskFailed`. Any other text might be content."""
@@ -25,6 +25,7 @@ def commit_of(execution: Execution) -> Commit:
         NotYet: The output has `notYet`.
         WrongReturnError: The output has one of these names in another form, or a step's output is too long.
         RemoteTimeoutError: The execution timed out.
+        ExecutionStopped: The consumer has stopped it, since a newer state came.
         RemoteError: It failed or was aborted.
 
     """
@@ -37,6 +38,8 @@ def commit_of(execution: Execution) -> Commit:
             return Commit(execution.name)
     if execution.status == "TIMED_OUT":
         raise RemoteTimeoutError("the execution timed out", detail=execution.cause or "")
+    if execution.status == "ABORTED" and execution.error == OVERTAKEN:
+        raise ExecutionStopped("a newer state of its key came, and the execution was stopped")
     if execution.status == "ABORTED":
         raise RemoteError("the execution was aborted", detail=execution.cause or "")
     if execution.error == "Unprocessable":

@@ -18,10 +18,13 @@ MIN_POLL_MS = 30_000
 _MAX_POLL_MS = 11 * 3_600_000
 """SQS hides a message for twelve hours at most."""
 _DECIDED = ("SUCCEEDED", "FAILED")
+RUNNING = "RUNNING"
 QUEUED = "QUEUED"
 """The status of an execution that is not found, and whose start was accepted and may wait."""
 _STOPPED = ("ABORTED", "TIMED_OUT")
 """An execution that was stopped may have tasks that still run."""
+OVERTAKEN = "IntakeLedger.Overtaken"
+"""The error of an execution that the consumer has stopped, because a newer state of its key came."""
 _GROWTH = 1 / 16
 """A poll waits for this share of the execution's age, so that polls do not use up the queue's maxReceiveCount."""
 _NAME = re.compile(r"[0-9a-f]{40}-\d{1,39}")

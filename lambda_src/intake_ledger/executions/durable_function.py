@@ -1,9 +1,9 @@
 """The requests to Lambda about executions of a durable function.
 
-Only Invoke, GetDurableExecution and ListDurableExecutionsByFunction are sent. An execution is found by its ARN, whose
-ID Lambda makes. The answer to Invoke has it, before GetDurableExecution knows the execution: Lambda may queue the
-start. The row keeps the ARN with the time of the answer. Until the queue must have dropped the start, an execution
-that is not found is taken for one that runs.
+Only Invoke, GetDurableExecution, ListDurableExecutionsByFunction and, if wanted, StopDurableExecution are sent. An
+execution is found by its ARN, whose ID Lambda makes. The answer to Invoke has it, before GetDurableExecution knows the
+execution: Lambda may queue the start. The row keeps the ARN with the time of the answer. Until the queue must have
+dropped the start, an execution that is not found is taken for one that runs.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions.decide import QUEUED, Execution, epoch_ms
+from intake_ledger.executions.decide import OVERTAKEN, QUEUED, Execution, epoch_ms
 from intake_ledger.protocol import DurableSettings
 
 _STATUSES = {"STOPPED": "ABORTED"}
@@ -31,6 +31,8 @@ class Lambda(Protocol):
     def get_durable_execution(self, *, DurableExecutionArn: str) -> Any: ...  # noqa: N803 - boto3's
 
     def list_durable_executions_by_function(self, **request: Any) -> Any: ...
+
+    def stop_durable_execution(self, **request: Any) -> Any: ...
 
 
 class _Kept(NamedTuple):
@@ -69,6 +71,7 @@ class DurableFunction:
         self.settings = settings
         self.limit_ms = settings.execution_seconds * 1000
         self.longest_task_ms = settings.longest_invocation_seconds * 1000
+        self.stops_overtaken = settings.stop_overtaken
 
     def name_of(self, name: str) -> str:
         """The name of an execution at Lambda, for its name in the ledger."""
@@ -118,6 +121,17 @@ class DurableFunction:
             return _execution(name, found, str(_Kept(self._clock(), arn)))
         waits = known is not None and self._clock() < known.at + self.settings.event_age_seconds * 1000 + _MARGIN_MS
         return Execution(name, QUEUED) if waits else None
+
+    def stop(self, name: str, kept: str | None) -> None:
+        """Stop the execution with this name, if Lambda knows it. One that has ended stays as it is.
+
+        Raises:
+            ClientError: Lambda refused a request. Also BotoCoreError.
+
+        """
+        known = self._kept(name, kept)
+        if (arn := (known.arn if known else None) or self._find(name)) is not None:
+            self._client.stop_durable_execution(DurableExecutionArn=arn, Error={"ErrorType": OVERTAKEN})
 
     def _kept(self, name: str, text: str | None) -> _Kept | None:
         """The kept text, if it is of the execution with this name. None: there is none, or it has another fence."""

@@ -1,11 +1,11 @@
-"""The requests to Step Functions. Only StartExecution and DescribeExecution are sent."""
+"""The requests to Step Functions. Only StartExecution, DescribeExecution and, if wanted, StopExecution are sent."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions.decide import Execution, epoch_ms
+from intake_ledger.executions.decide import OVERTAKEN, Execution, epoch_ms
 from intake_ledger.protocol import ExecutionSettings
 
 
@@ -15,6 +15,8 @@ class StepFunctions(Protocol):
     def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> Any: ...  # noqa: N803 - boto3's
 
     def describe_execution(self, *, executionArn: str) -> Any: ...  # noqa: N803 - boto3's
+
+    def stop_execution(self, *, executionArn: str, error: str) -> Any: ...  # noqa: N803 - boto3's
 
 
 _THROTTLED = frozenset(
@@ -48,6 +50,7 @@ class StateMachine:
         self.settings = settings
         self.limit_ms = settings.execution_seconds * 1000
         self.longest_task_ms = settings.longest_task_seconds * 1000
+        self.stops_overtaken = settings.stop_overtaken
 
     def start(self, name: str, given: str) -> None:
         """Start an execution. An execution with this name that runs or has ended is a success.
@@ -84,6 +87,15 @@ class StateMachine:
             answer.get("error"),
             answer.get("cause"),
         )
+
+    def stop(self, name: str, kept: str | None = None) -> None:  # noqa: ARG002 - the name is enough
+        """Stop the execution with this name. One that has ended stays as it is.
+
+        Raises:
+            ClientError: Step Functions refused the request. Also BotoCoreError.
+
+        """
+        self._client.stop_execution(executionArn=self.settings.executions + name, error=OVERTAKEN)
 
     @property
     def _client(self) -> StepFunctions:

@@ -452,6 +452,20 @@ class Ledger:
                 return answer
         return Ruling(Verdict.BUSY, "the row changed at every try", wish.row)
 
+    def is_overtaken(self, claim: Claim) -> bool:
+        """True if another state of the key is shown than the claimed one, and is to be processed. For LATEST only.
+
+        A state that the processor is not told of stops no work: it would only leave the claimed one unprocessed.
+
+        Raises:
+            ClientError: S3 does not show the state. Also BotoCoreError.
+
+        """
+        shown = self._look(claim.change, claim.row)
+        if shown is None or shown.identity == claim.state.identity:
+            return False
+        return self._options.policy.deletes or not shown.removed
+
     def _may_be_skipped(self, key: str) -> bool:
         """True if a state of this key may be skipped. Such a key is never claimed as new, because an empty object with
         this key leaves no row that shows a later state.

@@ -27,6 +27,7 @@ from intake_ledger.protocol.change import (
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     CopyRefused,
+    ExecutionStopped,
     Fenced,
     GroupHeld,
     InvalidEffectError,
@@ -252,6 +253,7 @@ __all__ = [
     "Element",
     "EndedExecution",
     "ExecutionSettings",
+    "ExecutionStopped",
     "Fenced",
     "GroupHeld",
     "GroupPattern",

@@ -246,6 +246,10 @@ class RemoteError(LibraryError):
     """The processor's Lambda function failed. The change is tried again."""
 
 
+class ExecutionStopped(LibraryError):  # noqa: N818 - named as TransactionRefused
+    """The consumer has stopped the execution, since a newer state of its key came. This counts no attempt."""
+
+
 class RemoteTimeoutError(RemoteError):
     """The processor's Lambda function reached its own timeout."""
 

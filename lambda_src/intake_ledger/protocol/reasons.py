@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from intake_ledger.protocol.errors import (
     CopyRefused,
+    ExecutionStopped,
     Fenced,
     GroupHeld,
     InvalidOutputError,
@@ -44,6 +45,8 @@ class OutcomeKind(StrEnum):
     """An execution of the state machine was started. It goes on when the attempt has ended."""
     START_REFUSED = "StartRefused"
     """Step Functions refused to start the execution. The same start is tried again, and no attempt was counted."""
+    OVERTAKEN = "Overtaken"
+    """The execution was stopped, because a newer state of its key came. No attempt was counted."""
 
 
 class ReasonCode(StrEnum):
@@ -111,6 +114,8 @@ class ReasonCode(StrEnum):
     """The dead-letter queue does not take the copy of a rejected state. The row is REJECTED when it does."""
     START_REFUSED = "start_refused"
     """Step Functions refused to start the execution, or throttled it. It is tried again. No attempt was counted."""
+    OVERTAKEN = "overtaken"
+    """The execution was stopped, because a newer state of its key came. No attempt was counted."""
     MAX_RECEIVES = "max_receives"
     """SQS moved the message to the dead-letter queue, because it reached `maxReceiveCount`."""
     TAG_REFUSED = "tag_refused"
@@ -158,6 +163,7 @@ _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (TagsFull, ReasonCode.TAGS_FULL),
     (TagRefused, ReasonCode.TAG_REFUSED),
     (RemoteTimeoutError, ReasonCode.PROCESSOR_TIMEOUT),
+    (ExecutionStopped, ReasonCode.OVERTAKEN),
 )
 
 

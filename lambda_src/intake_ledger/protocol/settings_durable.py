@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.settings import DURABLE_FUNCTION, Variable, settings_from
+from intake_ledger.protocol.settings import DURABLE_FUNCTION, STOP_OVERTAKEN, Variable, settings_from
 
 _ARN = re.compile(r"(arn:[\w-]+:lambda:[\w-]+:\d{12}:function:)([\w-]{1,64}):([\w-]{1,128})")
 _EVENT_AGE = range(60, 6 * 3600 + 1)
@@ -39,6 +39,8 @@ class DurableSettings:
     """The timeout of one invocation. A stopped execution may write for that time."""
     event_age_seconds: Annotated[int, Variable("INTAKE_DURABLE_EVENT_AGE_SECONDS", parse=_event_age)]
     """The longest time for which Lambda queues an accepted start."""
+    stop_overtaken: Annotated[bool, Variable(STOP_OVERTAKEN)] = False
+    """Stop an execution when a newer state of its key comes."""
 
 
 def durable_settings(environment: Mapping[str, str]) -> DurableSettings:

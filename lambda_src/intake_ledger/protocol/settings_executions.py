@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.settings import STATE_MACHINE, Variable, settings_from, variable_of
+from intake_ledger.protocol.settings import STATE_MACHINE, STOP_OVERTAKEN, Variable, settings_from, variable_of
 
 _ARN = re.compile(r"arn:[\w-]+:states:[\w-]+:\d{12}:stateMachine:[^:]{1,80}")
 
@@ -27,6 +27,8 @@ class ExecutionSettings:
     """The limit of an execution."""
     longest_task_seconds: Annotated[int, Variable("INTAKE_LONGEST_TASK_SECONDS", 1)]
     """The longest time for which a task runs on after its execution was aborted or timed out."""
+    stop_overtaken: Annotated[bool, Variable(STOP_OVERTAKEN)] = False
+    """Stop an execution when a newer state of its key comes."""
 
     @property
     def executions(self) -> str:

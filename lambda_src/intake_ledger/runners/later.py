@@ -14,6 +14,8 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
 from intake_ledger.executions import (
+    MIN_POLL_MS,
+    RUNNING,
     Action,
     Execution,
     commit_of,
@@ -61,6 +63,8 @@ class Elsewhere(Protocol):
     """The service's name, for people."""
     most_bytes: int
     """The longest input."""
+    stops_overtaken: bool
+    """Stop an execution when a newer state of its key comes."""
 
     def start(self, name: str, given: str) -> str | None:
         """Start the execution with this name. If it was started before, that is a success.
@@ -72,6 +76,9 @@ class Elsewhere(Protocol):
 
     def describe(self, name: str, kept: str | None) -> Execution | None:
         """The execution with this name. None: it was never started. `kept` is the text of its row."""
+
+    def stop(self, name: str, kept: str | None) -> None:
+        """Stop the execution with this name, with the error `OVERTAKEN`. A part of it may run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +222,8 @@ class Later:
             if execution is not None and execution.kept is not None:
                 self._keep_answer(claim, execution.kept)
             until = self._keep(claim, decision.action, lease_ms)
+            if decision.action is Action.EXTEND and self._stops(claim, execution):
+                until = min(until, self._clock() + MIN_POLL_MS)
             return _until(replace(row, waiter=change.waiter or row.waiter), ruling, until)
         answer: Claim | Ruling
         if decision.action is Action.START:
@@ -223,6 +232,23 @@ class Later:
             answer = self._ledger.claim_ended(change, lease_ms=lease_ms, ended=row.fence)
         self._telemetry.decided(change, answer, now=self._clock())
         return answer
+
+    def _stops(self, claim: Claim, execution: Execution | None) -> bool:
+        """Stop an execution that runs, if its state is no longer current. True: it was asked to stop.
+
+        Nothing depends on the answer. What runs on is found by the next poll, and what was stopped by mistake, since
+        the newer state is gone again, is started again without a lost attempt.
+        """
+        if not self._elsewhere.stops_overtaken or execution is None or execution.status != RUNNING:
+            return False
+        try:
+            if not self._ledger.is_overtaken(claim):
+                return False
+            self._elsewhere.stop(execution.name, execution.kept or claim.row.execution)
+        except AWS_ERRORS as error:
+            self._telemetry.log_error("an overtaken execution was not stopped", execution.name, error)
+            return False
+        return True
 
     def _keep(self, claim: Claim, action: Action, lease_ms: int) -> int:
         """Extend the lease of an execution that runs. Returns the time of the next poll, in epoch milliseconds."""

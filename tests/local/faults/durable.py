@@ -10,7 +10,7 @@ from threading import Event, Thread
 from typing import Any, Self
 
 from tests.local.faults.downstream import TAKEN, Delivery, Reaction
-from tests.local.faults.durable_api import GET, INVOKE, DurableApi, Past
+from tests.local.faults.durable_api import GET, INVOKE, STOP, DurableApi, Past
 from tests.local.faults.durable_stack import NAME
 from tests.local.faults.execution_judge import OVER, Execution, Started, counted, judge_executions
 from tests.local.faults.execution_stack import ATTEMPTS
@@ -19,6 +19,7 @@ from tests.local.faults.judge import Expected
 from tests.local.faults.moods import mixed
 from tests.local.faults.outbreaks import described, not_over
 from tests.local.faults.outcomes import Outcome, outcome
+from tests.local.faults.proxy import Fault, Trouble
 from tests.local.faults.sizes import Sizes
 from tests.local.faults.world import Line, Sources
 
@@ -114,7 +115,7 @@ def _execution(past: Past) -> Execution:
 
 
 def durable(world: Sources, outputs: Mapping[str, str], sizes: Sizes) -> Iterator[Outcome]:
-    """Executions with overwrites, copies, failures, stops and long queues. Consumers and functions die."""
+    """Executions with copies, failures and long queues. People and newer versions stop some. Processes die."""
     started, pipeline, released = time.monotonic(), DurableLine.of(world, outputs), Event()
     line, api = pipeline.line, pipeline.api
     line.hide_for(HIDDEN_SECONDS)
@@ -129,6 +130,9 @@ def durable(world: Sources, outputs: Mapping[str, str], sizes: Sizes) -> Iterato
     outbreaks = break_out(
         world, PREFIX, pipeline.work, number, start=INVOKE, ask=GET, service="lambda", more=("redeployed",)
     )
+    troubles = (Trouble.KILLED, Trouble.KILLED_AFTER, Trouble.THROTTLED, Trouble.ANSWER_LOST)
+    stops = (Fault(trouble, max(1, number // 4), (STOP,)) for trouble in troubles)
+    outbreaks.append(world.proxy.break_out(f"{PREFIX}overwritten/", *stops))
 
     held = keys["overwritten"]
     for key in [*held, *mixed(*(some for kind, some in keys.items() if kind != "overwritten"))]:
@@ -146,15 +150,14 @@ def durable(world: Sources, outputs: Mapping[str, str], sizes: Sizes) -> Iterato
     woken = [key for some in keys.values() for key in some if key not in keys["plain"]]
     with pipeline.waking(woken):
         late = line.wait(lapsed, "they are in work, and their leases have ended", timeout=sizes.timeout)
-        before = {one.name: world.proxy.requests(one.name)[GET] for one in in_work()}
+        older = {one.name for one in in_work()}
         line.put_all(held)
 
-        def asked() -> bool:
-            now = [world.proxy.requests(name)[GET] > number for name, number in before.items()]
-            return all(now) or len(in_work()) > len(before)
+        def stopped() -> bool:
+            return all(one.status in OVER for one in in_work() if one.name in older)
 
-        late += line.wait(asked, "the consumer asks how they stand", timeout=sizes.timeout)
-        late += [f"{one.key} was not held" for one in in_work() if one.status in OVER]
+        late += line.wait(stopped, "newer versions stop them", timeout=sizes.timeout)
+        late += [f"{one.key} was not stopped" for one in in_work() if one.name in older and one.status != "STOPPED"]
         released.set()
         failed = "the execution failed"
         poison = dict.fromkeys(keys["refused"], "no invoice in it") | dict.fromkeys(keys["raising"], failed)

@@ -94,6 +94,10 @@ class DurableApi:
                 found = _EXECUTION.fullmatch(place)
                 assert found, place
                 functions = self._functions[found[1].partition("/")[0]]
+                if found[2]:
+                    error = json.loads(request.body or b"{}")
+                    functions.stop_durable_execution(DurableExecutionArn=found[1], Error=error)
+                    return _json(200, {"StopTimestamp": _now() / 1000})
                 return _json(200, functions.get_durable_execution(DurableExecutionArn=found[1]))
         except ClientError as error:
             code, status = error.response["Error"]["Code"], error.response["ResponseMetadata"]["HTTPStatusCode"]

@@ -28,7 +28,7 @@ def add_durable(stack: cdk.Stack, *, downstream: str, proxy: str) -> None:
         current_version_options=lambda_.VersionOptions(removal_policy=cdk.RemovalPolicy.RETAIN),
         environment={"DOWNSTREAM_URL": downstream, "OUTPUTS": outputs.bucket_name},
     )
-    processor = Processor.from_durable_function(function.current_version, timeout=LIMIT)
+    processor = Processor.from_durable_function(function.current_version, timeout=LIMIT, stop_overtaken=True)
     pipeline = pipeline_of_executions(scope, processor, proxy=proxy, service="LAMBDA")
     deployed = function.node.default_child
     assert isinstance(deployed, lambda_.CfnFunction)

@@ -86,7 +86,8 @@ def _by_key(executions: Sequence[Execution]) -> dict[str, list[Execution]]:
 
 def _without_partner(facts: Started) -> Iterator[str]:
     """Each claim has one execution with its name, version and attempt, and each execution has a claim."""
-    claims = {(one.key, one.fence): one for one in facts.images}
+    # The first change under a fence is the claim. A later one may give the attempt back.
+    claims = {(one.key, one.fence): one for one in reversed(facts.images)}
     started = {(one.key, one.fence): one for one in facts.executions}
     for (key, fence), claim in claims.items():
         if (key, fence) not in started:

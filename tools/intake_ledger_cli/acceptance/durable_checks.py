@@ -12,6 +12,7 @@ from intake_ledger_cli.acceptance.world import World
 
 _ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMED_OUT"})
 _ANOTHER_INPUT = frozenset({"DurableExecutionAlreadyStartedException", "DurableExecutionAlreadyExists"})
+_STOPPED_WITH = "Acceptance.Stopped"
 _STEP_SECONDS, _TIMEOUT_SECONDS = 15, 30
 """The time of a step, and the timeout of the function in the stack."""
 
@@ -107,15 +108,18 @@ def stop(world: World) -> str:
     arn = _start(world, order, seconds=_STEP_SECONDS)
     world.until(lambda: world.calls("durable").get(order), "the function is invoked")
     functions: Any = world.aws.functions
-    functions.stop_durable_execution(DurableExecutionArn=arn)
-    if (status := _ended(world, arn)["Status"]) != "STOPPED":
-        raise CheckFailed(f"the stopped execution is {status}")
+    functions.stop_durable_execution(DurableExecutionArn=arn, Error={"ErrorType": _STOPPED_WITH})
+    found = _ended(world, arn)
+    if found["Status"] != "STOPPED":
+        raise CheckFailed(f"the stopped execution is {found['Status']}")
+    if (error := found.get("Error", {}).get("ErrorType")) != _STOPPED_WITH:
+        raise CheckFailed(f"the error of the stopped execution is {error!r}")
     world.pause(2 * _TIMEOUT_SECONDS)
     calls = world.calls("durable")
     if calls[order] != 1:
         raise CheckFailed(f"the function of the stopped execution was invoked {calls[order]} times")
     ran_on = "ran on" if calls.get(f"{order}#after") else "did not reach its end"
-    return f"a stopped execution was not invoked again, and its step {ran_on}"
+    return f"a stopped execution has the error of its stop and was not invoked again, and its step {ran_on}"
 
 
 def retries(world: World) -> str:
@@ -215,9 +219,9 @@ CHECKS = (
     ),
     _check(
         name="durable-stop",
-        shows="A stopped execution is not invoked again.",
+        shows="A stopped execution has the error of its stop, and is not invoked again.",
         run=stop,
-        assumptions=("LDF-07",),
+        assumptions=("LDF-07", "LDF-10"),
     ),
     _check(
         name="durable-retries",
