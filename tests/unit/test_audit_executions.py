@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.executions import execution_name
+from intake_ledger.executions import OVERTAKEN, execution_name
 from intake_ledger.protocol import Status
 from tests.inside.audits import Line, executing
 from tests.inside.kit import MACHINE, MemoryStepFunctions
@@ -43,6 +43,18 @@ def test_a_row_whose_execution_has_ended_without_a_sign_is_found(ended: str) -> 
     world, machine, name = claimed()
     machine.executions[name].status = ended
     assert (world.run().counts, world.sent) == ({"unsettled": 1}, ["talk.mp3"])
+
+
+@pytest.mark.parametrize("status", [Status.PROCESSING, Status.FAILED])
+def test_a_newer_version_that_waits_for_tasks_of_a_stopped_execution_is_not_found(status: Status) -> None:
+    """Its event is not lost: no attempt may begin before."""
+    world, machine, name = claimed(status)
+    world.s3.put("talk.mp3")
+    machine.end(name, "ABORTED", error=OVERTAKEN)
+    report = world.run()
+    assert (report.lines[Line.LEASED], report.counts, world.sent) == (1, {}, [])
+    world.clock.advance(int(VARIABLES["INTAKE_EXECUTION_SECONDS"]) * 1000)
+    assert (world.run().counts, world.sent) == ({"overtaken": 1}, ["talk.mp3"])
 
 
 @pytest.mark.failure_mode("F166")

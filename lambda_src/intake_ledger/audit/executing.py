@@ -6,11 +6,12 @@ The lease of such a row may have ended: it is extended at each poll, and a poll 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intake_ledger.executions import execution_name, place_of
+from intake_ledger.executions import Action, decide, execution_name, place_of
 from intake_ledger.protocol import Row, RowKey, elsewhere_of
 
 IsExecuting = Callable[[RowKey, Row], bool]
-"""True if an execution processes the row now, or its start waits. Raises ClientError if AWS refuses the request."""
+"""True if an execution processes the row now, its start waits, or tasks of a stopped one may run. Raises ClientError if
+AWS refuses the request."""
 
 
 def executing(
@@ -34,6 +35,10 @@ def executing(
 
     def is_executing(key: RowKey, row: Row) -> bool:
         execution = place.describe(execution_name(key, row.fence), row.execution)
-        return execution is not None and not execution.has_ended
+        if execution is None or not execution.has_ended:
+            return execution is not None
+        # No attempt may begin before the tasks of a stopped one have ended. The messages of the key wait for that.
+        decision = decide(row, execution, now=clock(), longest_task_ms=place.longest_task_ms)
+        return execution.stopped_at is not None and decision.action is Action.WAIT
 
     return is_executing
