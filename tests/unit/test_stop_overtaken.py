@@ -5,8 +5,8 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner
 from intake_ledger.executions import OVERTAKEN
-from intake_ledger.protocol import Ordering, ReasonCode, Status
-from tests.inside.kit import MemoryExecution
+from intake_ledger.protocol import Ordering, ReasonCode, Row, Status
+from tests.inside.kit import MemoryExecution, MemoryStepFunctions
 from tests.unit.support import HOUR, MINUTE
 
 KEY = "talk.mp3"
@@ -38,6 +38,18 @@ class Stops:
         self.pipeline.clock.advance(wait)
         while self.pipeline.turn(self.pipeline.new_worker()):
             pass
+
+    def die_after_the_record(self) -> Row:
+        """Wait for the longest task, and let a worker die after it has recorded the stop. Returns the row."""
+        self.pipeline.clock.advance(LONGEST_TASK)
+        for request in range(1, 20):
+            self.pipeline.kill(request, after=True)
+            self.poll()
+            row = self.pipeline.row(KEY)
+            assert row is not None
+            if row.status is Status.FAILED:
+                return row
+        pytest.fail("no death came after the stop was recorded")
 
     def executions(self) -> list[MemoryExecution]:
         """All executions, in the order of their starts."""
@@ -115,17 +127,24 @@ def test_the_row_says_why_no_attempt_was_spent(runner: LocalRunner) -> None:
     stops = Stops(runner)
     stops.pipeline.put(KEY, "2")
     stops.poll()
-    stops.pipeline.clock.advance(LONGEST_TASK)
-    for request in range(1, 20):
-        stops.pipeline.kill(request, after=True)
-        stops.poll()
-        row = stops.pipeline.row(KEY)
-        assert row is not None
-        if row.status is Status.FAILED:
-            break
-    else:
-        pytest.fail("no death came after the stop was recorded")
+    row = stops.die_after_the_record()
     assert (row.reason_code, row.attempts, row.version_id) == (ReasonCode.OVERTAKEN, 0, stops.first)
+
+
+def test_an_execution_that_is_redriven_and_stopped_again_gives_its_attempt_back_once() -> None:
+    """The next attempt would otherwise have the number 0."""
+    stops = Stops(LocalRunner.STATE_MACHINE)
+    second = stops.pipeline.put(KEY, "2")
+    stops.poll()
+    stops.die_after_the_record()
+    assert isinstance(stops.pipeline.executions, MemoryStepFunctions)
+    stops.pipeline.executions.redrive(stops.execution.name)
+    while stops.execution.status == "RUNNING":
+        stops.poll()
+    assert stops.die_after_the_record().attempts == 0
+    stops.pipeline.delete_version(KEY, str(second))
+    stops.pipeline.run()
+    assert [one.given["attempt"] for one in stops.executions()] == [1, 1]
 
 
 @pytest.mark.parametrize("deletes", [False, True])

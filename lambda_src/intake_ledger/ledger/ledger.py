@@ -697,7 +697,10 @@ class Ledger:
 
         """
         now, review = self._clock(), review_partition(self._options.pipeline, claim.key)
-        row = _continued(claim) if counted else replace(_continued(claim), attempts=claim.row.attempts - 1)
+        row = _continued(claim)
+        if not counted:
+            # An execution that a person has redriven may have given its attempt back before.
+            row = replace(row, attempts=max(row.attempts - 1, 0))
         row = replace(row, call_mark=CallMark.ALONE) if alone else row
         after = row_changes.failed(
             row, reason, review_partition=review, now=now, retry_at=retry_at, s3_error=s3_error, waiter=waiter
