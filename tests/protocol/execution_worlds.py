@@ -569,12 +569,12 @@ def make_consumer(outside: Outside) -> Consumer:
 
 def place_of(outside: Outside) -> StateMachine | DurableFunction:
     """The place of the executions, as one worker reaches it."""
+    # An execution that must end before a task could have ended is not stopped.
+    limit = 30 * 86_400 if outside.stops else 6 * 3600
     if outside.durable:
-        durable = DurableSettings(FUNCTION, 6 * 3600, LONGEST_TASK // 1000, EVENT_AGE_SECONDS, outside.stops)
+        durable = DurableSettings(FUNCTION, limit, LONGEST_TASK // 1000, EVENT_AGE_SECONDS, outside.stops)
         return DurableFunction(lambda: outside.machine, durable, CONSUMER.table, outside.clock)
-    return StateMachine(
-        lambda: outside.machine, ExecutionSettings(MACHINE, 6 * 3600, LONGEST_TASK // 1000, outside.stops)
-    )
+    return StateMachine(lambda: outside.machine, ExecutionSettings(MACHINE, limit, LONGEST_TASK // 1000, outside.stops))
 
 
 class _Telemetry(FakeTelemetry):

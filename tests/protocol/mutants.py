@@ -2838,6 +2838,20 @@ MUTANTS = (
         "tests/unit/test_stop_overtaken.py -k current",
     ),
     Mutant(
+        "an execution that must end soon is stopped",
+        "Later._stops",
+        "self._elsewhere.limit_ms - age <= self._elsewhere.longest_task_ms",
+        "False",
+        "tests/unit/test_stop_overtaken.py -k soon",
+    ),
+    Mutant(
+        "an audit wakes a key while tasks of a stopped execution may run",
+        "executing",
+        "execution.stopped_at is not None and decision.action is Action.WAIT",
+        "False",
+        "tests/unit/test_audit_executions.py -k waits_for_tasks",
+    ),
+    Mutant(
         "a removal that no processor is told of stops an execution",
         "Ledger.is_overtaken",
         "self._options.policy.deletes or not shown.removed",

@@ -1,5 +1,6 @@
 """`stop_overtaken`: the permission to stop executions, and the constructs that refuse it."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -77,3 +78,19 @@ def test_a_stop_that_lets_the_newer_version_begin_no_earlier_is_refused() -> Non
     stack = new_stack(env=PLACE)
     with refused("stop-overtaken-before-timeout", "longest_task is 6 hours and the timeout of an execution is 6 hours"):
         make(stack, "Objects", "Intake", of_machine(stack, longest_task=None))
+
+
+@pytest.mark.parametrize(("hours", "works"), [(2, True), (1, False)])
+def test_the_timeout_of_the_machine_counts_if_it_is_shorter(hours: int, *, works: bool) -> None:
+    stack = new_stack(env=PLACE)
+    pause = sfn.Wait(stack, "Pause", time=sfn.WaitTime.duration(Duration.minutes(5)))
+    machine = sfn.StateMachine(
+        stack,
+        "Machine",
+        definition_body=sfn.DefinitionBody.from_chainable(pause),
+        timeout=Duration.hours(hours),
+    )
+    given = Processor.from_state_machine(machine, longest_task=Duration.hours(1), stop_overtaken=True)
+    text = "longest_task is 1 hour and the timeout of an execution is 1 hour"
+    with nullcontext() if works else refused("stop-overtaken-before-timeout", text):
+        make(stack, "Objects", "Intake", given)

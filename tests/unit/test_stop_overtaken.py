@@ -172,6 +172,16 @@ def test_the_poll_of_the_older_one_finds_a_newer_version_whose_event_is_lost(run
     assert len(stops.executions()) == 2
 
 
+@BOTH
+def test_an_execution_that_must_end_soon_is_not_stopped(runner: LocalRunner) -> None:
+    """The newer version would begin later: a task may run on for as long as the execution may."""
+    stops = Stops(runner)
+    stops.pipeline.clock.advance(4 * HOUR)  # of 6
+    stops.pipeline.put(KEY, "2")
+    stops.poll()
+    assert stops.execution.status == "RUNNING"
+
+
 @pytest.mark.failure_mode("F530")
 @pytest.mark.parametrize("error", [DENIED, LOST_ANSWER], ids=["refused", "answer lost"])
 @BOTH

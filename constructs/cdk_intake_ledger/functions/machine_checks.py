@@ -15,6 +15,7 @@ from cdk_intake_ledger.validation.execution_rules import (
     MACHINE_TIMEOUT,
     MACHINE_VERSION,
     MACHINE_WITHOUT_TIMEOUT,
+    STOP_EARLY,
 )
 from cdk_intake_ledger.validation.plan import span
 from cdk_intake_ledger.validation.registry import Problem
@@ -24,7 +25,9 @@ ARN_PARTS = 7
 """Parts of the ARN of a state machine. The ARN of a version or an alias has one more."""
 
 
-def machine_problems(scope: Construct, machine: sfn.IStateMachine, timeout: Duration) -> Iterator[Problem]:
+def machine_problems(
+    scope: Construct, machine: sfn.IStateMachine, timeout: Duration, *, stops_after: Duration | None = None
+) -> Iterator[Problem]:
     """Compare a state machine with the construct that starts it. It warns if the machine has no timeout.
 
     An imported machine shows its account, its region and its name only.
@@ -33,6 +36,7 @@ def machine_problems(scope: Construct, machine: sfn.IStateMachine, timeout: Dura
         scope: the pipeline, the intake of messages or the sets.
         machine: the machine.
         timeout: the limit of an execution.
+        stops_after: the time for which a task may outlive an execution that a newer version stops. None: it stops none.
 
     """
     path, arn = machine.node.path, machine.state_machine_arn
@@ -55,6 +59,10 @@ def machine_problems(scope: Construct, machine: sfn.IStateMachine, timeout: Dura
         warn(scope, MACHINE_WITHOUT_TIMEOUT, path=path, ours=span(limit))
     elif isinstance(seconds, int) and seconds > limit:
         yield MACHINE_TIMEOUT.problem(path=path, theirs=span(seconds), ours=span(limit))
+    elif isinstance(seconds, int) and stops_after is not None and not stops_after.is_unresolved():
+        after = stops_after.to_seconds(integral=False)
+        if seconds <= after < limit:
+            yield STOP_EARLY.problem(longest_task=span(after), timeout=span(seconds))
 
 
 def _definition(text: Any) -> dict[str, Any] | None:

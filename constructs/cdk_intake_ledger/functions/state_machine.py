@@ -42,7 +42,8 @@ class MachineExecutions(Executions):
 
     def problems(self, scope: Construct) -> Iterator[Problem]:
         """See `Executions`."""
-        return machine_problems(scope, self.machine, self.timeout)
+        stops_after = self.task_timeout if self.stop_overtaken else None
+        return machine_problems(scope, self.machine, self.timeout, stops_after=stops_after)
 
     @property
     def settings(self) -> dict[str, str]:

@@ -52,6 +52,19 @@ STOP_OVERTAKEN = SUBJECT.error(
     fix="Omit stop_overtaken",
 )
 
+_STOP_EARLY = compare(
+    SUBJECT,
+    "stop-overtaken-before-timeout",
+    "execution_timeout",
+    "longest_task",
+    broken=lambda plan: plan.stop_overtaken and plan.longest_task >= plan.execution_timeout,
+    times=lambda plan: {"longest_task": plan.longest_task, "timeout": plan.execution_timeout},
+    what="stop_overtaken is on, longest_task is {longest_task} and the timeout of an execution is {timeout}",
+    why="a newer version begins longest_task after the stop, so it would begin no earlier",
+    fix="Set longest_task to the longest timeout of a task, or omit stop_overtaken",
+)
+STOP_EARLY = _STOP_EARLY.rule
+
 CHECKS: tuple[Check, ...] = (
     between(SUBJECT, "execution_timeout", 1, LONGEST, "because AWS ends an execution after a year"),
     between(SUBJECT, "longest_task", 1, LONGEST, "because AWS ends an execution after a year"),
@@ -76,15 +89,5 @@ CHECKS: tuple[Check, ...] = (
         why="executions end one after the other, and each one is committed by itself",
         fix="Omit commit_together",
     ),
-    compare(
-        SUBJECT,
-        "stop-overtaken-before-timeout",
-        "execution_timeout",
-        "longest_task",
-        broken=lambda plan: plan.stop_overtaken and plan.longest_task >= plan.execution_timeout,
-        times=lambda plan: {"longest_task": plan.longest_task, "timeout": plan.execution_timeout},
-        what="stop_overtaken is on, longest_task is {longest_task} and the timeout of an execution is {timeout}",
-        why="a newer version begins longest_task after the stop, so it would begin no earlier",
-        fix="Set longest_task to the longest timeout of a task, or omit stop_overtaken",
-    ),
+    _STOP_EARLY,
 )

@@ -39,7 +39,7 @@ def commit_of(execution: Execution) -> Commit:
     if execution.status == "TIMED_OUT":
         raise RemoteTimeoutError("the execution timed out", detail=execution.cause or "")
     if execution.status == "ABORTED" and execution.error == OVERTAKEN:
-        raise ExecutionStopped("a newer state of its key came, and the execution was stopped")
+        raise ExecutionStopped("another state of its key is current, and the execution was stopped")
     if execution.status == "ABORTED":
         raise RemoteError("the execution was aborted", detail=execution.cause or "")
     if execution.error == "Unprocessable":

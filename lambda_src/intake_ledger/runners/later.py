@@ -237,9 +237,13 @@ class Later:
         """Stop an execution that runs, if its state is no longer current. True: it was asked to stop.
 
         Nothing depends on the answer. What runs on is found by the next poll, and what was stopped by mistake, since
-        the newer state is gone again, is started again without a lost attempt.
+        the newer state is gone again, is started again without a lost attempt. If the execution must end before a task
+        of it could have ended after a stop, it is not stopped: the newer state would begin no earlier.
         """
         if not self._elsewhere.stops_overtaken or execution is None or execution.status != RUNNING:
+            return False
+        age = self._clock() - claim.row.updated_at
+        if self._elsewhere.limit_ms - age <= self._elsewhere.longest_task_ms:
             return False
         try:
             if not self._ledger.is_overtaken(claim):
