@@ -216,7 +216,7 @@ audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a l
 worker-run: $(READY) ## 400 objects handled by workers outside of Lambda that are killed and stopped (about two minutes)
 	@python -m tests.local.worker_run
 
-waiting-run: $(READY) ## 20,000 files that wait beside 2,000 that are ready, at a limit of messages in flight, with and without copies (half an hour)
+waiting-run: $(READY) ## 20,000 files that wait beside 2,000 that are ready, at a limit of messages in flight, with and without copies (an hour)
 	@python -m tests.local.waiting_run
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)

@@ -46,14 +46,7 @@ def test_no_late_write_is_recorded_without_a_redrive() -> None:
 
 
 @pytest.mark.failure_mode("F528")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "executions, stopped and deaths",
-        "executions, stopped for a version that vanishes",
-        "durable, stopped and deaths",
-    ],
-)
+@pytest.mark.parametrize("name", ["executions, stopped for a version that vanishes", "durable, stopped and deaths"])
 def test_a_stop_spends_no_attempt_and_no_task_writes_after_it(name: str) -> None:
     """Newer versions stop executions whose tasks run on. A newer version may vanish before the stop is recorded."""
     result = explore(WORLDS[name])

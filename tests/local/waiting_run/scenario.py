@@ -12,7 +12,7 @@ from intake_ledger.protocol import ConsumerSettings, environment_of
 from tests.local.faults.proxy import Proxy
 from tests.local.worker_run.scenario import Workers, effects_of, worker_environment
 
-TIMEOUT = 3_000.0
+TIMEOUT = 6_000.0
 EMPTY_RECEIVES = 20
 """Receives in a row without a message, after which nothing moves before the first wait ends."""
 
