@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from examples.demo.material import Source
     from examples.demo.script import Script
 
-STAGE_1_SECONDS = 300.0
+STAGE_1_SECONDS = 900.0
 
 
 @dataclass(frozen=True)

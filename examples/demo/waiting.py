@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from examples.demo.world import World
 
 AUDIT_RUNS = 4
-DRAIN_SECONDS = 300.0
+DRAIN_SECONDS = 900.0
 
 
 def audit(screen: Screen, world: World) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ STACK = "FanOut"
 BUS_SOURCE = "local.s3"
 """The source of the events on the demonstration's own bus."""
 PIPELINES = ("Archive", "Search")
-DRAIN_SECONDS = 300.0
+DRAIN_SECONDS = 900.0
 
 
 @dataclass(frozen=True)

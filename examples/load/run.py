@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from examples.load.script import Script
 
-FAULT_SECONDS = 300.0
+FAULT_SECONDS = 900.0
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from examples.pictures.script import Round
 
 AUDITS = 4
-DRAIN_SECONDS = 300.0
+DRAIN_SECONDS = 900.0
 HIDDEN_SECONDS = 17
 """Seconds for which the queues of the pipelines hide a received message: just more than the lease. The construct's
 default is half a minute longer, so that a killed worker's message is not received in vain."""
