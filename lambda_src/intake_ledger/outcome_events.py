@@ -79,9 +79,12 @@ def outcome_of(
         fence, kind = after.committed_fence, COMMITTED
         detail |= {"commitId": truncate(after.commit_id, MAX_NAME_BYTES), "committedAt": after.committed_at}
     elif after.status is Status.REJECTED:
-        if before is not None and (before.status, before.fence) == (Status.REJECTED, after.fence):
+        # A claim that was released has raised the fence of the row, and rejected nothing.
+        fence, kind = after.rejected_fence or after.fence, REJECTED
+        if before is not None and fence == (
+            before.rejected_fence or (before.fence if before.status is Status.REJECTED else None)
+        ):
             return None
-        fence, kind = after.fence, REJECTED
         detail |= {"reason": after.reason, "reasonCode": after.reason_code}
     else:
         return None

@@ -9,7 +9,17 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
 from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
-from intake_ledger.protocol import MAX_RESULT_BYTES, Row, Settlement, Status, row_attributes, to_dynamodb
+from intake_ledger.protocol import (
+    MAX_RESULT_BYTES,
+    Reason,
+    ReasonCode,
+    Row,
+    Settlement,
+    Status,
+    row_attributes,
+    row_changes,
+    to_dynamodb,
+)
 from tests.inside.outcomes import outcome_events
 
 KINDS = {"Orders": "objects"}
@@ -80,6 +90,18 @@ def test_each_further_commit_and_rejection_is_one() -> None:
     again = replace(COMMITTED, committed_fence=11, fence=11)
     assert detail(COMMITTED, again)["id"] != detail(CLAIMED, COMMITTED)["id"]  # type: ignore[index]
     assert detail(REJECTED, replace(REJECTED, fence=9)) is not None
+
+
+def test_a_released_claim_of_a_rejected_state_is_no_further_rejection() -> None:
+    rejected = row_changes.rejected(CLAIMED, Reason(ReasonCode.UNPROCESSABLE, "no"), review_partition="r", now=90)
+    again = replace(rejected, status=Status.PROCESSING, fence=11)
+    released = row_changes.released(again, rejected)
+    first, later = detail(CLAIMED, rejected), detail(None, released)
+    assert first is not None
+    assert later is not None
+    assert (released.fence, detail(again, released)) == (11, None)
+    assert (first["id"], first["fence"]) == (later["id"], later["fence"])
+    assert detail(again, replace(released, rejected_fence=11)) is not None
 
 
 @pytest.mark.parametrize(
