@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger import Unprocessable
 from intake_ledger.protocol import Ordering, Row, Status
 from tests.unit.cli_support import NAME, Site, make_message_site, make_site
 from tests.unit.support import HOUR, START
@@ -94,6 +96,28 @@ def test_rows_of_each_version_have_one_line_each(sit: Callable[..., Person], tmp
         ("a", "v1", True),
         ("a", "v2", True),
     ]
+
+
+def test_a_removal_that_no_processor_saw_is_no_commit(sit: Callable[..., Person], tmp_path: Path) -> None:
+    """Neither of a committed object, nor of a rejected one."""
+    site, states = make_site(), {"committed": True, "rejected": False}
+    for key, good in states.items():
+        local = LocalPipeline(lambda _, good=good: None if good else _refuse())
+        local.put(key, "1")
+        local.run()
+        local.delete(key)
+        local.run()
+        row = local.row(key)
+        assert row is not None
+        assert row.settled_as is not None
+        site.row(key, row)
+    rows = exported(sit(site), tmp_path / "rows.jsonl")
+    names = "committed", "commit_time", "committed_state", "committed_fence", "kind"
+    assert [[row[name] for name in names] for row in rows] == [[False, None, None, None, "marker"]] * 2
+
+
+def _refuse() -> None:
+    raise Unprocessable("no amount")
 
 
 def test_the_path_of_a_message_is_its_key(sit: Callable[..., Person], tmp_path: Path) -> None:

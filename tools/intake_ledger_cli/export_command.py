@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from intake_ledger.protocol import Status, matches_reason, row_key, to_dynamodb
+from intake_ledger.protocol import Row, StateKind, Status, matches_reason, row_key, to_dynamodb
 from intake_ledger_cli import reading
 from intake_ledger_cli.app import app
 from intake_ledger_cli.aws import Aws
@@ -40,13 +40,13 @@ COLUMNS: dict[str, tuple[str, Callable[["DeployedPipeline", "ObjectRow"], Value]
     "etag": (_TEXT, lambda _, one: one.row.etag),
     "size": (_NUMBER, lambda _, one: one.row.size),
     "status": (_TEXT, lambda _, one: shown_status(one.row)),
-    "committed": (_TRUTH, lambda _, one: one.row.has_committed(one.row.identity)),
+    "committed": (_TRUTH, lambda _, one: not _untold(one.row) and one.row.has_committed(one.row.identity)),
     "discovery_time": (_TIME, lambda _, one: _time(one.row.first_claimed_at)),
-    "commit_time": (_TIME, lambda _, one: _time(one.row.committed_at)),
+    "commit_time": (_TIME, lambda _, one: None if _untold(one.row) else _time(one.row.committed_at)),
     "change_time": (_TIME, lambda _, one: _time(one.row.updated_at)),
-    "committed_state": (_TEXT, lambda _, one: one.row.committed_state),
+    "committed_state": (_TEXT, lambda _, one: None if _untold(one.row) else one.row.committed_state),
     "commit_id": (_TEXT, lambda _, one: one.row.commit_id),
-    "committed_fence": (_NUMBER, lambda _, one: one.row.committed_fence),
+    "committed_fence": (_NUMBER, lambda _, one: None if _untold(one.row) else one.row.committed_fence),
     "fence": (_NUMBER, lambda _, one: one.row.fence),
     "attempts": (_NUMBER, lambda _, one: one.row.attempts),
     "redrives": (_NUMBER, lambda _, one: one.row.redrive_count),
@@ -253,6 +253,11 @@ def _make_parquet(duckdb: Any, lines: Path, part: Path) -> None:
 
 def _values(deployed: "DeployedPipeline", one: "ObjectRow") -> dict[str, Value]:
     return {name: value(deployed, one) for name, (_, value) in COLUMNS.items()}
+
+
+def _untold(row: Row) -> bool:
+    """True if the row records a removal that no processor was told of: it committed nothing."""
+    return row.settled_as is not None and row.kind is not StateKind.OBJECT
 
 
 def _time(at: int | None) -> str | None:
