@@ -20,6 +20,7 @@ from tests.unit.support import DAY, MINUTE
 PAGE = (Path(__file__).parents[2] / "docs" / "after-commit.md").read_text()
 TAG = ("intake", "done")
 SET = dict([TAG])
+KEY = row_key("local", Ordering.LATEST, "local-bucket", "a", None)
 
 
 def pipeline(process: Callable[[Any], Any] = lambda _: None, **options: Any) -> LocalPipeline:
@@ -189,6 +190,21 @@ def test_a_newer_commit_does_not_lose_the_tag_of_an_older_version() -> None:
     assert len(local.calls) == 2
 
 
+def test_the_row_tells_when_its_version_was_tagged_while_an_older_one_waits() -> None:
+    local = pipeline()
+    refusals = Refusals(local, local.put("a", "1"))
+    local.run(hours=1)
+    local.put("a", "2")
+    local.run(hours=1)
+    tagged_at = local.row("a").tagged_at  # type: ignore[union-attr]
+    assert tagged_at is not None
+    refusals.versions.clear()
+    local.run()
+    row = local.row("a")
+    assert row is not None
+    assert (row.tags_pending, row.tagged_at) == (None, tagged_at)
+
+
 def with_refused_tag() -> tuple[LocalPipeline, str, Refusals]:
     """A pipeline that rejects all but the first version of `a`, this version, and the refusals of its tag."""
 
@@ -302,6 +318,24 @@ def test_a_late_write_keeps_a_tagged_row_from_expiring() -> None:
 
 
 @pytest.mark.failure_mode("F549")
+def test_a_late_write_of_the_committed_state_lets_a_tagged_row_expire() -> None:
+    """It leaves nothing to repair. Without a tag, the row expires too."""
+
+    def process(_: Any) -> None:
+        row = local.row("a")
+        assert row is not None
+        local._table.report_late_write(KEY, replace(row, fence=row.fence - 1))
+
+    local = pipeline(process)
+    local.put("a", "1")
+    local.run()
+    row = local.row("a")
+    assert row is not None
+    assert (len(row.late_writes), row.settled, row.tags_pending) == (1, True, None)
+    assert row.expires_at is not None
+
+
+@pytest.mark.failure_mode("F549")
 def test_a_claimed_row_keeps_its_versions_until_its_commit() -> None:
     """Otherwise a claim that is released would leave a row that never expires."""
     local = pipeline()
@@ -402,6 +436,9 @@ def _older(row: Any) -> Any:
         ("k" * 129, "x", "its key"),
         ("k", "v" * 257, "its value"),
         ("a&b", "x", "letters"),
+        ("k", "done\n", "letters"),
+        ("k", "a\tb", "letters"),
+        ("k", "a\u00a0b", None),
         ("AWS:x", "x", "aws:"),
     ],
 )

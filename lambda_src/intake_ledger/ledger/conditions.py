@@ -61,7 +61,9 @@ def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
 
 
 def tags_unchanged(row: Row, *, expires: bool) -> Condition:
-    """No claim, no outcome and no tag was written since the row was read. With `expires`, no state was written late."""
+    """No claim, no outcome and no tag was written since the row was read. With `expires`, no state was written late
+    since then either.
+    """
     condition = Condition(
         "#fence = :seen_fence AND #status = :seen_status AND #tags_pending = :seen_tags_pending",
         ("fence", "status", "tags_pending"),
@@ -69,8 +71,10 @@ def tags_unchanged(row: Row, *, expires: bool) -> Condition:
     )
     if not expires:
         return condition
-    text = f"{condition.expression} AND attribute_not_exists(#late_writes)"
-    return Condition(text, (*condition.names, "late_writes"), condition.values)
+    same, values = "attribute_not_exists(#late_writes)", condition.values
+    if row.late_writes:
+        same, values = "#late_writes = :seen_late_writes", {**values, ":seen_late_writes": row.late_writes}
+    return Condition(f"{condition.expression} AND {same}", (*condition.names, "late_writes"), values)
 
 
 def lease_owned(row: Row) -> Condition:

@@ -10,7 +10,7 @@ from intake_ledger.protocol.errors import SettingsError, TagsFull
 MOST_TAGS, LONGEST_KEY, LONGEST_VALUE = 10, 128, 256
 """Tags of a version, and characters:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-tagging.html"""
-_CHARACTERS = re.compile(r"[\w\s+\-=.:/@]*")
+_CHARACTERS = re.compile(r"(?:[\w+\-=.:/@]|[^\S\t-\r\x1c-\x1f\x85])*")
 
 
 class CommitTag(NamedTuple):

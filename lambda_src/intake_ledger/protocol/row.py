@@ -561,11 +561,11 @@ def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> 
         reason=None if refused else row.reason,
         reason_code=None if refused else row.reason_code,
     )
-    if left or row.status is not Status.PROCESSED:
-        return after
     if row.committed_state in {identity_of(StateKind.OBJECT, version, None) for version in done}:
         after = replace(after, tagged_at=now)
-    if row.late_writes:
+    if left or row.status is not Status.PROCESSED:
+        return after
+    if row.late_writes - {row.committed_state}:
         return after  # it has to be repaired before it may expire
     kind = StateKind.DELETED if row.settled_as else row.kind
     # The row of a version that was permanently deleted may have an expiry already.
