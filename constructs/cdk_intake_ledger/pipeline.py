@@ -241,7 +241,7 @@ class IntakePipeline(PipelineGrants):
             sets_tags=after_commit is not None,
         )
         if after_commit is not None and isinstance(self._bucket, s3.Bucket):
-            after_commit.add_rule(self._bucket)
+            after_commit.add_rules(self._bucket, keys)
         connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)
         fix_names(self, name, table=self._ledger.table, queue=queue)
 

@@ -32,10 +32,28 @@ def test_a_rule_of_the_bucket_is_for_the_tag_only(template: Json) -> None:
     [rule] = [one for one in rules if "TagFilters" in one]
     assert rule == {
         "ExpirationInDays": 30,
+        "Prefix": "in/",
         "Status": "Enabled",
         "TagFilters": [{"Key": "intake", "Value": "done"}],
         "Transitions": [{"StorageClass": "GLACIER_IR", "TransitionInDays": 20}],
     }
+
+
+def test_a_rule_leaves_the_objects_of_other_pipelines_of_the_bucket_alone() -> None:
+    """They may have the same tag: without an expiry, for parts of sets, or with `deletes`."""
+    stack = new_stack()
+    shared = s3.Bucket(stack, "Shared", versioned=True)
+    for name, filters, tag in (
+        ("A", (("a/", ".json"), ("a/b/", ".csv"), ("x/", None)), DONE),
+        ("C", (("c/", None),), Tag("intake", "done", expire_after=Duration.days(365))),
+        ("D", (("d/", None),), Tag("intake", "done")),
+    ):
+        keys = [s3.NotificationKeyFilter(prefix=prefix, suffix=suffix) for prefix, suffix in filters]
+        IntakePipeline(
+            stack, name, processor=processor(), bucket=shared, filters=keys, after_commit=tag, deletes=name == "D"
+        )
+    rules = only(template_of(stack), "AWS::S3::Bucket", "Shared")["LifecycleConfiguration"]["Rules"]
+    assert [(one["Prefix"], one["ExpirationInDays"]) for one in rules] == [("a/", 30), ("x/", 30), ("c/", 365)]
 
 
 def test_only_the_consumer_of_a_tagged_pipeline_may_set_tags(template: Json) -> None:

@@ -17,7 +17,7 @@ from cdk_intake_ledger.validation.tag_rules import (
     TAG_RULES_OF_IMPORTED,
     TAG_TEXTS,
 )
-from intake_ledger.protocol import tag_problem
+from intake_ledger.protocol import KeyFilter, tag_problem
 
 
 @check_arguments
@@ -69,15 +69,22 @@ class Tag:
         """True if it needs a lifecycle rule."""
         return self.expire_after is not None or bool(self.transitions)
 
-    def add_rule(self, bucket: s3.Bucket) -> None:
-        """Add the lifecycle rule to the bucket, if there is one. A pipeline does so for a bucket of the app.
+    def add_rules(self, bucket: s3.Bucket, filters: Sequence[KeyFilter]) -> None:
+        """Add the lifecycle rules to the bucket, if there are any. A pipeline does so for a bucket of the app.
+
+        Another pipeline of the bucket may have the same tag for its own prefix, without or with a later expiry.
 
         Args:
             bucket: of the objects.
+            filters: of the pipeline. Without one, it processes each key.
 
         """
-        if self.has_rules:
+        prefixes = sorted({one.prefix for one in filters} or {""})
+        # Rules of nested prefixes would do the same twice.
+        own = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
+        for prefix in own if self.has_rules else ():
             bucket.add_lifecycle_rule(
+                prefix=prefix or None,
                 tag_filters={self.key: self.value},
                 expiration=self.expire_after,
                 transitions=list(self.transitions) if self.transitions else None,
