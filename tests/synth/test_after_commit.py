@@ -114,8 +114,16 @@ def test_an_imported_bucket_takes_the_tag_and_no_rule() -> None:
         IntakePipeline(stack, "Loads", processor=processor(), bucket=theirs, after_commit=DONE)
 
 
-def test_parts_of_sets_do_not_expire() -> None:
+ARCHIVED = s3.Transition(storage_class=s3.StorageClass.GLACIER, transition_after=Duration.days(30))
+
+
+@pytest.mark.parametrize(
+    ("tag", "text"),
+    [(DONE, "has expire_after"), (Tag("a", "b", transitions=[ARCHIVED]), "has transitions to an archive")],
+)
+def test_parts_of_sets_do_not_expire(tag: Tag, text: str) -> None:
+    """An archived part cannot be read by a set that still waits."""
     stack = new_stack()
-    parts = IntakePipeline(stack, "Parts", processor=processor(), after_commit=DONE)
-    with refused("after-commit-expiry-of-parts", "would lose parts"):
+    parts = IntakePipeline(stack, "Parts", processor=processor(), after_commit=tag)
+    with refused("after-commit-expiry-of-parts", text):
         FileSets(stack, "Loads", pipeline=parts, processor=processor(), form=SetForm.manifest("**/manifest.json"))

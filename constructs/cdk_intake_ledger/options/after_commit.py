@@ -65,6 +65,11 @@ class Tag:
             yield TAG_EXPIRY_WITH_DELETES.problem()
 
     @property
+    def archives(self) -> bool:
+        """True if objects must be restored before they can be read."""
+        return any(one.storage_class.value in ("GLACIER", "DEEP_ARCHIVE") for one in self.transitions or ())
+
+    @property
     def has_rules(self) -> bool:
         """True if it needs a lifecycle rule."""
         return self.expire_after is not None or bool(self.transitions)

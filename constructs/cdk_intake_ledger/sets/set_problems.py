@@ -30,9 +30,12 @@ from intake_ledger.protocol import HOLD_SHARE
 
 
 def _expiry_problems(parts: PipelineResources, path: str) -> Iterator[Problem]:
-    """Find that the tag of a committed part lets it expire. `path` is that of the pipeline."""
-    if parts.after_commit is not None and parts.after_commit.expire_after is not None:
-        yield TAG_EXPIRY_OF_PARTS.problem(path=path)
+    """Find that the tag of a committed part lets it expire, or archives it. `path` is that of the pipeline."""
+    tag = parts.after_commit
+    if tag is not None and tag.expire_after is not None:
+        yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has expire_after")
+    if tag is not None and tag.archives:
+        yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has transitions to an archive")
 
 
 def set_problems(

@@ -44,7 +44,7 @@ TAG_EXPIRY_WITH_DELETES = SUBJECT.error(
 TAG_EXPIRY_OF_PARTS = SUBJECT.error(
     "after-commit-expiry-of-parts",
     inputs=("pipeline", "after_commit"),
-    what="after_commit of {path} has expire_after, and its objects are parts of sets",
+    what="after_commit of {path} {does}, and its objects are parts of sets",
     why="the tag says that a part was committed, and not that its set has read it: a set that waits would lose parts",
-    fix="Omit expire_after, and let the processor of the sets remove parts",
+    fix="Omit it, and let the processor of the sets remove or archive parts",
 )
