@@ -99,3 +99,24 @@ def test_a_lost_answer_loses_a_start_and_gives_none() -> None:
     item = world.store.items[key.pk, key.sk]
     assert int(item["starts_until"]["N"]) == BEGIN_MS * 1_000 + 3 * world.rate.interval_us
     assert starts.take(in_line=False) is not None
+
+
+@pytest.mark.parametrize("ahead_hours", [0, 2, 48])
+def test_a_worker_that_remembers_a_deleted_item_asks_again(ahead_hours: int) -> None:
+    """A person deletes the item, because a clock was ahead. Those that remember its times start at once."""
+    world, now = RateWorld(Rate(1, burst=2), 0, 1, skew_ms=0), BEGIN_MS
+    table, key = LedgerTable(cast("Any", world.store), "ledger"), rate_key("sim")
+    warm = Starts(table, "sim", world.rate, clock=lambda: now, jitter=lambda: 0.5)
+    ahead = Starts(table, "sim", world.rate, clock=lambda: now + ahead_hours * 3_600_000, jitter=lambda: 0.5)
+    for _ in range(5):
+        ahead.take(in_line=False)
+    assert warm.take(in_line=False) is not None
+    del world.store.items[key.pk, key.sk]
+    now += 60_000
+    taken = [warm.take(in_line=bool(number)) for number in range(3)]
+    assert taken == [None, None, now + 1_000]
+    before = world.writes
+    ahead.take(in_line=False)
+    assert [warm.take(in_line=False) is None for _ in range(20)] == [False] * 20
+    if ahead_hours * 3_600 > LONGEST_LINE_SECONDS:
+        assert world.writes - before < 5, "the worker asks once a minute, and not for each message"

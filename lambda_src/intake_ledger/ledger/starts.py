@@ -4,7 +4,9 @@
     none is free        move `places_until`: the message comes again then
     others wait         the same at once, when the worker has seen it before
 
-Both times only grow. A worker remembers them, and sends no request that DynamoDB would refuse.
+Both times only grow. A worker remembers them, and sends no request that DynamoDB would refuse. A person may delete the
+item, because a clock was wrong: each answer replaces what was remembered, and times that no right clock gives are asked
+for again.
 A start is taken by the write. If its answer is lost, or its worker dies, the start is lost: the rate is only lower.
 """
 
@@ -21,6 +23,8 @@ _TRIES = 4
 """A write is repeated if another worker has moved the time past the present one in between."""
 _THROTTLED_MS = 2_000
 """The shortest wait if DynamoDB has no capacity for the item."""
+_DOUBT_MS = 60_000
+"""Times that are this far beyond those of the worker's own clock are asked for again, but not more often than this."""
 
 
 class Starts:
@@ -46,6 +50,7 @@ class Starts:
         self._jitter = jitter
         self._lock = Lock()
         self._seen = StartTimes()
+        self._doubted_at = 0
 
     def take(self, *, in_line: bool) -> int | None:
         """Take a start.
@@ -62,6 +67,7 @@ class Starts:
 
         """
         try:
+            self._doubt()
             if self._start(in_line=in_line):
                 return None
             return self._place()
@@ -70,13 +76,21 @@ class Starts:
                 raise
             return self._clock() + round(_THROTTLED_MS * (1 + 4 * self._jitter()))
 
+    def _doubt(self) -> None:
+        """Forget times that only a wrong clock gives. The item may have been deleted since."""
+        now = self._clock()
+        with self._lock:
+            if abs(now - self._doubted_at) >= _DOUBT_MS and self.rate.is_ahead(self._seen, (now + _DOUBT_MS) * 1_000):
+                self._seen, self._doubted_at = StartTimes(), now
+
     def _start(self, *, in_line: bool) -> bool:
         for _ in range(_TRIES):
             now = self._now_us()
             if not self.rate.may_ask(self._seen, now, in_line=in_line):
                 return False
             line = None if in_line else now
-            if self._move("starts_until", self.rate.interval_us, now, now + self.rate.tolerance_us, line=line):
+            moved, _ = self._move("starts_until", self.rate.interval_us, now, now + self.rate.tolerance_us, line=line)
+            if moved:
                 return True
         return False
 
@@ -93,14 +107,16 @@ class Starts:
             begin = max(now, self._seen.starts_until - self.rate.tolerance_us - interval)
             if max(begin, self._seen.places_until) > longest:
                 break
-            if self._move("places_until", interval, begin, longest):
-                return -(-self._seen.places_until // 1_000)
+            moved, found = self._move("places_until", interval, begin, longest)
+            if moved:
+                return -(-found.places_until // 1_000)
         return self._clock() + round(LONGEST_LINE_SECONDS * 1_000 * (1 + self._jitter()) / 2)
 
-    def _move(self, name: str, by: int, begin: int, limit: int, *, line: int | None = None) -> bool:
+    def _move(self, name: str, by: int, begin: int, limit: int, *, line: int | None = None) -> tuple[bool, StartTimes]:
         """Move a time by an interval: from `begin`, or from its own value if that is later.
 
-        False: it is beyond the limit, or was not on the expected side of `begin`. `_seen` shows which.
+        Returns the item too. False: the time is beyond the limit, or was not on the expected side of `begin`. `_seen`
+        shows which.
         """
         ahead = getattr(self._seen, name) >= begin
         if ahead:
@@ -115,8 +131,8 @@ class Starts:
         moved, item = self._table.move(self._key, name, by=by if ahead else None, to=begin + by, condition=condition)
         found = StartTimes(int(item.get("starts_until", 0)), int(item.get("places_until", 0)))
         with self._lock:
-            self._seen = StartTimes(*map(max, self._seen, found))
-        return moved
+            self._seen = found
+        return moved, found
 
     def _now_us(self) -> int:
         return self._clock() * 1_000

@@ -77,6 +77,13 @@ class Rate:
         """
         return seen.starts_until <= now_us + self.tolerance_us and (in_line or seen.places_until <= now_us)
 
+    def is_ahead(self, seen: StartTimes, now_us: int) -> bool:
+        """True if no worker whose clock shows this time or an earlier one has written the item."""
+        starts, places = self.tolerance_us, LONGEST_LINE_SECONDS * _SECOND
+        return seen.starts_until > now_us + starts + self.interval_us or (
+            seen.places_until > now_us + places + self.interval_us
+        )
+
     def waiting(self, seen: StartTimes, now_us: int) -> int:
         """About how many messages stand in line."""
         return max(seen.places_until - now_us, 0) // self.interval_us
