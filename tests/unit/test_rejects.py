@@ -202,6 +202,42 @@ def test_a_check_rejects_a_row() -> None:
     assert rejected[0]["reason"] == "line 3: Unprocessable: a credit note"
 
 
+@pytest.mark.failure_mode("F491")
+@pytest.mark.parametrize("options", [{}, {"commits_at_end": True}])
+def test_a_check_that_remembers_rows_fails_and_rejects_no_good_row(options: dict[str, bool]) -> None:
+    """It would refuse each row at the second reading, and the share was counted at the first one."""
+
+    def process(change: ObjectChange) -> str:
+        seen = set[str]()
+
+        def check(row: dict[str, Any]) -> None:
+            if row["customer"] in seen:
+                raise ValueError("it is there twice")
+            seen.add(row["customer"])
+
+        rejects = Rejects(max_share=0.3, check=check, **options)
+        return f"{len(list(change.csv_rows(columns=ORDERS, on_error=rejects)))} rows"
+
+    pipeline = LocalPipeline(process, keep_rejects=True, max_attempts=2)
+    pipeline.put("a.csv", "customer,cents\nann,5\nann,6\nbob,6\nfay,7\n")
+    pipeline.run()
+    row = row_of(pipeline)
+    if options:
+        assert (row.commit_id, row.rejected_rows) == ("3 rows", 1)
+    else:
+        assert (row.status, row.attempts) == (Status.REJECTED, 2)
+        assert "refuses a row that it has accepted before" in str(row.reason)
+        assert pipeline.rejected_rows("a.csv") == []
+
+
+def test_a_share_that_is_just_reached_is_allowed() -> None:
+    """Also 0.29 * 100, which is less than 29 as a float."""
+    for bad in (1, 29, 57, 58, 99):
+        lines = [f"ann,{'x' if number < bad else 5}" for number in range(100)]
+        _, rejected, _ = run("\n".join(["customer,cents", *lines]), on_error=Rejects(max_share=bad / 100))
+        assert len(rejected) == bad
+
+
 def test_without_on_error_the_first_bad_row_raises() -> None:
     """The reason quotes no value."""
     _, _, pipeline = run("customer,cents\nann,5\nbob,secret\n", on_error=None)

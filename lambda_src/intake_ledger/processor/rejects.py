@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast, override
 
 from intake_ledger.processor.text import RowProblem, RowReader, closing
-from intake_ledger.protocol import State, TooManyRejects, Unprocessable
+from intake_ledger.protocol import LibraryError, State, TooManyRejects, Unprocessable
 
 _IN_MEMORY = 1024 * 1024
 """Bytes of rejected rows of a file. More of them are in a temporary file."""
@@ -49,7 +49,9 @@ class Rejects:
     becomes visible row by row would stay. When omitted, the rows are counted first."""
     check: Callable[[Any], object] | None = None
     """A function that takes each row. The row is rejected if it raises ValueError, ArithmeticError, LookupError or
-    `Unprocessable`, with the text of the error as the reason. Its result is ignored. No function when omitted."""
+    `Unprocessable`, with the text of the error as the reason. Its result is ignored. A `max_share` without
+    `commits_at_end` reads each row twice, so it may not remember rows, such as to find doubled ones: the attempt fails
+    then. No function when omitted."""
     one_line_rows: bool = False
     """True if no field of a CSV contains a line end. Then a malformed quoted field, or a row that is too long, is a bad
     row. Only say so if it is certain: parts of a field with line ends would be taken for rows. When omitted, fields may
@@ -85,11 +87,19 @@ class Reading:
 
     def check_share(self, most: float) -> None:
         """Raise TooManyRejects if more rows are bad than this share."""
-        if self.rejected > most * self.read:
-            share = self.rejected / self.read
+        # The product with a share such as 0.29 is rounded, and the quotient is the number that the share is.
+        if self.rejected and (share := self.rejected / self.read) > most:
             named = ", ".join(self._first) + (" and others" if self.rejected > len(self._first) else "")
             raise TooManyRejects(
                 f"{self.rejected:,} of {self.read:,} rows are bad ({share:.3%}), and max_share is {most:.3%}: {named}"
+            )
+
+    def check_counted(self, counted: "Reading") -> None:
+        """Raise LibraryError if more rows are bad than at the reading that has counted them."""
+        if self.rejected > counted.rejected:
+            raise LibraryError(
+                "a check or a function of columns refuses a row that it has accepted before, when the bad rows were "
+                "counted: it may remember nothing of other rows. Or read the file once: commits_at_end=True"
             )
 
     def good(self, line: int, value: Any, text: str | None) -> bool:
@@ -174,6 +184,7 @@ def rows(
     Raises:
         TooManyRejects: More rows are bad than `max_share` allows. No row was yielded, or each one with
             `commits_at_end`.
+        LibraryError: At the second reading, more rows are bad than at the first.
 
     """
     if not isinstance(rejects, Rejects):
@@ -185,7 +196,7 @@ def rows(
     for _ in closing(stream, read(stream, errors=counting)):
         pass
     counting.check_share(rejects.max_share)
-    return _later(open_stream, read, begin(rejects))
+    return _later(open_stream, read, begin(rejects), counting)
 
 
 def _checked(stream: BinaryIO, read: RowReader, reading: Reading, most: float | None) -> Iterator[Any]:
@@ -195,10 +206,13 @@ def _checked(stream: BinaryIO, read: RowReader, reading: Reading, most: float | 
         reading.check_share(most)
 
 
-def _later(open_stream: Callable[[], BinaryIO], read: RowReader, reading: Reading) -> Iterator[Any]:
+def _later(open_stream: Callable[[], BinaryIO], read: RowReader, reading: Reading, counted: Reading) -> Iterator[Any]:
     """Open the file when the first row is wanted, so that the parts of a set need no connection each."""
     stream = open_stream()
-    yield from closing(stream, read(stream, errors=reading))
+    for row in closing(stream, read(stream, errors=reading)):
+        reading.check_counted(counted)
+        yield row
+    reading.check_counted(counted)
 
 
 def _readable(text: str) -> str:

@@ -50,7 +50,10 @@ class SchemaDrift(Unprocessable):
 
 
 class TooManyRejects(Unprocessable):
-    """More rows of a file are bad than `Rejects.max_share` allows. It is raised before the first row."""
+    """More rows of a file are bad than `Rejects.max_share` allows. It is raised before the first row.
+
+    With `commits_at_end`, it is raised after the last one.
+    """
 
 
 MAX_RETRY_IN = 11 * 3600
