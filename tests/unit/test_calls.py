@@ -1,5 +1,6 @@
 """Several changes in one call of the processor: docs/protocol.md, "Several changes in one call"."""
 
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ class Table:
         self.tries.update(change.key for change in changes)
         results = {change.idempotency_key: self.result(change.key) for change in changes}
         for change in changes:
-            if not isinstance(results[change.idempotency_key], Exception):
+            if not isinstance(results[change.idempotency_key], BaseException):
                 fence, _ = self.rows.get(change.key, (0, None))
                 if change.fence > fence:
                     self.rows[change.key] = change.fence, content_of(change)
@@ -122,6 +123,16 @@ def test_a_change_without_a_result_is_not_committed() -> None:
     assert "no result for this change" in str(row.reason)
     assert "change.idempotency_key" in str(row.reason)
     assert [one.key for one in pipeline.calls[1]] == ["k1"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_cancelled_task_is_a_failure_that_is_tried_again(count: int) -> None:
+    """`asyncio.gather(..., return_exceptions=True)` returns it as a result. It is no Exception."""
+    table = Table(k0=lambda tries: CancelledError() if tries == 1 else None)
+    pipeline = loaded(table, count)
+    assert not pipeline.dead_letters
+    check_good(pipeline, table, 0, attempts=2)
+    check_good(pipeline, table, *range(1, count))
 
 
 def test_a_malformed_result_rejects_its_change_only() -> None:

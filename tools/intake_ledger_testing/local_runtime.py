@@ -39,7 +39,7 @@ from intake_ledger.protocol import (
     rejects_place,
 )
 from intake_ledger.runners import Runner
-from intake_ledger.runners.calls import InlineCalls, results_of
+from intake_ledger.runners.calls import InlineCalls, is_failure, results_of
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.later import Later
 from intake_ledger.runners.remote import Remote
@@ -529,7 +529,7 @@ class LocalRuntime:
             return
         for result in results_of(returned, change):
             try:
-                if not isinstance(result, Exception):
+                if not is_failure(result):
                     as_commit(result)
             except InvalidEffectError as invalid:
                 self._invalid.append(invalid)

@@ -1,7 +1,7 @@
 """The processor is a function of this process that takes several changes in one call, and gives a result for each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from intake_ledger.protocol import MissingResultError, WrongReturnError, shown
 from intake_ledger.runners import Ended
@@ -58,14 +58,19 @@ class InlineCalls(Inline):
 
     def _call(self, given: Any) -> object:
         [result] = results_of(super()._call([given]), [given])
-        if isinstance(result, Exception):
+        if is_failure(result):
             raise result
         return result
 
 
+def is_failure(result: object) -> TypeGuard[BaseException]:
+    """True if the result is the failure of its change. A cancelled task is one, as `asyncio.gather` returns it."""
+    return isinstance(result, BaseException) and not isinstance(result, KeyboardInterrupt)
+
+
 def _take(result: object, work: "Work", end: Ended) -> None:
     """Write the result of one change into its end."""
-    if isinstance(result, Exception):
+    if is_failure(result):
         end.error = result
         return
     try:
