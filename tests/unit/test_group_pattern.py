@@ -60,3 +60,23 @@ def test_a_text_that_names_no_groups_says_why(pattern: str, why: str) -> None:
 @pytest.mark.parametrize(("prefix", "fits"), [("", True), ("in/", True), ("in/a", True), ("i", True), ("out/", False)])
 def test_a_prefix_fits_if_one_of_its_keys_may_have_a_group(prefix: str, fits: bool) -> None:
     assert GroupPattern("in/{account}/").fits(prefix) is fits
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix", "fits"),
+    [
+        ("in/{account}-", "in/2026/", False),
+        ("in/{account}-", "in/a-/", True),
+        ("in/{account}/", "in//", False),
+        ("{tenant}/{_date}.", "t/2026/", False),
+        ("{tenant}/{_date}.", "t/2026.", True),
+        ("in/{account}/new/", "in/a/old/", False),
+        ("in/{account}/new/", "in/a/ne", True),
+        ("in/{a}--", "in/a-", True),
+    ],
+)
+def test_a_prefix_does_not_fit_whose_keys_have_no_group(pattern: str, prefix: str, fits: bool) -> None:
+    """A placeholder has no slash, and is not empty. Synthesis would accept a pattern that excludes nothing."""
+    made = GroupPattern(pattern)
+    assert made.fits(prefix) is fits
+    assert fits is any(made.group_of(prefix + end) for end in ("", "z", "z-", "-", "z/", "z/new/", "w/", "z--"))

@@ -28,6 +28,8 @@ class GroupPattern:
     beginning: str = field(init=False)
     """The text before the first placeholder. Each key with a group begins with it."""
     _names: tuple[str, ...] = field(init=False)
+    _ends: tuple[str, ...] = field(init=False, repr=False)
+    """The text after each placeholder."""
     _keys: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,7 @@ class GroupPattern:
         ]
         object.__setattr__(self, "beginning", literals[0])
         object.__setattr__(self, "_names", tuple(name for name, keep in zip(names, kept, strict=True) if keep))
+        object.__setattr__(self, "_ends", tuple(literals[1:]))
         object.__setattr__(self, "_keys", re.compile(re.escape(literals[0]) + "".join(values)))
 
     def group_of(self, key: str) -> str | None:
@@ -74,7 +77,19 @@ class GroupPattern:
 
     def fits(self, prefix: str) -> bool:
         """False if no key with this prefix has a group."""
-        return self.beginning.startswith(prefix) or prefix.startswith(self.beginning)
+        if not prefix.startswith(self.beginning):
+            return self.beginning.startswith(prefix)
+        rest = prefix.removeprefix(self.beginning)
+        for end in self._ends:
+            value, found, after = rest.partition(end)
+            if not found:
+                # The prefix ends in this value, or in the text that follows it.
+                slash = rest.find(SEPARATOR)
+                return slash < 0 or any(end.startswith(rest[at:]) for at in range(1, slash + 1))
+            if not value or SEPARATOR in value:
+                return False
+            rest = after
+        return True
 
     def __str__(self) -> str:
         """The text, as the variable has it."""
