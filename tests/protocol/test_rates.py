@@ -101,6 +101,7 @@ def test_a_lost_answer_loses_a_start_and_gives_none() -> None:
     assert starts.take(in_line=False) is not None
 
 
+@pytest.mark.failure_mode("F531")
 @pytest.mark.parametrize("ahead_hours", [0, 2, 48])
 def test_a_worker_that_remembers_a_deleted_item_asks_again(ahead_hours: int) -> None:
     """A person deletes the item, because a clock was ahead. Those that remember its times start at once."""
@@ -120,3 +121,16 @@ def test_a_worker_that_remembers_a_deleted_item_asks_again(ahead_hours: int) -> 
     assert [warm.take(in_line=False) is None for _ in range(20)] == [False] * 20
     if ahead_hours * 3_600 > LONGEST_LINE_SECONDS:
         assert world.writes - before < 5, "the worker asks once a minute, and not for each message"
+
+
+@pytest.mark.failure_mode("F531")
+def test_a_long_line_is_forgotten_with_its_item() -> None:
+    """Also if all clocks are right. The times that a worker remembers are those of the last answer."""
+    world, now = RateWorld(Rate(1, burst=2), 0, 1, skew_ms=0), BEGIN_MS
+    table, key = LedgerTable(cast("Any", world.store), "ledger"), rate_key("sim")
+    warm = Starts(table, "sim", world.rate, clock=lambda: now, jitter=lambda: 0.5)
+    for _ in range(600):
+        warm.take(in_line=False)
+    del world.store.items[key.pk, key.sk]
+    waits = [warm.take(in_line=False) for _ in range(6)]
+    assert max(at or now for at in waits) <= now + 10_000

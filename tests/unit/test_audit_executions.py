@@ -45,6 +45,7 @@ def test_a_row_whose_execution_has_ended_without_a_sign_is_found(ended: str) -> 
     assert (world.run().counts, world.sent) == ({"unsettled": 1}, ["talk.mp3"])
 
 
+@pytest.mark.failure_mode("F542")
 @pytest.mark.parametrize("status", [Status.PROCESSING, Status.FAILED])
 def test_a_newer_version_that_waits_for_tasks_of_a_stopped_execution_is_not_found(status: Status) -> None:
     """Its event is not lost: no attempt may begin before."""

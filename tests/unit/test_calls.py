@@ -125,6 +125,7 @@ def test_a_change_without_a_result_is_not_committed() -> None:
     assert [one.key for one in pipeline.calls[1]] == ["k1"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.failure_mode("F540")
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_cancelled_task_is_a_failure_that_is_tried_again(count: int) -> None:
     """`asyncio.gather(..., return_exceptions=True)` returns it as a result. It is no Exception."""

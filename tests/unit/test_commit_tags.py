@@ -317,6 +317,7 @@ def test_a_late_write_keeps_a_tagged_row_from_expiring() -> None:
     assert (after.tags_pending, after.expires_at, bool(after.late_writes)) == (None, None, True)
 
 
+@pytest.mark.failure_mode("F539")
 @pytest.mark.failure_mode("F549")
 def test_a_late_write_of_the_committed_state_lets_a_tagged_row_expire() -> None:
     """It leaves nothing to repair. Without a tag, the row expires too."""

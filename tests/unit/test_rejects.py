@@ -202,6 +202,7 @@ def test_a_check_rejects_a_row() -> None:
     assert rejected[0]["reason"] == "line 3: Unprocessable: a credit note"
 
 
+@pytest.mark.failure_mode("F532")
 @pytest.mark.failure_mode("F491")
 @pytest.mark.parametrize("options", [{}, {"commits_at_end": True}])
 def test_a_check_that_remembers_rows_fails_and_rejects_no_good_row(options: dict[str, bool]) -> None:
