@@ -82,6 +82,19 @@ def test_a_record_of_dynamodb_has_plain_values() -> None:
     assert json.loads(message.raw)["dynamodb"]["NewImage"]["amount"] == {"N": "12.50"}
 
 
+@pytest.mark.failure_mode("F381")
+def test_the_order_of_a_set_is_no_other_fingerprint() -> None:
+    """Python orders the same set otherwise in another process, so a retry there would be taken for another message."""
+    intake = Intake(
+        MessageSourceType.DYNAMODB, key="dynamodb.Keys.order", identity="eventID", fingerprint="dynamodb.NewImage"
+    )
+    for numbers in (["0", "8"], ["8", "0"]):
+        record = dynamodb("o-1", "e-1", 1)
+        record["dynamodb"]["NewImage"]["parts"] = {"NS": numbers}
+        assert intake.handle([record]) == []
+    assert (intake.called, intake.sqs.dead_letters) == (["e-1"], [])
+
+
 @pytest.mark.failure_mode("F264")
 def test_a_record_of_dynamodb_tells_who_removed_the_item() -> None:
     """DynamoDB's TTL has a user identity, and a writer has none. A redriven copy has it too."""

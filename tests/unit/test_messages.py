@@ -157,6 +157,21 @@ def test_a_message_with_another_fingerprint_does_not_take_an_unfinished_or_rejec
     assert intake.sqs.dead_letters[-1].attributes["reason_code"] == "identity_collides"
 
 
+@pytest.mark.failure_mode("F381")
+@pytest.mark.parametrize(("before", "after"), [("", "amount"), ("amount", "[amount]"), ("amount", "")])
+def test_another_fingerprint_expression_is_no_other_content(before: str, after: str) -> None:
+    """A deployment of it loses no message that is not finished, and no copy is taken for another message."""
+    intake = Intake(fingerprint=before, process=lambda _: raise_(RuntimeError("out")))
+    message = sqs("o-1", "e-1", amount=5)
+    intake.handle([message])
+    deployed = Intake(fingerprint=after)
+    deployed.table.items.update(intake.table.items)
+    deployed.clock.advance(3_600_000)
+    assert deployed.handle([message]) == []
+    assert deployed.handle([sqs("o-1", "e-1", amount=5)]) == []
+    assert (deployed.called, deployed.sqs.dead_letters) == (["e-1"], [])
+
+
 @pytest.mark.failure_mode("F382")
 @pytest.mark.parametrize("fingerprint", ["amout", "[amout, curency]", "{a: amout}"])
 def test_a_fingerprint_that_a_message_does_not_have_is_a_reason(fingerprint: str) -> None:
