@@ -321,23 +321,24 @@ class OnceLedger:
 
     def _start(self, held: Claim, rate: Rate) -> None:
         """Take a start for the claim, or let the identity wait for its place. Raises Busy then."""
-        with self._lock:
-            starts = self._starts.get(rate) or Starts(
-                self._table, self.name, rate, clock=self.clock, jitter=random.SystemRandom().random
-            )
-            self._starts[rate] = starts
         try:
+            with self._lock:
+                starts = self._starts.get(rate) or Starts(
+                    self._table, self.name, rate, clock=self.clock, jitter=random.SystemRandom().random
+                )
+                self._starts[rate] = starts
             at = starts.take(in_line=held.seen is not None and held.seen.in_line)
             if at is None:
                 return
             reason = Reason(ReasonCode.MAX_RATE, "the rate had no start for it")
             self._ledger.wait(held, reason, retry_at=at)
-        except AWS_ERRORS:
+        except Fenced:
+            at = self.clock()
+        except BaseException:
+            # The block has not started: it spends no attempt, and holds no key.
             with suppress(Fenced, *AWS_ERRORS):
                 self._ledger.release(held)
             raise
-        except Fenced:
-            at = self.clock()
         self._counted(OutcomeKind.WAITING)
         raise Busy("the rate has no start now", max(at - self.clock(), 0) / 1000)
 

@@ -480,6 +480,26 @@ def test_an_extension_without_the_key_leaves_the_row() -> None:
     assert table.items == before
 
 
+@pytest.mark.failure_mode("F148")
+def test_the_lock_of_a_block_that_extends_its_lease_does_not_expire() -> None:
+    """Without it, another block of the key would run at the same time, and the first one could not commit."""
+    table, clock = MemoryDynamoDB(), Clock()
+    ledger = make(table, clock, retention_seconds=3_600)
+
+    def expire() -> None:
+        for place, item in [*table.items.items()]:
+            if int(item.get("expires_at", {"N": "9" * 12})["N"]) * 1000 < clock.now:
+                del table.items[place]
+
+    with ledger.once("o-1", "e-1") as claim:
+        for _ in range(72):
+            claim.extend(3_600)
+            clock.advance(3_600_000)
+            expire()
+            with pytest.raises(Busy), ledger.once("o-1", "e-2"):
+                raise AssertionError
+
+
 @pytest.mark.failure_mode("F234")
 def test_dynamodb_fails_while_a_failure_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
     """The error of the block reaches the caller. The key is free after the lease."""
@@ -685,6 +705,18 @@ def test_blocks_start_at_a_rate_and_duplicates_take_no_start() -> None:
     clock.now += 1_000
     assert run("d") is None
     assert ran == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
+
+
+@pytest.mark.parametrize("rate", [5, [5]])
+def test_a_start_that_fails_spends_no_attempt_and_frees_the_key(rate: Any) -> None:
+    """Such a program is corrected, and the block may run once even then."""
+    ledger = make(max_attempts=1)
+    with pytest.raises((AttributeError, TypeError)), ledger.once("k", "1", rate):
+        raise AssertionError
+    with ledger.once("k", "2"), suppress(Busy), ledger.once("k", "1"):
+        raise AssertionError
+    with ledger.once("k", "1") as claim:
+        assert claim.attempt == 1
 
 
 def test_blocks_that_find_no_start_free_their_key() -> None:

@@ -155,14 +155,15 @@ class KeyLock:
         return self._is_holder(self._item(claim), claim)
 
     def extended(self, claim: Claim, *, until: int) -> bool:
-        """See `Guard`. A worker that has read the row before can then not take the lock.
+        """See `Guard`. A worker that has read the row before can then not take the lock, which expires later now.
 
         The condition fails if another one has taken it already.
         """
         if self._outlives:
             return True
         try:
-            self._table.mark(self._key(claim), {"extended_until": until}, self._held(claim))
+            marks = {"extended_until": until, "expires_at": self._expires_at(until)}
+            self._table.mark(self._key(claim), marks, self._held(claim))
         except ConditionFailed:
             return False
         return True
@@ -207,7 +208,7 @@ class KeyLock:
 
     def _takes_again(self, claim: Claim, item: dict[str, Any]) -> bool:
         """True if the lock is still as it was read, and expires later now."""
-        marks = {"takes": int(item.get("takes", 0)) + 1, "expires_at": self._expires_at(claim)}
+        marks = {"takes": int(item.get("takes", 0)) + 1, "expires_at": self._expires_at(claim.row.lease_until)}
         try:
             self._table.mark(self._key(claim), marks, _as_read(item))
         except ConditionFailed:
@@ -225,13 +226,13 @@ class KeyLock:
             "holder": self._name(claim),
             "holder_fence": claim.row.fence,
             "held_since": self._clock(),
-            "expires_at": self._expires_at(claim),
+            "expires_at": self._expires_at(claim.row.lease_until),
         }
         self._table.mark(self._key(claim), marks, condition)
 
-    def _expires_at(self, claim: Claim) -> int:
+    def _expires_at(self, lease_until: int | None) -> int:
         """The row of the longest work expires a day after its retention. The lock stays for longer than that."""
-        until = max(claim.row.lease_until or 0, self._clock() + self._longest_ms)
+        until = max(lease_until or 0, self._clock() + self._longest_ms)
         return (self._retention.expires_at(StateKind.DELETED, until) or 0) + _DAY_SECONDS
 
     def _is_holder(self, item: dict[str, Any], claim: Claim) -> bool:
