@@ -4349,7 +4349,7 @@ MUTANTS = (
     Mutant(
         "a worker that has seen the end of a lease takes the key of its extension",
         "KeyLock.extended",
-        'self._table.mark(self._key(claim), {"extended_until": until}, self._held(claim))',
+        "self._table.mark(self._key(claim), marks, self._held(claim))",
         "return self.still_holds(claim)",
         "tests/kinds/test_key_lock.py -k excludes_a_worker",
     ),
