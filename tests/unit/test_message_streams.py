@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.events import OWN_MESSAGE
+from intake_ledger.ledger import Claim
 from intake_ledger.messages import KeyedMessage, MessageSourceType
 from tests.settings import examples
 from tests.unit.messages_support import (
@@ -80,6 +81,25 @@ def test_a_record_of_dynamodb_has_plain_values() -> None:
     }
     assert (message.body["eventName"], message.body["dynamodb"]["SequenceNumber"]) == ("MODIFY", "1")
     assert json.loads(message.raw)["dynamodb"]["NewImage"]["amount"] == {"N": "12.50"}
+
+
+def test_a_record_of_dynamodb_can_be_sent_to_another_function() -> None:
+    """JSON has neither sets nor bytes nor exact numbers."""
+    intake = Intake(MessageSourceType.DYNAMODB, key="dynamodb.Keys.order", identity="eventID")
+    record, kind = dynamodb("o-1", "e-1", 1), intake.kind()
+    record["dynamodb"]["NewImage"] |= {"sum": {"N": "0." + "12345" * 7}, "parts": {"NS": ["8", "0", "1.5"]}}
+    [message] = kind.read({"Records": [record]}).messages
+    claim = intake.ledger_of(kind).claim(cast("Any", message.parsed[0]), lease_ms=LEASE_MS)
+    assert isinstance(claim, Claim)
+    assert json.loads(json.dumps(kind.work(claim).request()))["body"]["dynamodb"]["NewImage"] == {
+        "order": "o-1",
+        "amount": 12.5,
+        "lines": [{"count": 3, "gift": True, "note": None}],
+        "tags": ["new", "paid"],
+        "photo": "AP8=",
+        "sum": "0." + "12345" * 7,
+        "parts": [0, 1.5, 8],
+    }
 
 
 @pytest.mark.failure_mode("F381")

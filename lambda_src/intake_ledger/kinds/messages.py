@@ -12,6 +12,7 @@ from intake_ledger.ledger import Claim, Guard
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
 from intake_ledger.messages.reader import MessageReader, is_stream_record, pointer_of
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.messages.stream_values import as_json
 from intake_ledger.protocol import Change, LibraryError, ObjectGone, Row, State
 
 MAX_PAUSE_SECONDS = 5.0
@@ -101,7 +102,7 @@ class MessageWork:
             "key": given.key,
             "identity": given.identity,
             "versionId": given.identity,
-            "body": given.body,
+            "body": as_json(given.body) if self._source is MessageSourceType.DYNAMODB else given.body,
             "source": given.source,
             "attempt": given.attempt,
             "fence": given.fence,

@@ -56,6 +56,22 @@ def plain(typed: Mapping[str, Any]) -> Any:
     return _DECODERS[kind](value)
 
 
+def as_json(value: Any) -> Any:
+    """A plain value in JSON's types: a set is a sorted list, bytes are Base64, and a number no double has is a text."""
+    match value:
+        case Mapping():
+            return {name: as_json(inner) for name, inner in value.items()}
+        case list():
+            return [as_json(inner) for inner in value]
+        case set():
+            return [as_json(inner) for inner in sorted(value)]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Decimal():
+            return float(value) if Decimal(repr(float(value))) == value else str(value)
+    return value
+
+
 def _number(text: str) -> int | Decimal:
     number = Decimal(text)
     return int(number) if number == number.to_integral_value() else number
