@@ -158,6 +158,20 @@ def test_a_message_with_another_fingerprint_does_not_take_an_unfinished_or_rejec
 
 
 @pytest.mark.failure_mode("F381")
+def test_a_row_of_an_earlier_release_without_a_digest_is_claimed_with_a_fingerprint() -> None:
+    """Nothing is known about its content, so that there is nothing to compare."""
+    intake = Intake(fingerprint="amount", process=lambda _: raise_(RuntimeError("out")))
+    message = sqs("o-1", "e-1", amount=5)
+    intake.handle([message])
+    for item in intake.table.items.values():
+        item.pop("etag", None)
+    intake.process = lambda _: None
+    intake.clock.advance(3_600_000)
+    assert intake.handle([message]) == []
+    assert intake.status("o-1", "e-1") == "PROCESSED"
+
+
+@pytest.mark.failure_mode("F381")
 @pytest.mark.parametrize(("before", "after"), [("", "amount"), ("amount", "[amount]"), ("amount", "")])
 def test_another_fingerprint_expression_is_no_other_content(before: str, after: str) -> None:
     """A deployment of it loses no message that is not finished, and no copy is taken for another message."""

@@ -41,7 +41,8 @@ def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
     """No claim and no outcome was written since the row was judged, and its lease has ended. Every swap requires this.
 
     Late writes and marks of the audit may have been added. A row that was deleted and written again within the
-    millisecond has the same fence. With `must_equal`, its content must be the same too. `now` is in epoch milliseconds.
+    millisecond has the same fence. With `must_equal`, its content must be the same too, if it is known. `now` is in
+    epoch milliseconds.
 
     Names of versions without a tag must be the same. The write that clears them lets the row expire, and a claimed row
     must not expire.
@@ -51,7 +52,7 @@ def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
         ("fence", "status", "lease_until"),
         {":seen_fence": row.fence, ":seen_status": row.status, ":now": now},
     )
-    same = {"etag": row.etag} if must_equal else {}
+    same = {"etag": row.etag} if must_equal and row.etag is not None else {}
     same |= {"tags_pending": row.tags_pending} if row.tags_pending else {}
     return Condition(
         " AND ".join([condition.expression, *(f"#{name} = :seen_{name}" for name in same)]),
