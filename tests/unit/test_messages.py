@@ -157,6 +157,19 @@ def test_a_message_with_another_fingerprint_does_not_take_an_unfinished_or_rejec
     assert intake.sqs.dead_letters[-1].attributes["reason_code"] == "identity_collides"
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_a_number_that_json_cannot_write_is_not_sent_to_another_function_or_execution(number: str) -> None:
+    """AWS would refuse each start, and a start that is refused holds the key and is never given up."""
+    intake = Intake()
+    record = sqs("o-1", "e-1")
+    record["body"] = f'{{"order": "o-1", "event": "e-1", "amount": [{number}]}}'
+    kind = intake.kind()
+    claim = intake.ledger_of(kind).claim(intake.change(record), lease_ms=LEASE_MS)
+    assert isinstance(claim, Claim)
+    with pytest.raises(Unprocessable, match="JSON cannot write"):
+        kind.work(claim).request()
+
+
 @pytest.mark.failure_mode("F381")
 def test_a_row_of_an_earlier_release_without_a_digest_is_claimed_with_a_fingerprint() -> None:
     """Nothing is known about its content, so that there is nothing to compare."""

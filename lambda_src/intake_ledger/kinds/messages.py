@@ -1,5 +1,6 @@
 """Messages with a key and an identity. The truth is the message itself. The messages of a key exclude each other."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
@@ -13,7 +14,7 @@ from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
 from intake_ledger.messages.reader import MessageReader, is_stream_record, pointer_of
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType
 from intake_ledger.messages.stream_values import as_json
-from intake_ledger.protocol import Change, LibraryError, ObjectGone, Row, State
+from intake_ledger.protocol import Change, LibraryError, ObjectGone, Row, State, Unprocessable
 
 MAX_PAUSE_SECONDS = 5.0
 """The longest wait before a batch of a stream is returned. Lambda retries it at once, and each retry is a request."""
@@ -95,14 +96,25 @@ class MessageWork:
         )
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the lock and the message say everything
-        """See `Work`. The fence is that of the lock."""
+        """See `Work`. The fence is that of the lock.
+
+        Raises:
+            Unprocessable: The message has a number that JSON cannot write, such as 1e999. AWS would refuse each request
+                with it, and a start that is refused is never given up.
+
+        """
         given = self.ready(lambda: 0.0)
+        body = as_json(given.body) if self._source is MessageSourceType.DYNAMODB else given.body
+        try:
+            json.dumps(body, allow_nan=False)
+        except ValueError:
+            raise Unprocessable("the message has a number that is infinite or NaN, which JSON cannot write") from None
         return {
             "format": FORMAT,
             "key": given.key,
             "identity": given.identity,
             "versionId": given.identity,
-            "body": as_json(given.body) if self._source is MessageSourceType.DYNAMODB else given.body,
+            "body": body,
             "source": given.source,
             "attempt": given.attempt,
             "fence": given.fence,
