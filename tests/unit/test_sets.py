@@ -633,6 +633,22 @@ class TestForms:
         bench.run()
         assert "more than 3 objects" in bench.dead_letters[-1].reason
 
+    @pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
+    def test_parts_after_many_objects_that_are_none_belong_to_the_set(
+        self, form: FormSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reader_module, "MAX_PARTS", 3)
+        folder = form.pattern.partition("*")[0] + "1/"
+        filters = [KeyFilter(folder, end) for end in (".csv", "_SUCCESS")]
+        bench = SetBench(form, filters=filters)
+        for number in range(9):
+            bench.put(f"{folder}{number}.tmp")
+        bench.put(f"{folder}a.csv")
+        if form is MARKER:
+            bench.put(f"{folder}_SUCCESS", "")
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [[f"{folder}a.csv"]]
+
 
 class TestSettings:
     ENVIRONMENT = CONSUMER | {

@@ -92,15 +92,6 @@ class Bucket:
                 return State(StateKind.MARKER, marker["VersionId"], created_at=_ms(marker["LastModified"]))
         return ABSENT
 
-    def objects(self, prefix: str, *, most: int) -> "list[ListedObject]":
-        """The objects with this prefix, at most `most` of them."""
-        found: list[ListedObject] = []
-        for page in self.pages(prefix):
-            found += page
-            if len(found) >= most:
-                break
-        return found[:most]
-
     def pages(self, prefix: str, after: str = "") -> "Iterator[list[ListedObject]]":
         """The pages of a listing of current objects.
 

@@ -342,14 +342,19 @@ class SetReader:
         Directory markers are left out, with or without a row, because the pipeline of the parts skips them.
         """
         folder = self._form.folder(key)
-        found = [
-            (name, at)
-            for name, at, size in self._bucket.objects(folder, most=2 * MAX_PARTS + 2)
-            if name not in (key, folder)
-            and self._settings.wants(name)
-            and not self._form.is_control(name)
-            and not is_directory_marker(name, size)
-        ]
+        found: list[tuple[str, int]] = []
+        for page in self._bucket.pages(folder):
+            found += [
+                (name, at)
+                for name, at, size in page
+                if name not in (key, folder)
+                and self._settings.wants(name)
+                and not self._form.is_control(name)
+                and not is_directory_marker(name, size)
+            ]
+            # Not the number of listed objects: parts may follow after any number of others.
+            if len(found) > MAX_PARTS:
+                break
         changed_at = max((at for _, at in found), default=0) if source is None else None
         if source is None:
             if not found:
