@@ -42,7 +42,7 @@ from intake_ledger_cli.metrics import Tick, read_metrics
 from intake_ledger_cli.options import Call
 from intake_ledger_cli.page_parts import Bar
 from intake_ledger_cli.rate_limit import RateLimit
-from intake_ledger_cli.read_budget import ReadBudget
+from intake_ledger_cli.read_budget import ReadBudget, write_token
 from intake_ledger_cli.reading import ObjectRow, ReviewPage
 from intake_ledger_cli.recording import RequestRecorder
 from intake_ledger_cli.redrive import Redrive, RedriveResult

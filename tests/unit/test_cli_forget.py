@@ -1,5 +1,6 @@
 """F441: what `intake-ledger forget` removes, refuses and lists. No store names the key afterwards."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +29,7 @@ from intake_ledger.protocol import (
 )
 from intake_ledger.requests import Command, Entry, RequestBatch, batch_item, batch_key, queried_batches
 from intake_ledger.set_members import Membership
-from tests.inside.command import Aws, forget_command, forgetting
+from tests.inside.command import Aws, forget_command, forgetting, write_token
 from tests.inside.groups import holder_name
 from tests.unit.cli_support import (
     NAME,
@@ -144,6 +145,41 @@ def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind:
     # A second call finds nothing more, and its marker is later.
     again = person.reads("forget", key, *BECAUSE)
     assert (again["rows"], again["deadLetters"]) == (0, 0)
+
+
+@pytest.mark.failure_mode("F441")
+@pytest.mark.parametrize("form", ["a prefix", "rejected rows", "all rows"])
+def test_the_position_of_a_reprocess_names_the_key_no_more(seat: Callable[[Site], Person], form: str) -> None:
+    """The call is then resumed from its beginning."""
+    site = make_site()
+    pk = f"{site.deployed.bucket}/{KEY}"
+    forms = {"a prefix": KEY, "rejected rows": write_token((1, pk, "x@")), "all rows": json.dumps([pk, "x@"])}
+    place = RowKey(site.deployed.operations_partition, f"reprocess#{ulid(START, 1)}")
+    put(site, place, selection="{}", position=forms[form], sent=3)
+    seat(site).reads("forget", KEY, *BECAUSE)
+    assert LedgerTable(client("dynamodb"), site.deployed.table).read(place)["position"] == ""
+
+
+@pytest.mark.failure_mode("F441")
+def test_a_record_that_a_reprocess_writes_meanwhile_keeps_its_requests(
+    seat: Callable[[Site], Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site()
+    table = LedgerTable(client("dynamodb"), site.deployed.table)
+    batch = RequestBatch(ulid(START, 1), "1", Command.REPROCESS, START, [Entry(KEY)])
+
+    def then_more(*arguments: Any) -> list[RequestBatch]:
+        found = [*queried_batches(*arguments)]
+        batch.entries.append(Entry("in/others"))
+        table.write(batch_key(NAME, batch), batch_item(batch, made_at=START))
+        return found
+
+    table.write(batch_key(NAME, batch), batch_item(batch, made_at=START))
+    monkeypatch.setattr(forgetting, "queried_batches", then_more)
+    found = seat(site).reads("forget", KEY, *BECAUSE, ends=1)
+    [left] = queried_batches(client("dynamodb"), site.deployed.table, NAME)
+    assert Entry("in/others") in left.entries
+    assert (found["unfinished"], found["remains"][0]["what"][:8]) == (True, "a record")
 
 
 @pytest.mark.failure_mode("F441")

@@ -5,6 +5,7 @@ The key's marker comes first, and has a hash only. `intake_ledger.ledger.forgott
 Each step may be repeated, so a command that was killed is run again.
 """
 
+import base64
 import json
 import re
 import time
@@ -272,17 +273,41 @@ class Forgetting:
                     for name, value in item.content.items()
                     if isinstance(value, str) and name not in ("pk", "sk") and self._text.search(value)
                 }
+                if self._is_place(item.content.get("position", "")):
+                    # The call is resumed from its beginning. An ID has no second effect.
+                    changed["position"] = ""
                 if changed:
-                    self._table.mark(item.place, changed, Condition("attribute_exists(#pk)", ("pk",), {}))
-                    self.result.operations += 1
+                    # A call that ends deletes its position.
+                    with suppress(ConditionFailed):
+                        self._table.mark(item.place, changed, Condition("attribute_exists(#pk)", ("pk",), {}))
+                        self.result.operations += 1
         # The requests of a record are compressed.
         for batch in queried_batches(self._aws.dynamodb, self._deployed.table, self._deployed.name):
             left = [entry for entry in batch.entries if entry.key != self._key]
             if len(left) < len(batch.entries):
+                # A reprocess may write its record meanwhile, with more requests.
+                seen = {":at": batch.sent_at, ":number": len(batch.entries)}
+                as_read = Condition("#sent_at = :at AND #outstanding = :number", ("sent_at", "outstanding"), seen)
                 batch.entries = left
                 content = batch_item(batch, made_at=made_at(batch.request_id))
-                self._table.write(batch_key(self._deployed.name, batch), content)
-                self.result.operations += 1
+                try:
+                    self._table.mark(batch_key(self._deployed.name, batch), content, as_read)
+                except ConditionFailed:
+                    self._unfinished("a record of requests that is written now: run the command again")
+                else:
+                    self.result.operations += 1
+
+    def _is_place(self, position: str) -> bool:
+        """True if the position of a reprocess is the key, or the place of its row, also encoded."""
+        places = [position]
+        with suppress(ValueError):
+            places.append(base64.urlsafe_b64decode(position).decode())
+        for text in places:
+            with suppress(ValueError):
+                values = json.loads(text)
+                if isinstance(values, list) and self._pk in values:
+                    return True
+        return position == self._key
 
     def others(self) -> Iterator[Remain]:
         """Items of the key that other pipelines have in this table."""
