@@ -132,6 +132,17 @@ def test_an_undo_restores_row_and_message(person: Person) -> None:
 
 
 @pytest.mark.failure_mode("F176")
+def test_an_undo_leaves_out_characters_that_sqs_refuses(person: Person) -> None:
+    """A reason may quote the content. The copy of the consumer does the same."""
+    person.site.row(KEY, replace(stored(person), reason="no \x00 invoice \x1b in \ufffe"))
+    person.types("dismiss", KEY, "--because", BECAUSE)
+    person.types("dismiss", "--undo", KEY)
+    asked: Any = {"QueueUrl": person.site.deployed.dead_letter_url, "MessageAttributeNames": ["All"]}
+    [message] = client("sqs").receive_message(**asked)["Messages"]
+    assert message["MessageAttributes"]["reason"]["StringValue"] == "no \ufffd invoice \ufffd in \ufffd"
+
+
+@pytest.mark.failure_mode("F176")
 def test_an_undo_needs_a_dismissed_object(person: Person) -> None:
     """And a dismissal needs a rejected one, and a reason."""
     person.types("dismiss", "--undo", KEY, ends=1)

@@ -156,6 +156,8 @@ def _place(deployed: "DeployedPipeline", entry: "ObjectRow") -> RowKey:
 
 def _dead_letter(deployed: "DeployedPipeline", entry: "ObjectRow") -> OutgoingMessage:
     """The message that the rejection had, as far as the row tells."""
+    from intake_ledger.aws import taken_text  # noqa: PLC0415 - it imports the runtime's clients
+
     row = entry.row
     state = State(row.kind, row.version_id, row.etag, row.size) if deployed.ordering is Ordering.EVERY_VERSION else None
     given = {
@@ -170,7 +172,7 @@ def _dead_letter(deployed: "DeployedPipeline", entry: "ObjectRow") -> OutgoingMe
         "rejected_fence": row.rejected_fence,
     }
     attributes = {
-        name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": str(value)}
+        name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": taken_text(str(value))}
         for name, value in given.items()
         if value not in (None, "")
     }

@@ -6,7 +6,7 @@ The audit also imports `page_parsing`. It is not below, because each cold start 
 from intake_ledger.aws.bucket import Bucket, s3_refusal
 from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
 from intake_ledger.aws.invocation_context import InvocationContext
-from intake_ledger.aws.queues import NotDone, Queues, body_digest
+from intake_ledger.aws.queues import NotDone, Queues, body_digest, taken_text
 
 __all__ = [
     "POOL",
@@ -19,4 +19,5 @@ __all__ = [
     "ledger_client",
     "make_client",
     "s3_refusal",
+    "taken_text",
 ]

@@ -202,11 +202,11 @@ class Queues:
         message: dict[str, Any] = {
             name: {"DataType": "Number", "StringValue": str(value)}
             if isinstance(value, int)
-            else {"DataType": "String", "StringValue": re.sub(_FORBIDDEN, "\ufffd", value)}
+            else {"DataType": "String", "StringValue": taken_text(value)}
             for name, value in attributes.items()
             if value not in (None, "")
         }
-        body = re.sub(_FORBIDDEN, "\ufffd", body)
+        body = taken_text(body)
         # A body near the maximum size leaves no room for all attributes. S3 and EventBridge never send such a body.
         needed = next(({name: message[name]} for name in _NEEDED if name in message), {})
         for few in (message, needed, {}) if needed else (message, {}):
@@ -260,6 +260,11 @@ def _groups(entries: Sequence[Mapping[str, Any]]) -> Iterator[list[int]]:
         yield group
 
 
+def taken_text(text: str) -> str:
+    """The text without characters that SQS does not take."""
+    return re.sub(_FORBIDDEN, "\ufffd", text)
+
+
 def body_digest(body: str) -> str:
     """A short text that only this body has, as the dead-letter queue takes it."""
-    return hashlib.sha256(re.sub(_FORBIDDEN, "\ufffd", body).encode()).hexdigest()[:32]
+    return hashlib.sha256(taken_text(body).encode()).hexdigest()[:32]
