@@ -834,6 +834,17 @@ class TestTheAudit:
         assert bench.run_audit(dry_run=True).checked == 5
 
     @pytest.mark.failure_mode("F277")
+    def test_an_audit_without_time_for_its_first_set_is_not_complete(self) -> None:
+        bench = SetBench(MARKER)
+        bench.put("exports/1/_SUCCESS", "")
+        bench.lose_wakes()
+        bench.now += 2 * HOUR
+        left = iter([60.0])
+        found = bench.run_audit(remaining_seconds=lambda: next(left, 3.0))
+        assert (found.checked, found.complete) == (0, False)
+        assert bench.run_audit().complete
+
+    @pytest.mark.failure_mode("F277")
     def test_the_listing_of_an_audit_looks_at_the_clock_and_the_age_comes_first(self) -> None:
         bench = SetBench(MANIFEST)
         bench.put(KEY, manifest(A))

@@ -120,7 +120,7 @@ class SetAudit:
 
         """
         now = self._clock()
-        found = SetFindings(ulid(now, secrets.randbits(RANDOM_BITS)), now, dry_run)
+        found = SetFindings(ulid(now, secrets.randbits(RANDOM_BITS)), now, dry_run, complete=False)
         # First, and for all sets: the listing may end early, and has no sets beyond the look-back.
         since = self._waiting.oldest_since(self._settings.consumer.pipeline)
         if since is not None:
@@ -129,7 +129,7 @@ class SetAudit:
                 publish({OLDEST_WAITING_SET: found.oldest_waiting_ms})
         place = RowKey(f"{self._settings.consumer.pipeline}#sets", "audit")
         start = "" if dry_run else str(self._rows.read(place).get("after", ""))
-        after: str | None = start
+        after: str = start
         for key, before in self._sets(start, remaining_seconds):
             if key is None or remaining_seconds() < RESERVE_SECONDS:
                 after = before
@@ -140,8 +140,7 @@ class SetAudit:
                     self._queues.wake(own_message(Origin.PART, self._bucket.name, key))
                 found.woken.append(key)
         else:
-            after = ""
-        found.complete = start == after == ""
+            after, found.complete = "", start == ""
         if not dry_run and after != start:
             self._rows.write(place, {"after": after})
         return found
