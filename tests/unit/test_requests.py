@@ -130,7 +130,13 @@ def test_requests_that_were_not_sent_leave_the_record() -> None:
 class Check:
     """A look at the records of a site, with a bucket in memory."""
 
-    def __init__(self, site: Site, is_lost: Callable[[int], bool] | None = None, at: int = START + 3 * HOUR) -> None:
+    def __init__(
+        self,
+        site: Site,
+        is_lost: Callable[[int], bool] | None = None,
+        at: int = START + 3 * HOUR,
+        deletes: bool = False,
+    ) -> None:
         self.site, self.states, self.now = site, dict[str, State](), at
         pipeline, sqs = site.deployed, client("sqs")
         settings = replace(
@@ -140,6 +146,7 @@ class Check:
             table=pipeline.table,
             ordering=pipeline.ordering,
             filters=pipeline.filters,
+            deletes=deletes,
         )
         self.check = RequestCheck(
             client("dynamodb"),
@@ -244,6 +251,25 @@ def test_without_a_row_the_bucket_decides(key: str, state: State, age: int, expe
     check = Check(site, at=START + age)
     check.states[key] = state
     check.record(Command.REPROCESS, Entry(key))
+    assert check.run() == expected
+
+
+@pytest.mark.failure_mode("F432")
+@pytest.mark.parametrize(
+    ("state", "deletes", "expected"),
+    [
+        (State(StateKind.MARKER, "m1"), True, {"resent": 1}),
+        (State(StateKind.MARKER, "m1"), False, {"void": 1}),
+        (ABSENT, True, {"void": 1}),
+    ],
+    ids=["a processor of removals", "objects only", "neither object nor marker"],
+)
+def test_without_a_row_a_delete_marker_is_work_for_a_processor_of_removals(
+    state: State, deletes: bool, expected: dict[str, int]
+) -> None:
+    check = Check(make_site(), deletes=deletes)
+    check.states["in/a"] = state
+    check.record(Command.REPROCESS, Entry("in/a"))
     assert check.run() == expected
 
 

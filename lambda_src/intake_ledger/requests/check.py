@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
     RowKey,
     Settings,
     State,
+    StateKind,
     Status,
     made_at,
     to_dynamodb,
@@ -173,8 +174,12 @@ class RequestCheck:
         standing = standing_of(row, entry, batch, requested_at=requested_at, skew_ms=settings.clock_skew_seconds * 1000)
         if standing is Standing.NO_ROW:
             expired = not settings.keeps_rows and requested_at < now - settings.retention_seconds * 1000
-            gone = expired or not settings.wants(entry.key) or self._look(entry.key, entry.state, row).removed
-            return Standing.VOID if gone else Standing.OUTSTANDING
+            if expired or not settings.wants(entry.key):
+                return Standing.VOID
+            state = self._look(entry.key, entry.state, row)
+            # The consumer accepts the removal that a delete marker shows, if the processor is told of removals.
+            is_work = not state.removed or (settings.deletes and state.kind is StateKind.MARKER)
+            return Standing.OUTSTANDING if is_work else Standing.VOID
         if standing is Standing.OUTSTANDING and not settings.wants(entry.key):
             return Standing.VOID
         if standing is Standing.OUTSTANDING and self._is_lost is not None and self._is_lost(batch.sent_at):
