@@ -21,6 +21,7 @@ from intake_ledger_cli import (
     redrive,
     report_data,
     reprocess,
+    retrying,
     s3_listing,
     stopping,
     tables,

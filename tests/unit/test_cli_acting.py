@@ -11,7 +11,7 @@ import pytest
 
 from intake_ledger.protocol import Ordering, Origin, Row, Status, from_dynamodb, success_key
 from tests.inside.audits import describe_pause
-from tests.inside.command import redrive, send
+from tests.inside.command import CliError, redrive, retrying, send
 from tests.unit.cli_support import NAME, WHO, Site, client, deny_puts, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
@@ -114,8 +114,21 @@ def test_retry_now_ends_the_waits_and_the_breakers_pause(
     place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
     item = client("dynamodb").get_item(TableName=site.deployed.table, Key=place)["Item"]
     assert now() - MINUTE < from_dynamodb(item)["retry_now_at"] <= now()
-    assert person.reads("operations")["operations"][0]["what"] == "retry-now of 3 objects"
+    operation = person.reads("operations")["operations"][0]
+    assert (operation["what"], operation["result"]) == ("retry-now", "3 objects")
     assert person.reads("retry-now")["retried"] == 0
+
+
+@pytest.mark.failure_mode("F161")
+def test_a_retry_that_fails_is_recorded(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise CliError("SQS did not answer")
+
+    person.site.row("in/a", Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=now() + HOUR))
+    monkeypatch.setattr(retrying, "send", refused)
+    person.types("retry-now", ends=1)
+    [operation] = person.reads("operations")["operations"]
+    assert (operation["what"], operation["result"]) == ("retry-now", "failed: SQS did not answer; 0 objects")
 
 
 @pytest.mark.failure_mode("F161")

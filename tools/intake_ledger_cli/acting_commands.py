@@ -63,19 +63,24 @@ def retry_now(
 ) -> None:
     """Close the circuit breaker, and try failed and waiting objects, sets or messages now."""
     aws, deployed = call.open()
-    now = now_ms()
-    retrying.close_breaker(aws, deployed, now)
-    done = retrying.RetryResult()
-    if keys:
-        rows = retrying.rows_of_keys(aws, deployed, [key_in(deployed, key) for key in keys], now, done)
-    else:
-        rows = retrying.waiting_rows(aws, deployed, now)
-    retrying.retry_rows(aws, deployed, rows, now, done)
+    names = [key_in(deployed, key) for key in keys or ()]
+    now, done = now_ms(), retrying.RetryResult()
+
+    def retried() -> str:
+        return f"{done.retried:,} {deployed.work.noun}"
+
+    operation = operations.begin(aws, deployed, operations.caller(aws), "retry-now")
+    with operations.noting_failures(aws, deployed, operation, retried):
+        retrying.close_breaker(aws, deployed, now)
+        if names:
+            rows = retrying.rows_of_keys(aws, deployed, names, now, done)
+        else:
+            rows = retrying.waiting_rows(aws, deployed, now)
+        retrying.retry_rows(aws, deployed, rows, now, done)
+    operations.finish(aws, deployed, operation, retried())
     if not deployed.reads_stream:
         with suppress(ClientError):  # it is only a hint
             done.in_flight = retrying.in_flight(aws, deployed)
-    what = f"retry-now of {done.retried:,} {deployed.work.noun}"
-    operations.record(aws, deployed, Operation(now, operations.caller(aws), what, ""))
     call.output(done, retrying.retry_lines(done, deployed))
     if done.failed:
         raise typer.Exit(1)
