@@ -13,6 +13,7 @@ import pytest
 from moto.backends import get_backend
 
 from intake_ledger import ObjectChange, Unprocessable
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     PIPELINE_TAG,
     Ordering,
@@ -26,6 +27,17 @@ from intake_ledger.protocol import (
     row_attributes,
     row_from_attributes,
     row_key,
+    ulid,
+)
+from intake_ledger.requests import (
+    Command,
+    Entry,
+    RequestBatch,
+    Stop,
+    batch_item,
+    batch_key,
+    queried_batches,
+    read_stop,
 )
 from tests.inside.command import Aws, commands, drain
 from tests.inside.objects import composition
@@ -291,6 +303,22 @@ class Mortal:
                     raise Dies
 
         return call
+
+
+@pytest.mark.failure_mode("F97")
+@pytest.mark.parametrize("shared_table", [False, True])
+def test_requests_and_stops_of_people_move_too(rename: Callable[..., Renamed], shared_table: bool) -> None:
+    renamed = rename(shared_table=shared_table)
+    old, new, id_ = renamed.old.deployed, renamed.new.deployed, ulid(1, 1)
+    batch = RequestBatch(id_, "1", Command.REPROCESS, 1, [Entry("in/a")])
+    table = LedgerTable(client("dynamodb"), old.table)
+    table.write(batch_key(old.name, batch), batch_item(batch, made_at=1))
+    stop = Stop(id_, 1, "me", "the wrong prefix")
+    table.write(stop.key(old.name), stop.item)
+    renamed.adopt()
+    assert read_stop(LedgerTable(client("dynamodb"), new.table), new.name, id_) == stop
+    assert list(queried_batches(client("dynamodb"), new.table, new.name)) == [batch]
+    assert list(queried_batches(client("dynamodb"), old.table, old.name)) == []
 
 
 @pytest.mark.failure_mode("F97")

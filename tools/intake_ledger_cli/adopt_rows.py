@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import condition_failed
-from intake_ledger.protocol import FORMAT, Row, Status, from_dynamodb, row_from_attributes
+from intake_ledger.protocol import FORMAT, Row, Status, from_dynamodb, operations_partition, row_from_attributes
+from intake_ledger.requests import BATCHES, STOPS
 from intake_ledger_cli.renaming import Item, Renaming, rename_row
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class RowAdoption:
         self._dry_run = dry_run
         self._records: list[Item] = []
         """Items about the bucket, not about an object: of the audit, and of the ledger itself."""
+        self._requests: list[Item] = []
+        """The recorded requests of people, and the stops of operations."""
         self.outcome = RowAdoptionResult()
         """True at any time, when the run was interrupted too."""
 
@@ -77,6 +80,8 @@ class RowAdoption:
                 continue
             for batch in batched(movable, _TOGETHER):
                 self._move(batch)
+        if not self._dry_run and not self.outcome.of_other_buckets:
+            self._adopt_requests()
         if not self._dry_run and not self.outcome.held:
             self._adopt_records()
         return self.outcome
@@ -85,17 +90,23 @@ class RowAdoption:
         former = self._renaming.former
         pages = self._client.get_paginator("scan").paginate(
             TableName=self._source,
-            FilterExpression="#sk >= :least AND #sk < :most",
-            ExpressionAttributeNames={"#sk": "sk"},
+            FilterExpression="(#sk >= :least AND #sk < :most) OR (#pk = :operations AND "
+            "(begins_with(#sk, :requests) OR begins_with(#sk, :stops)))",
+            ExpressionAttributeNames={"#pk": "pk", "#sk": "sk"},
             # `A` follows `@`.
             ExpressionAttributeValues={
                 ":least": {"S": f"{former}@"},
                 ":most": {"S": f"{former}A"},
+                ":operations": {"S": operations_partition(former)},
+                ":requests": {"S": BATCHES},
+                ":stops": {"S": STOPS},
             },
             ConsistentRead=True,
         )
         for page in pages:
-            yield list(page["Items"])
+            of_people = [item for item in page["Items"] if item["pk"]["S"] == operations_partition(former)]
+            self._requests += of_people
+            yield [item for item in page["Items"] if item not in of_people]
 
     def _is_movable(self, item: Item) -> bool:
         """True for a row to move now. Other rows are counted."""
@@ -196,6 +207,13 @@ class RowAdoption:
                 },
             }
         }
+
+    def _adopt_requests(self) -> None:
+        """Move the recorded requests of people, and the stops of operations, before their messages."""
+        partition = operations_partition(self._renaming.name)
+        for item in self._requests:
+            self._client.put_item(TableName=self._target, Item={**item, "pk": {"S": partition}})
+            self._client.delete_item(TableName=self._source, Key=_key(item))
 
     def _adopt_records(self) -> None:
         """Keep the time of the audit's first run, because the audit judges later uploads only. Delete all records."""

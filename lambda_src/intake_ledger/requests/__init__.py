@@ -21,12 +21,13 @@ from intake_ledger.requests.record import (
 )
 from intake_ledger.requests.redriven import Redriven, packed, redriven
 from intake_ledger.requests.standing import Standing, standing_of
-from intake_ledger.requests.stop import Stop, StoppedOperations, read_stop, read_stops
+from intake_ledger.requests.stop import STOPS, Stop, StoppedOperations, read_stop, read_stops
 
 __all__ = [
     "BATCHES",
     "BATCH_BYTES",
     "BATCH_ENTRIES",
+    "STOPS",
     "Command",
     "Entry",
     "Redriven",

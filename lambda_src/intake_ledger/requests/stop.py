@@ -12,7 +12,7 @@ from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import RowKey, from_dynamodb, operations_partition
 from intake_ledger.requests.record import KEPT_SECONDS, queried_items
 
-_STOPS = "stop#"
+STOPS = "stop#"
 """The beginning of the sort key of each stop."""
 KNOWN_MS = 60_000
 """The time after which an operation that was not stopped is looked up again."""
@@ -44,7 +44,7 @@ class Stop:
 
 def _stop_key(pipeline: str, request_id: str) -> RowKey:
     """The primary key of the stop of an operation."""
-    return RowKey(operations_partition(pipeline), f"{_STOPS}{request_id}")
+    return RowKey(operations_partition(pipeline), f"{STOPS}{request_id}")
 
 
 def read_stop(table: LedgerTable, pipeline: str, request_id: str) -> Stop | None:
@@ -66,12 +66,12 @@ def read_stops(client: Any, table: str, pipeline: str) -> dict[str, Stop]:
         ClientError: DynamoDB refuses a request. Also BotoCoreError.
 
     """
-    items = map(from_dynamodb, queried_items(client, table, pipeline, _STOPS))
+    items = map(from_dynamodb, queried_items(client, table, pipeline, STOPS))
     return {one.request_id: one for one in map(_stop, items)}
 
 
 def _stop(item: Mapping[str, Any]) -> Stop:
-    return Stop(item["sk"].removeprefix(_STOPS), int(item["at"]), item["done_by"], item["because"])
+    return Stop(item["sk"].removeprefix(STOPS), int(item["at"]), item["done_by"], item["because"])
 
 
 class StoppedOperations:
