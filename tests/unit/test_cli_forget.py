@@ -160,6 +160,7 @@ def test_the_position_of_a_reprocess_names_the_key_no_more(seat: Callable[[Site]
     assert LedgerTable(client("dynamodb"), site.deployed.table).read(place)["position"] == ""
 
 
+@pytest.mark.failure_mode("F579")
 @pytest.mark.failure_mode("F441")
 def test_a_record_that_a_reprocess_writes_meanwhile_keeps_its_requests(
     seat: Callable[[Site], Person], monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import batched
+from itertools import batched, chain, islice
 
 from botocore.exceptions import ClientError
 
@@ -342,19 +342,17 @@ class SetReader:
         Directory markers are left out, with or without a row, because the pipeline of the parts skips them.
         """
         folder = self._form.folder(key)
-        found: list[tuple[str, int]] = []
-        for page in self._bucket.pages(folder):
-            found += [
-                (name, at)
-                for name, at, size in page
-                if name not in (key, folder)
-                and self._settings.wants(name)
-                and not self._form.is_control(name)
-                and not is_directory_marker(name, size)
-            ]
-            # Not the number of listed objects: parts may follow after any number of others.
-            if len(found) > MAX_PARTS:
-                break
+        listed = chain.from_iterable(self._bucket.pages(folder))
+        parts = (
+            (name, at)
+            for name, at, size in listed
+            if name not in (key, folder)
+            and self._settings.wants(name)
+            and not self._form.is_control(name)
+            and not is_directory_marker(name, size)
+        )
+        # Parts may follow after any number of other objects.
+        found = list(islice(parts, MAX_PARTS + 1))
         changed_at = max((at for _, at in found), default=0) if source is None else None
         if source is None:
             if not found:
