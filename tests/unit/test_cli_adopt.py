@@ -36,8 +36,10 @@ from intake_ledger.requests import (
     Stop,
     batch_item,
     batch_key,
+    packed,
     queried_batches,
     read_stop,
+    redriven,
 )
 from tests.inside.command import Aws, commands, drain
 from tests.inside.objects import composition
@@ -319,6 +321,24 @@ def test_requests_and_stops_of_people_move_too(rename: Callable[..., Renamed], s
     assert read_stop(LedgerTable(client("dynamodb"), new.table), new.name, id_) == stop
     assert list(queried_batches(client("dynamodb"), new.table, new.name)) == [batch]
     assert list(queried_batches(client("dynamodb"), old.table, old.name)) == []
+
+
+@pytest.mark.failure_mode("F97")
+def test_a_redriven_message_can_still_be_stopped(rename: Callable[..., Renamed]) -> None:
+    """Its attribute has the ID of the operation, and the name of the pipeline."""
+    renamed, id_ = rename(), ulid(1, 1)
+    texts = {"pipeline": renamed.former, "rejected_fence": "7", "reason": "no invoice in it"}
+    attributes = {name: {"DataType": "String", "StringValue": text} for name, text in texts.items()}
+    client("sqs").send_message(
+        QueueUrl=renamed.old.deployed.queue_url, MessageBody="{}", MessageAttributes=packed(id_, attributes)
+    )
+    renamed.adopt()
+    [message] = client("sqs").receive_message(QueueUrl=renamed.new.deployed.queue_url, MessageAttributeNames=["All"])[
+        "Messages"
+    ]
+    found = redriven(message["MessageAttributes"]["intake_request"]["StringValue"])
+    assert found is not None
+    assert (found.request_id, found.attributes["pipeline"]) == (id_, renamed.new.deployed.name)
 
 
 @pytest.mark.failure_mode("F97")

@@ -27,6 +27,8 @@ class DeadLetterMessage:
     """The time of the first send in epoch milliseconds. SQS keeps it when it moves a message itself."""
     group: str = ""
     """The message group of a FIFO queue."""
+    redriven_by: str | None = None
+    """The ID of the operation that has redriven it. `attributes` has what that operation packed."""
 
     def as_document(self) -> dict[str, Any]:
         """Without its body."""
@@ -100,10 +102,11 @@ class NotMoved:
 
 def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
     """Convert a message as ReceiveMessage returns it."""
-    attributes = message.get("MessageAttributes", {})
+    attributes, operation = message.get("MessageAttributes", {}), None
     # SQS may have moved a message that was redriven before.
     if REDRIVEN in attributes and (back := redriven(attributes[REDRIVEN].get("StringValue"))) is not None:
         attributes = {name: value for name, value in attributes.items() if name != REDRIVEN} | back.typed
+        operation = back.request_id
     return DeadLetterMessage(
         message["MessageId"],
         message["Body"],
@@ -111,6 +114,7 @@ def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
         message["ReceiptHandle"],
         int(message["Attributes"]["SentTimestamp"]),
         message["Attributes"].get("MessageGroupId", ""),
+        operation,
     )
 
 

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import batched
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from intake_ledger.requests import packed
 from intake_ledger_cli.dead_letters import DeadLetterMessage, NotMoved
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.rate_limit import RateLimit
@@ -105,9 +106,13 @@ class Transfer:
             return False
         return True
 
+    def _attributes(self, message: DeadLetterMessage) -> dict[str, Any]:
+        """The attributes with the new name. A redriven message keeps the ID by which its operation is stopped."""
+        renamed = rename_attributes(message.attributes, self._renaming.former, self._renaming.name)
+        return (packed(message.redriven_by, renamed) if message.redriven_by else None) or renamed
+
     def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
-        former, name = self._renaming.former, self._renaming.name
-        copies = [OutgoingMessage(one.body, rename_attributes(one.attributes, former, name)) for one in messages]
+        copies = [OutgoingMessage(one.body, self._attributes(one)) for one in messages]
         answers = send(self._client, self._target, copies)
         sent = [message for message, why in zip(messages, answers, strict=True) if why is None]
         self.outcome.failed += [
