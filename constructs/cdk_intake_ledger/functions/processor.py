@@ -271,7 +271,7 @@ class Processor(ProcessorBase):
                 `deletes` its removal. The newer one begins `longest_task` after the stop. The stopped one spends no
                 attempt. Only for an `IntakePipeline` with the ordering LATEST, and with a `longest_task` that is
                 shorter than `timeout`. A key that is overwritten more often than an execution takes is processed when
-                the uploads pause.
+                the uploads pause. Each execution runs to its end when omitted.
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the machine. An execution that ends after the deployment records the new one. Commits record none
@@ -317,7 +317,8 @@ class Processor(ProcessorBase):
                 function `current_version_options` with `RemovalPolicy.RETAIN`: an execution needs its version until its
                 end.
             timeout: the limit of an execution, 1 second to 365 days, at least the function's own `execution_timeout`.
-            stop_overtaken: as for `from_state_machine`, with the function's timeout as `longest_task`.
+            stop_overtaken: as for `from_state_machine`, with the function's timeout as `longest_task`. Each execution
+                runs to its end when omitted.
             processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the function. An execution that ends after the deployment records the new one. Commits record none
