@@ -629,8 +629,11 @@ class MessageSearch:
 
     def _has_other_content(self, state: _State, key: str, identity: str, content: str) -> bool:
         row = state.items.get((f"{SOURCE_NAME}/{key}", f"orders@v#{identity}"))
-        digest = sha256(json.dumps(content).encode()).hexdigest()[:32]
-        return bool(content) and row is not None and row["etag"]["S"] != digest
+        if not content or row is None:
+            return False
+        # The digest of the expression is before the dot.
+        held = row["etag"]["S"].rpartition(".")[2]
+        return not sha256(json.dumps(content).encode()).hexdigest().startswith(held)
 
     def _status(self, state: _State, place: int) -> str | None:
         key, identity = self._names[place]
