@@ -328,7 +328,7 @@ def places(name: str, folder: Path) -> Places:
     return Places(sorted(edited - set(change.registries)), sorted(change.registries), sorted(changed - edited))
 
 
-def edit(folder: Path) -> None:
+def make_all(folder: Path) -> None:
     """Make the edits of every change in a copy of the repository, without the pages that scripts write.
 
     Raises:
@@ -336,8 +336,8 @@ def edit(folder: Path) -> None:
 
     """
     for change in CHANGES.values():
-        for part in change.edits:
-            _make(part, folder)
+        for edit in change.edits:
+            _make(edit, folder)
 
 
 def _make(edit: Edit, folder: Path) -> None:

@@ -2951,7 +2951,7 @@ MUTANTS = (
     ),
     Mutant(
         "an execution that must end soon is stopped",
-        "Later._stops",
+        "Later._stop_if_overtaken",
         "self._elsewhere.limit_ms - age <= self._elsewhere.longest_task_ms",
         "False",
         "tests/unit/test_stop_overtaken.py -k soon",
@@ -2979,7 +2979,7 @@ MUTANTS = (
     ),
     Mutant(
         "a poll does not look for a newer version whose event is lost",
-        "Later._stops",
+        "Later._stop_if_overtaken",
         "not self._ledger.is_overtaken(claim)",
         "claim.change.identity == claim.state.identity or not self._ledger.is_overtaken(claim)",
         "tests/unit/test_stop_overtaken.py -k lost",

@@ -7,7 +7,7 @@ from scripts import places
 def test_the_edits_of_all_changes_fit() -> None:
     """The tests below run their effects, which takes minutes."""
     with places.copy() as folder:
-        places.edit(folder)
+        places.make_all(folder)
 
 
 @pytest.mark.thorough

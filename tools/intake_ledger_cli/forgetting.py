@@ -5,7 +5,6 @@ The key's marker comes first, and has a hash only. `intake_ledger.ledger.forgott
 Each step may be repeated, so a command that was killed is run again.
 """
 
-import base64
 import json
 import re
 import time
@@ -45,6 +44,7 @@ from intake_ledger_cli import s3_listing
 from intake_ledger_cli.drain import Drain
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.formatting import duration, relative_time
+from intake_ledger_cli.read_budget import token_values
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws import Aws
@@ -299,15 +299,10 @@ class Forgetting:
 
     def _is_place(self, position: str) -> bool:
         """True if the position of a reprocess is the key, or the place of its row, also encoded."""
-        places = [position]
+        contents = [token_values(position)]
         with suppress(ValueError):
-            places.append(base64.urlsafe_b64decode(position).decode())
-        for text in places:
-            with suppress(ValueError):
-                values = json.loads(text)
-                if isinstance(values, list) and self._pk in values:
-                    return True
-        return position == self._key
+            contents.append(json.loads(position))
+        return position == self._key or any(isinstance(one, list) and self._pk in one for one in contents)
 
     def others(self) -> Iterator[Remain]:
         """Items of the key that other pipelines have in this table."""

@@ -1,7 +1,6 @@
 """Bounds the requests of a list that searches the table, and remembers how far the list came."""
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -89,10 +88,15 @@ def read_token(token: str, *kinds: type) -> tuple[Any, ...]:
         UsageError: It is not a token, or one of another list.
 
     """
-    try:
-        values = json.loads(base64.urlsafe_b64decode(token))
-    except (ValueError, binascii.Error):
-        values = None
+    values = token_values(token)
     if not isinstance(values, list) or [type(value) for value in values] != list(kinds):
         raise UsageError(f"--after {token} is not a token of this list: copy the token that `list` printed")
     return tuple(values)
+
+
+def token_values(token: str) -> Any:
+    """The decoded content of a token. None: it is not one."""
+    try:
+        return json.loads(base64.urlsafe_b64decode(token))
+    except ValueError:  # also binascii's
+        return None

@@ -17,6 +17,7 @@ from cdk_intake_ledger.validation.tag_rules import (
     TAG_RULES_OF_IMPORTED,
     TAG_TEXTS,
 )
+from intake_ledger.delivery_check.lifecycle import ARCHIVES
 from intake_ledger.protocol import KeyFilter, tag_problem
 
 
@@ -67,7 +68,7 @@ class Tag:
     @property
     def archives(self) -> bool:
         """True if objects must be restored before they can be read."""
-        return any(one.storage_class.value in ("GLACIER", "DEEP_ARCHIVE") for one in self.transitions or ())
+        return any(one.storage_class.value in ARCHIVES for one in self.transitions or ())
 
     @property
     def has_rules(self) -> bool:
@@ -85,7 +86,7 @@ class Tag:
 
         """
         prefixes = sorted({one.prefix for one in filters} or {""})
-        # Rules of nested prefixes would do the same twice.
+        # A rule covers the prefixes below its own.
         own = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]
         for prefix in own if self.has_rules else ():
             bucket.add_lifecycle_rule(

@@ -12,7 +12,7 @@ from intake_ledger.protocol import KeyFilter
 TOMBSTONE_TAG = ("intake-tombstone", "1")
 """The tag that the pipeline gives to an object that stands for a removed output. No pipeline processes it."""
 DAY_SECONDS = 86_400
-_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """Storage classes whose objects S3 does not return before they are restored."""
 
 
@@ -70,10 +70,10 @@ def _deeds(rule: Mapping[str, Any], *, every_version: bool) -> Iterator[tuple[st
         "removes overwritten versions", True, rule.get("NoncurrentVersionExpiration", {}), "NoncurrentDays"
     )
     for transition in rule.get("Transitions", ()):
-        if transition.get("StorageClass") in _ARCHIVES:
+        if transition.get("StorageClass") in ARCHIVES:
             yield from _timed("archives objects", False, transition, "Days")
     for transition in rule.get("NoncurrentVersionTransitions", ()) if every_version else ():
-        if transition.get("StorageClass") in _ARCHIVES:
+        if transition.get("StorageClass") in ARCHIVES:
             yield from _timed("archives overwritten versions", True, transition, "NoncurrentDays")
 
 

@@ -222,7 +222,7 @@ class Later:
             if execution is not None and execution.kept is not None:
                 self._keep_answer(claim, execution.kept)
             until = self._keep(claim, decision.action, lease_ms)
-            if decision.action is Action.EXTEND and self._stops(claim, execution):
+            if decision.action is Action.EXTEND and self._stop_if_overtaken(claim, execution):
                 until = min(until, self._clock() + MIN_POLL_MS)
             return _until(replace(row, waiter=change.waiter or row.waiter), ruling, until)
         answer: Claim | Ruling
@@ -233,12 +233,12 @@ class Later:
         self._telemetry.decided(change, answer, now=self._clock())
         return answer
 
-    def _stops(self, claim: Claim, execution: Execution | None) -> bool:
+    def _stop_if_overtaken(self, claim: Claim, execution: Execution | None) -> bool:
         """Stop an execution that runs, if its state is no longer current. True: it was asked to stop.
 
-        Nothing depends on the answer. What runs on is found by the next poll, and what was stopped by mistake, since
-        the newer state is gone again, is started again without a lost attempt. If the execution must end before a task
-        of it could have ended after a stop, it is not stopped: the newer state would begin no earlier.
+        Nothing depends on the answer. The next poll finds an execution that runs on. A state that is current again is
+        processed again, without a lost attempt. An execution whose limit comes within `longest_task_ms` is not stopped:
+        the newer state would begin no earlier.
         """
         if not self._elsewhere.stops_overtaken or execution is None or execution.status != RUNNING:
             return False
