@@ -23,15 +23,16 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20,22,24
 export JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION := 20,22,24
 # Without byte code, each process compiles all tests again: 4 seconds.
 unexport PYTHONDONTWRITEBYTECODE
+# A logged traceback without columns takes a quarter of the time. The unit tests log thousands.
+export PYTHONNODEBUGRANGES := 1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 
 # What takes long is for `make thorough`.
 QUICK := -m "not thorough"
-UNIT_WORKERS := -n 2 --dist loadfile
 # They mostly wait.
 EXAMPLE_WORKERS := -n 2
 
-.PHONY: help setup demo pictures fanout load approval check test environments parts lint house types deployed examples synth combinations unit integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run waiting-run wheel test-wheel format lock clean
+.PHONY: help setup demo pictures fanout load approval check test environments parts smoke lint types deployed examples synth combinations ordinary unit unit-a-to-c unit-d-to-z integration kinds packaging protocol bench prove truth thorough late-workers outputs sql-rounds breaker faults drills docs audit-run audit-oracle worker-run waiting-run wheel test-wheel format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -107,26 +108,24 @@ approval: $(READY) ## invoices wait for a person in a durable function, and one 
 # Print the output of each target when it ends. A failed target does not stop the others.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going
 
-check: $(READY) ## before each commit, in under two minutes: ruff, import-linter, mypy, measures, unit tests
-	@$(SIDE_BY_SIDE) --jobs=2 types unit lint house
+check: $(READY) ## before each commit: ruff, import-linter, mypy, unit tests
+	@$(SIDE_BY_SIDE) --jobs=2 types unit-a-to-c unit-d-to-z lint
 
-test: $(READY) ## every test that does not take long
+test: $(READY) ## all that a change at hand can break, in some minutes
 	@$(SIDE_BY_SIDE) --jobs=3 environments
 	@$(SIDE_BY_SIDE) --jobs=3 parts
 
 environments: $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
-# The deployed tests and the examples mostly wait, so they begin first. The third job runs the others in this order.
-parts: deployed examples types synth integration unit kinds packaging protocol lint house
-# Other jobs use the second core.
-parts: UNIT_WORKERS :=
+# The deployed stack and the main job wait for some of their time, so they begin first.
+parts: smoke examples types ordinary synth integration unit kinds packaging protocol lint
 
-thorough: $(READY) ## what takes long: runs under faults, strangers, checkov, the oldest CDK, all random examples
+thorough: $(READY) ## what is wide or slow: all deployed stories, faults, strangers, the oldest CDK, all random examples
 	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready $(PYRIGHT)/.ready
-	@$(SIDE_BY_SIDE) --jobs=2 thorough-deployed thorough-stacks thorough-engine
+	@$(SIDE_BY_SIDE) --jobs=3 deployed thorough-deployed thorough-stacks thorough-engine
 
 thorough-deployed: $(READY)
-	@pytest tests/local tests/examples -m thorough
+	@pytest suite tests/local tests/examples -m thorough
 
 # All random examples. Without it, tests take a quarter of them.
 thorough-stacks thorough-engine: export THOROUGH := 1
@@ -134,14 +133,11 @@ thorough-stacks: $(READY)
 	@pytest tests/synth tests/packaging -m "thorough or wide"
 
 thorough-engine: $(READY)
-	@pytest tests/unit tests/integration tests/kinds tests/protocol -m "thorough or wide"
+	@pytest tests/unit tests/integration tests/kinds tests/pairs tests/protocol -m "thorough or wide"
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .
 	@lint-imports --no-cache
-
-house: $(READY) ## count unusual phrases, and report the size of the code
-	@python -m scripts.house
 
 types: $(READY) ## mypy, strict
 	@mypy
@@ -149,7 +145,7 @@ types: $(READY) ## mypy, strict
 
 # All processes record their requests for `make truth`. pytest needs the root for the plugin.
 deployed: export PYTHONPATH := $(CURDIR)/tests/truth/hook:$(CURDIR)
-deployed: $(READY) $(OLD_URLLIB3)/.ready ## tests of deployed stacks on the local AWS
+deployed: $(READY) $(OLD_URLLIB3)/.ready ## all stories of deployed stacks on the local AWS, with a recording for `make truth`
 	@pytest tests/local $(QUICK) $(RECORDING)
 
 $(RECORDED): $(shell find constructs lambda_src tools tests/local examples/catalogue -name '*.py')
@@ -158,7 +154,10 @@ $(RECORDED): $(shell find constructs lambda_src tools tests/local examples/catal
 truth: $(READY) $(REFERENCE)/.ready $(LOCALSTACK)/.ready $(DYNALITE)/.ready $(ARM64)/.ready $(RECORDED) ## what is assumed of AWS: permissions, models, quotas, recordings
 	@pytest tests/truth
 
-examples: $(READY) $(CHROMIUM)/.ready ## tests of the examples that deploy to the local AWS: the short forms of demo, fanout, load and pictures
+smoke: $(READY) ## one deployed stack with each kind of work, on the local AWS
+	@pytest suite $(QUICK)
+
+examples: $(READY) $(CHROMIUM)/.ready ## the main job on the local AWS, in its short form
 	@pytest tests/examples $(QUICK) $(EXAMPLE_WORKERS)
 
 synth: $(READY) ## tests of synthesised templates
@@ -167,16 +166,26 @@ synth: $(READY) ## tests of synthesised templates
 combinations: $(READY) $(LOWEST)/.ready ## a pipeline in more than a hundred apps, on the oldest and the newest CDK (some minutes)
 	@python -m tests.synth.combinations
 
-unit: $(READY) ## unit tests
-	@pytest tests/unit $(QUICK) $(UNIT_WORKERS)
+ordinary: $(READY) ## the ordinary pipeline in seconds: read these tests first
+	@pytest tests/ordinary $(QUICK)
 
-integration: $(READY) $(OLD_URLLIB3)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## tests with databases, a browser, threads and processes
+unit: $(READY) ## unit tests
+	@pytest tests/unit $(QUICK)
+
+# The two halves of `make check`. The workers of xdist would take a seventh more time.
+unit-a-to-c: $(READY)
+	@pytest tests/unit/test_[a-c]*.py $(QUICK)
+
+unit-d-to-z: $(READY)
+	@pytest tests/unit/test_[!a-c]*.py $(QUICK)
+
+integration: $(READY) $(OLD_URLLIB3)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## tests with databases, a browser, threads and processes
 	@pytest tests/integration $(QUICK)
 
 kinds: $(READY) ## the same promises in each cell of kinds, runners and hosts
-	@pytest tests/kinds $(QUICK)
+	@pytest tests/kinds tests/pairs $(QUICK)
 
-packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready ## tests of the wheel, the layer and the documents
+packaging: $(READY) $(MKDOCS)/.ready $(MERMAID)/.ready ## tests of the wheel, the layer and the documents
 	@pytest tests/packaging $(QUICK)
 
 protocol: $(READY) $(OLD_URLLIB3)/.ready ## the short form of the proof of the protocol

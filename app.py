@@ -1,87 +1,33 @@
-"""A complete example to copy: a catalogue of API models that follows the files in a bucket.
-
-`cdk deploy` it, upload `models/<service>/service-2.json.gz` files, and look at the table.
-"""
+"""The invoices of the README: `cdk deploy`, and upload CSV files with the columns `number` and `cents`."""
 
 from pathlib import Path
 
-from aws_cdk import App, CfnOutput, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import App, CfnOutput, Stack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions
+from cdk_intake_ledger import IntakePipeline, Processor
 
-ROOT = Path(__file__).parent
+CODE = str(Path(__file__).parent / "examples" / "invoices" / "processor")
 
 
-class CatalogueStack(Stack):
-    """A pipeline whose processor keeps one row for each service in a separate table.
+class Billing(Stack):
+    """A pipeline whose processor keeps a row with the sum of each file in the table `Totals`."""
 
-    Each option has the meaning and the default of the same option of `IntakePipeline`.
-    """
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        key = dynamodb.Attribute(name="file", type=dynamodb.AttributeType.STRING)
+        totals = dynamodb.Table(self, "Totals", partition_key=key)
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        processing_timeout: Duration | None = None,
-        retry: RetryOptions | None = None,
-        concurrency: ConcurrencyOptions | None = None,
-        audit: AuditOptions | None = None,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
-        env: Environment | None = None,
-    ) -> None:
-        super().__init__(scope, id, env=env)
-        self.catalogue = dynamodb.Table(
-            self,
-            "Catalogue",
-            partition_key=dynamodb.Attribute(name="service", type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
-            ),
-            removal_policy=removal_policy,
-        )
-        self.models = IntakePipeline(
-            self,
-            "Models",
-            processor=self.processor(),
-            filters=self.filters(),
-            deletes=True,
-            processing_timeout=processing_timeout,
-            retry=retry,
-            concurrency=concurrency,
-            audit=audit,
-            removal_policy=removal_policy,
-        )
-        self.catalogue.grant(
-            self.models, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
-        )
+        code = Processor.from_asset(CODE, entrypoint="invoices:process", environment={"TOTALS": totals.table_name})
+        invoices = IntakePipeline(self, "Invoices", processor=code)
+        totals.grant_write_data(invoices)  # grants to the processor's role
 
-        CfnOutput(self, "BucketName", value=self.models.bucket.bucket_name)
-        CfnOutput(self, "QueueUrl", value=self.models.queue.queue_url)
-        CfnOutput(self, "DeadLetterQueueUrl", value=self.models.dead_letter_queue.queue_url)
-        CfnOutput(self, "LedgerTable", value=self.models.table.table_name)
-        CfnOutput(self, "ConsumerFunction", value=self.models.function.function_name)
-        CfnOutput(self, "AuditFunction", value=self.models.audit_function.function_name)
-        CfnOutput(self, "CatalogueTable", value=self.catalogue.table_name)
-
-    def filters(self) -> list[s3.NotificationKeyFilter]:
-        """Filters for the keys of the pipeline. A subclass may choose others."""
-        return [s3.NotificationKeyFilter(suffix=".json.gz")]
-
-    def processor(self) -> Processor:
-        """The processor for each change. A subclass may choose another."""
-        return Processor.from_asset(
-            ROOT / "examples" / "catalogue",
-            entrypoint="catalogue:process",
-            environment={"CATALOGUE_TABLE": self.catalogue.table_name},
-        )
+        CfnOutput(self, "InvoicesBucket", value=invoices.bucket.bucket_name)
+        CfnOutput(self, "TotalsTable", value=totals.table_name)
 
 
 if __name__ == "__main__":
     app = App()
-    CatalogueStack(app, "Catalogue")
+    Billing(app, "Billing")
     app.synth()

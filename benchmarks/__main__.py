@@ -40,10 +40,6 @@ def read(found: dict[str, Any]) -> str:
     )
 
 
-def profile(found: dict[str, Any]) -> str:
-    return table("Where the consumer's CPU goes, in hundredths of the floor", found)
-
-
 def cold(found: dict[str, Any]) -> str:
     imports = {"ms": found["imports"]}
     return "\n".join(
@@ -53,15 +49,6 @@ def cold(found: dict[str, Any]) -> str:
             table("The layer", {"": found["layer"]}),
         ]
     )
-
-
-def hotkey(found: dict[str, Any]) -> str:
-    return table("A hot key: overwrites while it is processed", found)
-
-
-def throughput(found: dict[str, Any]) -> str:
-    requests = [table(f"Requests for an object: {name}", rows) for name, rows in found["requests"].items()]
-    return "\n".join([table("Throughput on the local AWS, beside the naive consumer", found["rows"]), *requests])
 
 
 def synth(found: dict[str, Any]) -> str:
@@ -74,29 +61,12 @@ def synth(found: dict[str, Any]) -> str:
     return "\n".join([*parts, table("The resources of a default pipeline", lines)])
 
 
-def memory(found: dict[str, Any]) -> str:
-    return table("The consumer's memory", found)
-
-
 def cost(found: dict[str, Any]) -> str:
     return table("Dollars per million objects, us-east-1", found)
 
 
-def audit_growth(found: dict[str, Any]) -> str:
+def audit(found: dict[str, Any]) -> str:
     return table("The audit, as the bucket grows", found)
-
-
-def audit_shards(found: dict[str, Any]) -> str:
-    return table("The join of the audit in parts", found)
-
-
-def audit_scale(found: dict[str, Any]) -> str:
-    return table("Entries of the audit per CPU second", found)
-
-
-def idempotency(found: dict[str, Any]) -> str:
-    titles = {"cpu": "CPU per new message", "requests": "Requests / write units / read units", "survives": "Faults"}
-    return "\n".join(table(title, found[name]) for name, title in titles.items())
 
 
 SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -104,18 +74,11 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     for one in (
         counted,
         cost,
-        hotkey,
-        memory,
         cpu,
         read,
-        idempotency,
-        profile,
         cold,
         synth,
-        throughput,
-        audit_growth,
-        audit_shards,
-        audit_scale,
+        audit,
     )
 }
 """The benchmarks in their order. Counted figures come first, because they are the same on each machine."""

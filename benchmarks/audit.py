@@ -9,18 +9,20 @@ source takes itself is left out. With `--latency` each answer takes as long as S
 
 import argparse
 import json
+import subprocess
+import sys
 import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
-from benchmarks.measure import peak_mb
+from benchmarks.measure import Figure, peak_mb
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
@@ -37,6 +39,8 @@ from intake_ledger.ledger import LedgerTable
 
 NOW = int(time.time() * 1000)
 AGE_MS = 3 * 86_400_000
+SIZES = {10_000: 5, 100_000: 3, 1_000_000: 1}
+"""Objects in the bucket, and rounds: the largest takes minutes."""
 PAGE, SCAN_PAGE = 1_000, 1_800
 """A page of Scan is 1 MB read: some 1,800 rows."""
 S3_LATENCY, DYNAMODB_LATENCY = 0.15, 0.01
@@ -214,7 +218,7 @@ def audited(source: Source) -> int:
     return report.listed
 
 
-def measure(run: Callable[[Source], int], source: Source) -> tuple[float, float]:
+def rates(run: Callable[[Source], int], source: Source) -> tuple[float, float]:
     """Objects per second of wall time and of CPU time."""
     wall, cpu, theirs = time.perf_counter(), time.process_time(), source.cpu
     assert run(source) == source.objects
@@ -222,17 +226,45 @@ def measure(run: Callable[[Source], int], source: Source) -> tuple[float, float]
     return source.objects / (time.perf_counter() - wall), source.objects / used
 
 
+def once(objects: int) -> dict[str, float]:
+    """One run in this process, which ought to be a fresh one: its peak of memory is among the figures."""
+    source = Source(objects, latency=False)
+    _, listed = rates(bare, source)
+    _, compared = rates(audited, source)
+    return {
+        "bare listing, objects per CPU second": listed,
+        "audit, objects per CPU second": compared,
+        "of the listing": compared / listed,
+        "peak MB": peak_mb(),
+    }
+
+
+def measure(*, rounds: int | None = None) -> dict[str, Any]:
+    """Medians and extremes by size, each in a process of its own. `rounds` replaces each size's number of rounds."""
+    results: dict[str, Any] = {}
+    for objects, usual in SIZES.items():
+        command = [sys.executable, "-m", "benchmarks.audit", "--once", str(objects)]
+        runs = [json.loads(subprocess.check_output(command, text=True)) for _ in range(rounds or usual)]
+        row = {name: asdict(Figure.of([run[name] for run in runs])) for name in runs[0]}
+        results[f"{objects:,} objects"] = {"rounds": len(runs)} | row
+    return results
+
+
 def main() -> None:
     """Print one line for each size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("objects", nargs="*", type=int, default=[10_000, 100_000])
     parser.add_argument("--latency", action="store_true")
+    parser.add_argument("--once", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.once:
+        print(json.dumps(once(arguments.once)))
+        return
     for objects in arguments.objects:
         source = Source(objects, latency=arguments.latency)
-        listed, listed_cpu = measure(bare, source)
+        listed, listed_cpu = rates(bare, source)
         source.requests.clear()
-        compared, cpu = measure(audited, source)
+        compared, cpu = rates(audited, source)
         per_million = {name: round(number * 1e6 / objects) for name, number in source.requests.items()}
         print(
             f"{objects:,} objects: bare listing {listed:,.0f}/s, audit {compared:,.0f}/s ({compared / listed:.2f}); "

@@ -19,10 +19,12 @@ from benchmarks.metered import Bill, MeteredPipeline
 from botocore.client import BaseClient
 
 from cdk_intake_ledger.testing import LocalRunner
-from intake_ledger_cli import prices
+from intake_ledger.contract import ALARMS, OBJECTS
+from intake_ledger_testing import prices
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
 LONG_PAGE = PAGE.with_name("long-work.md")
+README = PAGE.parents[1] / "README.md"
 BATCH = 10
 """Messages in a batch: the construct's default, and the maximum of one receive and one delete."""
 LATENCY_MS = {"dynamodb": 5, "s3": 20, "sqs": 10}
@@ -43,6 +45,13 @@ KEPT_DAYS = 36
 DAYS_OF_A_MONTH = 30
 OPERATIONS = 3
 """A step, and a callback, which counts as two (https://aws.amazon.com/lambda/pricing/)."""
+IDLE_RECEIVES = 5 * 3 * 60 * 24
+"""The requests of Lambda's five pollers of an empty queue in a day, each of 20 seconds."""
+TICKS = 4 * 24
+"""The audit's invocations in a day. Each takes a second of its function with 1,769 MB (docs/audit.md)."""
+AUDIT_GB_SECONDS = 1_769 / 1_024
+AUDIT_METRICS = 7
+"""The metrics of each run. `tests/unit/test_audit_function.py` compares the number."""
 EVENTUAL = 0.5
 """Read units of an eventually consistent scan, for each 4 KB."""
 
@@ -200,6 +209,27 @@ def metrics_of_a_month() -> dict[str, float]:
     return {"all": round(len(pipeline.stdout.metrics) * prices.METRIC_MONTH, 2)}
 
 
+def idle() -> dict[str, dict[str, float]]:
+    """Return the monthly cost of a default pipeline without uploads, at most: CloudWatch charges a metric only for the
+    hours in which it has values.
+    """
+    alarms = [row for row in ALARMS if OBJECTS in row.kinds and row.need is None]
+    tick = prices.LAMBDA_REQUEST + AUDIT_GB_SECONDS * prices.LAMBDA_GB_SECOND
+    rows = {
+        f"{len(alarms)} alarms": len(alarms) * prices.ALARM_MONTH,
+        f"{AUDIT_METRICS} metrics of the audit": AUDIT_METRICS * prices.METRIC_MONTH,
+        "receives of an empty queue": IDLE_RECEIVES * DAYS_OF_A_MONTH * prices.SQS_REQUEST,
+        "the audit's function": TICKS * DAYS_OF_A_MONTH * tick,
+    }
+    return {name: {"dollars": round(value, 2)} for name, value in (*rows.items(), ("all", sum(rows.values())))}
+
+
+def headline() -> str:
+    """Return the sentence of the README: a million new files, and a month without any."""
+    batches, month = compared()["the ledger, batches of 10 claimed together"]["all"], idle()["all"]["dollars"]
+    return f"**${batches:.2f} per million new files, and at most ${month:.2f} per month for an idle pipeline**"
+
+
 def lines() -> dict[str, dict[str, float]]:
     """Return the log lines of each kind of event, and the bytes of its lines and metrics, in tens: a line has the
     number of a line of code.
@@ -271,6 +301,7 @@ def page() -> dict[str, str]:
             },
             digits=3,
         ),
+        "idle": markdown(idle()),
     }
 
 
@@ -280,8 +311,8 @@ def long_page() -> dict[str, str]:
 
 
 def write() -> None:
-    """Write the tables into docs/cost.md and docs/long-work.md, each between its comments."""
-    for path, tables in ((PAGE, page()), (LONG_PAGE, long_page())):
+    """Write the tables into docs/cost.md and docs/long-work.md, and the sentence of the README, between comments."""
+    for path, tables in ((PAGE, page()), (LONG_PAGE, long_page()), (README, {"cost": headline()})):
         text = path.read_text()
         for name, content in tables.items():
             begin, end = f"<!-- begin: {name} -->\n", "\n<!-- end -->"

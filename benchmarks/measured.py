@@ -1,4 +1,4 @@
-"""Writes the measured tables of docs/cost.md, docs/scale.md and docs/messages.md from build/bench.json.
+"""Writes the measured tables of benchmarks/README.md from build/bench.json.
 
 `make bench` writes that file.
 
@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.measure import Figure, shown
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = tuple(ROOT / "docs" / name for name in ("cost.md", "scale.md", "messages.md"))
+PAGE = ROOT / "benchmarks" / "README.md"
 FOUND = ROOT / "build" / "bench.json"
 GOALS = {
     "group claims, batches of 10": 0.6,
@@ -31,8 +31,6 @@ GOALS = {
     "from App() to the end of synth()": 1.15,
 }
 """The largest permitted ratio to the floor."""
-LEAST_THROUGHPUT = 0.8
-"""The smallest permitted ratio to the naive consumer's throughput."""
 OF_POWERTOOLS = 0.5
 """The largest permitted ratio to Powertools' CPU time."""
 Found = Mapping[str, Any]
@@ -50,11 +48,11 @@ def plain(rows: Mapping[str, Found], columns: Sequence[str] = ()) -> str:
     return grid(("", *names), [(name, *(shown(row.get(one)) for one in names)) for name, row in rows.items()])
 
 
-def held(value: float, goal: float | None, *, least: bool = False) -> str:
+def held(value: float, goal: float | None) -> str:
     """Format the goal of a figure and if it is met. Without a goal, the text is empty."""
     if goal is None:
         return ""
-    return f"{goal:.2f}, {'met' if (value >= goal if least else value <= goal) else 'missed'}"
+    return f"{goal:.2f}, {'met' if value <= goal else 'missed'}"
 
 
 def ratios(unit: str, rows: Mapping[str, Found]) -> str:
@@ -109,59 +107,14 @@ def resources(found: Found) -> str:
     return f"A default pipeline has {sum(made.values())} resources: {kinds}."
 
 
-def throughput(found: Found) -> str:
-    """Format the rows, and the goal of those after the first, which is the floor."""
-    rows = found["rows"]
-    floor, *_ = rows
-    columns = tuple(rows[floor])
-    lines = [
-        (
-            name,
-            *(shown(row[one]) for one in columns),
-            held(row["of the naive one"]["median"], None if name == floor else LEAST_THROUGHPUT, least=True),
-        )
-        for name, row in rows.items()
-    ]
-    return grid(("", *columns, "goal"), lines)
-
-
-def hotkey(found: Found) -> str:
-    """Format a figure without the part that repeats."""
-    names = ("processed", "dynamodb requests", "HEAD", "ChangeMessageVisibilityBatch", "all requests per overwrite")
-    return plain(found, names)
-
-
-def library_cpu(rows: Mapping[str, Found]) -> str:
-    """Format the CPU of each library, and its ratio to the first one."""
-    lines = [(name, f"{row['value']['median']:.3g}", str(Figure(**row["ratio"]))) for name, row in rows.items()]
-    return grid(("", "CPU ms per new message", "of Powertools' CPU"), lines)
-
-
-def faults(found: Found) -> str:
-    """Format what each library survives, with the versions of the run."""
-    rows, versions = found["survives"], ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    names = list(next(iter(rows.values())))
-    lines = [("", *names), ("---",) * (len(names) + 1), *((row, *cells.values()) for row, cells in rows.items())]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{table}\n\nWith {versions}."
-
-
 PLACES: dict[str, tuple[str, Callable[[Found], str]]] = {
-    "hotkey": ("hotkey", hotkey),
     "cpu": ("cpu", lambda found: ratios("ms per change", found)),
     "read": ("read", lambda found: ratios("ms per change", found)),
     "powertools": ("cpu", beside_powertools),
     "cold": ("cold", lambda found: ratios("CPU ms", found["milliseconds"])),
     "synth": ("synth", synth),
     "resources": ("synth", resources),
-    "memory": ("memory", plain),
-    "audit": ("audit_growth", plain),
-    "join": ("audit_shards", plain),
-    "rates": ("audit_scale", plain),
-    "throughput": ("throughput", throughput),
-    "faults": ("idempotency", faults),
-    "library_requests": ("idempotency", lambda found: plain(found["requests"])),
-    "library_cpu": ("idempotency", lambda found: library_cpu(found["cpu"])),
+    "audit": ("audit", plain),
 }
 """The source and the format of each table, by its name in the page."""
 
@@ -227,8 +180,7 @@ def main() -> None:
     found = json.loads(FOUND.read_text())
     if missing := sorted({source for source, _ in PLACES.values()} - found.keys()):
         print(f"Not measured, and left as the page has it: python -m benchmarks {' '.join(missing)}")
-    for page in PAGES:
-        page.write_text(written(page.read_text(), tables(found)))
+    PAGE.write_text(written(PAGE.read_text(), tables(found)))
 
 
 if __name__ == "__main__":

@@ -184,6 +184,13 @@ class MeteredDynamoDB(MemoryDynamoDB):
         self._bill.read_units += sum(units.read_units(self.items.get(_key(key))) for key in wanted["Keys"])
         return super().batch_get_item(**request)
 
+    @override
+    def query(self, **request: Any) -> dict[str, Any]:
+        self._bill.requests["dynamodb.Query"] += 1
+        answer = super().query(**request)
+        self._bill.read_units += sum(map(units.read_units, answer["Items"] or [None]))
+        return answer
+
     @contextmanager
     def _write(self, operation: str, key: Item, proposed: Item | None = None) -> Iterator[None]:
         """Count a write that succeeds or is refused."""

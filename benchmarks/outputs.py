@@ -7,7 +7,7 @@ from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange, Rejects
 from intake_ledger.outputs import PART_BYTES
 from intake_ledger.processor import Processor
-from intake_ledger_cli import prices
+from intake_ledger_testing import prices
 
 KEY = "in/a"
 PARTS = 3

@@ -1,4 +1,4 @@
-"""Generates docs/runbooks/README.md from the table of alarms, and the table of metrics in docs/monitoring.md.
+"""Generates the table of docs/runbooks.md from the table of alarms, and the one of metrics in docs/monitoring.md.
 
     python -m scripts.alarms_page [--write]
 
@@ -10,38 +10,14 @@ from pathlib import Path
 
 from intake_ledger.contract import ALARMS, KINDS, METRICS, AlarmRow, Limit, MetricRow, Source
 
-PAGE = Path(__file__).parents[1] / "docs" / "runbooks" / "README.md"
-METRICS_PAGE = PAGE.parents[1] / "monitoring.md"
+PAGE = Path(__file__).parents[1] / "docs" / "runbooks.md"
+METRICS_PAGE = PAGE.with_name("monitoring.md")
 _BEGIN, _END = "<!-- python -m scripts.alarms_page --write -->\n", "<!-- end of the table -->"
-
-HEAD = """\
-# Alarms and runbooks
-
-For operators: one page for each alarm, which its description names. [Monitoring](../monitoring.md) has the metrics, and
-the options that choose alarms and set thresholds. `python -m scripts.alarms_page --write` makes this page from
-[the table of alarms](../../lambda_src/intake_ledger/contract.py), which also says why a kind of work lacks one.
-
-The pages need these variables:
-
-    export INTAKE_LEDGER_STACK=Intake INTAKE_LEDGER_PIPELINE=Invoices
-    intake-ledger status
-    QUERY="StackResourceSummaries[].[LogicalResourceId,PhysicalResourceId]"
-    aws cloudformation list-stack-resources --stack-name Intake --query $QUERY --output text
-    FUNCTION=...       # the physical ID of the function that the page names: InvoicesConsumer..., InvoicesAudit...
-    SELECT=LoggingConfig.LogGroup
-    LOG=$(aws lambda get-function-configuration --function-name $FUNCTION --query $SELECT --output text)
-    HOUR=$(( ($(date +%s) - 3600) * 1000 ))
-"""
-
-WORKERS = """\
-The alarms of a queue watch its [workers](../worker.md) too. The two alarms of `IntakeWorkers` set the number of tasks.
-"""
 
 
 def page() -> str:
-    """The whole page."""
-    table = ["| alarm | of | goes into ALARM when |", "| --- | --- | --- |"]
-    return "\n".join((HEAD, *table, *map(_line, ALARMS), "", WORKERS))
+    """docs/runbooks.md, with the table of alarms that belongs there."""
+    return _replaced(PAGE, ["| alarm | of | goes into ALARM when |", "| --- | --- | --- |", *map(_line, ALARMS)])
 
 
 def metrics_page() -> str:
@@ -49,7 +25,12 @@ def metrics_page() -> str:
     lines = ["| metric | counts | written by |", "| --- | --- | --- |"]
     for name, row in METRICS.items():
         lines.append(f"| `{name}` | {row.counts} | {_constructs(row) if row.reason else 'all'} |")
-    before, _, rest = METRICS_PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    return _replaced(METRICS_PAGE, lines)
+
+
+def _replaced(page: Path, lines: list[str]) -> str:
+    """The text of a page with these lines as its table."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
     return f"{before}{_BEGIN}\n" + "\n".join(lines) + f"\n\n{_END}{rest.partition(_END)[2]}"
 
 
@@ -80,10 +61,9 @@ def _constructs(row: AlarmRow | MetricRow) -> str:
 
 
 def _line(row: AlarmRow) -> str:
-    path = row.runbook.rpartition("/")[2]
     kinds = "all" if set(row.kinds) == set(KINDS) else _constructs(row)
     kinds += f", with {row.need}" if row.need else ""
-    return f"| [{row.name}]({path}) | {kinds} | {condition(row)} |"
+    return f"| [{row.name}](#{row.name.lower()}) | {kinds} | {condition(row)} |"
 
 
 if __name__ == "__main__":

@@ -1,31 +1,29 @@
-"""Generates docs/assumptions.md from the table of assumptions, and the table of checks in docs/acceptance.md.
+"""Generates tests/truth/README.md from the table of assumptions and the marks of the suite.
 
     python -m scripts.assumptions_page [--write]
 
-Without `--write` it prints the page. If there is a report of a run on AWS (`REPORT`), each line that a check covers has
+Without `--write` it prints the page. If there is a report of a run on AWS (`REPORT`), each line that a test covers has
 its result.
 """
 
-import json
+import ast
 import sys
 import tomllib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import groupby
+from os.path import relpath
 from pathlib import Path
 from typing import Any
-
-from intake_ledger_cli.acceptance.catalogue import CHECKS
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "assumptions.md"
+PAGE = ROOT / "tests" / "truth" / "README.md"
 TABLE = ROOT / "tests" / "truth" / "assumptions.toml"
-REPORT = ROOT / "tests" / "truth" / "acceptance.json"
-"""`acceptance.json` of a run on AWS, which a person has committed: docs/acceptance.md."""
-ACCEPTANCE = ROOT / "docs" / "acceptance.md"
+SUITE = ROOT / "suite" / "intake_ledger_suite"
+REPORT = ROOT / "tests" / "truth" / "account.xml"
+"""pytest's report of a run on AWS, which a person has committed: docs/account.md."""
 HOLDS = "holds"
 """The result of most lines, which the page does not repeat."""
-_BEGIN, _END = "<!-- begin: checks -->\n", "<!-- end -->"
 _SUBJECTS = {
     "S3": "S3",
     "DDB": "DynamoDB",
@@ -44,40 +42,42 @@ HEAD = """\
 # What is assumed of AWS
 
 For reviewers: each line is a behaviour of AWS on which the code relies, its source, the test that checks it without
-an account (it holds, if nothing else stands there), and [the check](acceptance.md) that shows it on an account, with
-its result. {run} "Read" means that a person compared the code with the source. "Only on AWS" means that no test here
-decides it. `make truth` runs the tests of permissions, models, quotas and recordings, `make test` the others.
+an account (it holds, if nothing else stands there), and the test that shows it [on an
+account](../../docs/account.md), with its result. {run} "Read" means that a person compared the code with the source.
+"Only on AWS" means that no test here decides it. `make truth` runs the tests of permissions, models, quotas and
+recordings, and `make test` the others.
 
-`python -m scripts.assumptions_page --write` makes the page from [a table](../tests/truth/assumptions.toml), which also
+`python -m scripts.assumptions_page --write` makes the page from [a table](assumptions.toml), which also
 has the places in the code, and the requests that would show each line on AWS.
-[Facts that others recorded on AWS](../tests/recorded/README.md) are data of this repository.
+[Facts that others recorded on AWS](../recorded/README.md) are data of this repository.
 """
 
 
 def page() -> str:
     """The whole page."""
-    found = json.loads(REPORT.read_text()) if REPORT.exists() else None
+    found = ET.parse(REPORT).getroot() if REPORT.exists() else None
     return "\n".join((HEAD.format(run=_run(found)), *_sections(tomllib.loads(TABLE.read_text()), results(found))))
 
 
-def acceptance() -> str:
-    """The page of the command, with the table of its checks."""
-    head, _, rest = ACCEPTANCE.read_text().partition(_BEGIN)
-    lines = ["| check | shows | assumptions | on a local AWS, if not all |", "| --- | --- | --- | --- |"]
-    for one in CHECKS:
-        ids = ", ".join(one.assumptions)
-        lines.append(f"| `{one.name}` | {one.shows} | {ids} | {_here(one.not_local, only_aws=one.only_aws)} |")
-    return "".join((head, _BEGIN, "\n".join(lines), "\n", _END, rest.partition(_END)[2]))
+def suite() -> dict[str, list[str]]:
+    """The tests of the suite that show an assumption, as `file#test`, by the ID of the assumption."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(SUITE.glob("test_*.py")):
+        for node in ast.parse(path.read_text()).body:
+            for id_ in _assumptions(node):
+                found.setdefault(id_, []).append(f"{path.name}#{getattr(node, 'name', '')}")
+    return found
 
 
-def _here(why: str, *, only_aws: bool) -> str:
-    if not why:
-        return ""
-    return f"does not run: {why}" if only_aws else f"its steps run: {why}"
+def _assumptions(node: ast.stmt) -> Iterator[str]:
+    """The IDs in the mark of a test."""
+    for mark in getattr(node, "decorator_list", ()):
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.assumptions":
+            yield from (ast.literal_eval(one) for one in mark.args)
 
 
-def results(report: dict[str, Any] | None) -> dict[str, str]:
-    """The result of each check on AWS with its date, by the check's name. A check that did not run has none.
+def results(report: ET.Element | None) -> dict[str, str]:
+    """The result of each test on AWS with its date, by the ID of the assumption. A skipped test has none.
 
     Raises:
         ValueError: The report is of a local AWS.
@@ -85,24 +85,32 @@ def results(report: dict[str, Any] | None) -> dict[str, str]:
     """
     if report is None:
         return {}
-    if report["local"]:
+    if "local" not in (said := {one.attrib["name"]: one.attrib["value"] for one in report.iterfind("*/properties/*")}):
+        raise ValueError(f"{REPORT} is no report of the suite")
+    if said["local"] != "False":
         raise ValueError(f"{REPORT} is a report of a local AWS: copy one of a run on AWS")
-    return {one["name"]: f"{one['result']} {_day(report)}" for one in report["outcomes"] if one["result"] != "not here"}
+    found: dict[str, str] = {}
+    for case in report.iter("testcase"):
+        if case.find("skipped") is None:
+            failed = any(case.find(tag) is not None for tag in ("failure", "error"))
+            for one in case.iterfind("properties/property[@name='assumptions']"):
+                for id_ in one.attrib["value"].split():
+                    # One of several tests that failed decides.
+                    if failed or not found.get(id_, "").startswith("failed"):
+                        found[id_] = f"{'failed' if failed else 'passed'} {_day(report)}"
+    return found
 
 
-def _run(report: dict[str, Any] | None) -> str:
-    return f"The last run on AWS was on {_day(report)}." if report else "Nothing here has run on AWS."
+def _run(report: ET.Element | None) -> str:
+    return "Nothing here has run on AWS." if report is None else f"The last run on AWS was on {_day(report)}."
 
 
-def _day(report: dict[str, Any]) -> str:
-    return datetime.fromtimestamp(report["startedAt"] / 1000, UTC).date().isoformat()
-
-
-def _checks(row: dict[str, Any]) -> str:
-    return ", ".join(f"[`{one.name}`](acceptance.md#checks)" for one in CHECKS if row["id"] in one.assumptions)
+def _day(report: ET.Element) -> str:
+    return next(report.iter("testsuite")).attrib["timestamp"][:10]
 
 
 def _sections(table: dict[str, Any], on_aws: dict[str, str]) -> Iterator[str]:
+    tests = suite()
     for subject, rows in groupby(table["assumption"], lambda row: row["id"].partition("-")[0]):
         yield f"## {_SUBJECTS[subject]}"
         yield ""
@@ -111,15 +119,18 @@ def _sections(table: dict[str, Any], on_aws: dict[str, str]) -> Iterator[str]:
         for row in rows:
             source = f"[{row['source']}]({table['sources'][row['source']]})"
             path, _, test = row["here"].partition("#")
-            here = f"[✓](../{path}#{test})" if test else row["here"]
-            ran = [on_aws[one.name] for one in CHECKS if row["id"] in one.assumptions and one.name in on_aws]
+            here = f"[✓]({relpath(ROOT / path, PAGE.parent)}#{test})" if test else row["here"]
+            shown = [
+                f"[`{test.partition('#')[2].removeprefix('test_')}`]({relpath(SUITE, PAGE.parent)}/{test})"
+                for test in tests.get(row["id"], ())
+            ]
             result = "" if test and row["result"] == HOLDS else row["result"]
             cells = (
                 row["id"],
                 row["assumed"],
                 source,
                 (" " if test else ": ").join(filter(None, (here, result))),
-                " ".join([_checks(row), *ran]).strip(),
+                " ".join(filter(None, (", ".join(shown), on_aws.get(row["id"])))),
             )
             yield f"| {' | '.join(cells)} |"
         yield ""
@@ -128,6 +139,5 @@ def _sections(table: dict[str, Any], on_aws: dict[str, str]) -> Iterator[str]:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page())
-        ACCEPTANCE.write_text(acceptance())
     else:
         sys.stdout.write(page())

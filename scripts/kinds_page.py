@@ -15,7 +15,8 @@ from tests.kinds.cells import FORMS, HOSTS, RUNNERS
 from tests.kinds.conformance import ABSENT, CELLS, REFUSED, TESTS, Absence, Place
 
 PAGE = Path(__file__).parents[1] / "docs" / "kinds.md"
-TESTED = f"../tests/kinds/{Path(test_conformance.__file__).name}"
+PROMISES_PAGE = PAGE.parents[1] / "tests" / "kinds" / "README.md"
+TESTED = Path(test_conformance.__file__).name
 RUNNER_NAMES = {
     "inline": "inline",
     "remote": "another function",
@@ -24,21 +25,22 @@ RUNNER_NAMES = {
 }
 HOST_NAMES = {"lambda": "Lambda", "worker": "worker"}
 
-HEAD = f"""\
+HEAD = """\
 # Kinds of work
 
-For readers who choose a kind of work, a runner and a host. Each kind has its purpose, code, options, tests, operating
-and cost, [its commands](operating.md#which-command-knows-which-kind) and [its alarms](runbooks/README.md). Then come
-the promises that [the conformance tests]({TESTED}) hold in each cell, and the reason where one does not
-apply. `python -m scripts.kinds_page --write` makes the page from these tests.
+For readers who choose a kind of work, a runner and a host. Each kind has
+[its commands](operating.md#which-command-knows-which-kind) and [its alarms](runbooks.md).
+[The promises](../tests/kinds/README.md) that the conformance tests hold in each cell are with the tests.
+`python -m scripts.kinds_page --write` makes both pages.
 
-- A **runner** does the work: the function's own process (inline), [another function](processor-json.md),
-  [a state machine](long-work.md#a-state-machine), or [a durable function](protocol.md#durable-functions).
-- A **host** takes the messages: Lambda, or [a worker](worker.md).
+- A **runner** does the work: the function's own process (inline),
+  [another function](processor.md#a-processor-in-any-language), [a state machine](long-work.md#a-state-machine), or
+  [a durable function](protocol.md#durable-functions).
+- A **host** takes the messages: Lambda, or [a worker](long-work.md#workers-outside-of-lambda).
 """
 LAST = """\
-Synthesis and the consumer refuse the other cells [✓](../tests/synth/test_cells.py)
-[✓](../tests/kinds/test_composition.py#test_the_other_cells_are_refused)."""
+[Synthesis](../tests/synth/test_cells.py) and [the consumer](../tests/kinds/test_composition.py) refuse the other
+cells."""
 _COUNTED = "[requests and units](cost.md#counted-requests-and-units-per-change)"
 
 
@@ -46,7 +48,6 @@ class Kind(NamedTuple):
     """A kind as the page shows it. Each field is there for each kind."""
 
     purpose: str
-    code: str
     options: str
     tests: str
     operating: str
@@ -57,17 +58,7 @@ KINDS = {
     "objects": Kind(
         "The newest state of each key of a bucket takes effect once (`Ordering.LATEST`, the default). The truth is "
         "what S3 shows.",
-        """\
-pipeline = IntakePipeline(self, "Invoices",
-    processor=Processor.from_asset("processors/invoices", entrypoint="invoices:process"))
-table.grant_read_write_data(pipeline)
-
-def process(change: ObjectChange) -> Commit:
-    rows = list(change.csv_rows())
-    if not rows:
-        raise Unprocessable("no rows")
-    return Commit(save(change.key, rows, fence=change.fence))""",
-        "[`IntakePipeline`](api/intake-pipeline.md). [Recipes](recipes.md) use them",
+        "[`IntakePipeline`](api.md#intakepipeline). [Recipes](recipes.md) use them",
         "[`LocalPipeline`](processor.md#test-it)",
         "[Operating a pipeline](operating.md), [the audit](audit.md)",
         _COUNTED,
@@ -75,14 +66,6 @@ def process(change: ObjectChange) -> Commit:
     "every version": Kind(
         "Each version of each key takes effect once, in any order (`Ordering.EVERY_VERSION`). The truth is "
         "the version.",
-        """\
-pipeline = IntakePipeline(self, "Readings", ordering=Ordering.EVERY_VERSION,
-    processor=Processor.from_asset("processors/readings", entrypoint="readings:process"))
-table.grant_read_write_data(pipeline)
-
-def process(change: ObjectChange) -> Commit:
-    put = {"TableName": "Readings", "Item": item_of(change)}
-    return Commit(transact=[{"Put": put}])""",
         "Those of objects, with `ordering=Ordering.EVERY_VERSION`",
         "[`LocalPipeline(ordering=...)`](processor.md#test-it)",
         "[Operating a pipeline](operating.md), [the audit](audit.md)",
@@ -91,15 +74,6 @@ def process(change: ObjectChange) -> Commit:
     "sets": Kind(
         "Files that mean something only together take effect once for each set. The truth is the manifest, marker "
         "or folder, with the rows of the parts.",
-        """\
-FileSets(self, "DailyLoad", pipeline=orders,
-    form=SetForm.manifest("loads/*/manifest.json"),
-    processor=Processor.from_asset("processors/orders", entrypoint="orders:load"))
-
-def load(files: FileSet) -> Commit:
-    for part in files.parts:
-        save(part.csv_rows(), fence=files.fence)
-    return Commit(files.idempotency_key)""",
         "[Sets of files](file-sets.md#the-forms)",
         "[`LocalSets`](file-sets.md#test-it)",
         "[Operating](file-sets.md#operating)",
@@ -108,16 +82,6 @@ def load(files: FileSet) -> Commit:
     "messages": Kind(
         "Each message of an SQS queue or of EventBridge takes effect once. At most one message of a key is in work. "
         "The truth is the message.",
-        """\
-orders = MessageIntake(self, "Orders", source=MessageSource.sqs(),
-    key="article", identity="order_id",
-    processor=Processor.from_asset("processors/stock", entrypoint="stock:process"))
-table.grant_read_write_data(orders)
-
-def process(message: KeyedMessage) -> Commit:
-    if message.body["pieces"] < 1:
-        raise Unprocessable("no pieces")
-    return Commit(book(message.body, fence=message.fence))""",
         "[Messages](messages.md#key-and-identity)",
         "[`LocalMessages`](messages.md#test-it)",
         "[What operators see](messages.md#what-operators-see)",
@@ -125,31 +89,17 @@ def process(message: KeyedMessage) -> Commit:
     ),
     "FIFO messages": Kind(
         "Messages as above, in the order of their message group. A message that fails holds its group back.",
-        """\
-orders = MessageIntake(self, "Orders", source=MessageSource.fifo(),
-    key="article", identity="order_id",
-    processor=Processor.from_asset("processors/stock", entrypoint="stock:process"))
-
-def process(message: KeyedMessage) -> Commit:
-    return Commit(book(message.body, fence=message.fence))""",
         "[Sources and their order](messages.md#sources-and-their-order)",
-        "[`LocalMessages(source=...)`](api/testing.md)",
+        "[`LocalMessages(source=...)`](api.md#tests)",
         "[What operators see](messages.md#what-operators-see)",
         _COUNTED,
     ),
     "stream records": Kind(
         "Records of Kinesis or of a DynamoDB stream, in the order of their shard. A record that fails holds its shard "
         "back, and the other keys of its batch go on.",
-        """\
-orders = MessageIntake(self, "Orders", source=MessageSource.kinesis(stream),
-    key="article", identity="order_id",
-    processor=Processor.from_asset("processors/stock", entrypoint="stock:process"))
-
-def process(message: KeyedMessage) -> Commit:
-    return Commit(book(message.body, fence=message.fence))""",
         "[Sources and their order](messages.md#sources-and-their-order)",
-        "[`LocalMessages(source=...)`](api/testing.md)",
-        "[What operators see](messages.md#what-operators-see), [the age of the iterator](runbooks/iterator-age.md)",
+        "[`LocalMessages(source=...)`](api.md#tests)",
+        "[What operators see](messages.md#what-operators-see), [the age of the iterator](runbooks.md#iteratorage)",
         _COUNTED,
     ),
 }
@@ -158,8 +108,13 @@ def process(message: KeyedMessage) -> Commit:
 def page() -> str:
     """The whole page."""
     assert list(KINDS) == list(FORMS)
-    parts = [HEAD, "\n".join(_cells()), *("\n".join(_section(name, kind)) for name, kind in KINDS.items())]
-    return "\n\n".join([part.strip() for part in [*parts, "\n".join(_promises())]]) + "\n"
+    parts = [HEAD, "\n".join(_kinds()), "\n".join(_cells())]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def promises_page() -> str:
+    """The page of the promises, beside their tests."""
+    return "\n".join(_promises()) + "\n"
 
 
 def _cells() -> Iterator[str]:
@@ -170,32 +125,30 @@ def _cells() -> Iterator[str]:
     yield f"| --- |{' --- |' * len(columns)}"
     for kind in FORMS:
         places = [Place(kind, runner, host) for runner in RUNNERS for host in HOSTS]
-        yield f"| {_link(kind)} | {' | '.join('yes' if place in CELLS else 'no' for place in places)} |"
+        yield f"| {kind} | {' | '.join('yes' if place in CELLS else 'no' for place in places)} |"
     yield ""
     yield LAST
     yield ""
     for kind in FORMS:
         if reasons := dict.fromkeys(one.reason for one in REFUSED if one.kind == kind):
-            yield f"- {_link(kind)}: {' '.join(reasons)}"
+            yield f"- {kind}: {' '.join(reasons)}"
 
 
-def _section(name: str, kind: Kind) -> Iterator[str]:
-    yield f"## {_title(name)}"
+def _kinds() -> Iterator[str]:
+    yield "## Kinds"
     yield ""
-    yield f"**Purpose.** {kind.purpose}"
-    yield ""
-    yield "```python"
-    yield kind.code
-    yield "```"
-    yield ""
-    for title in ("options", "tests", "operating", "cost"):
-        yield f"- **{title.capitalize()}.** {getattr(kind, title)}."
+    yield "| kind | purpose | options | tests | operating | cost |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for name, kind in KINDS.items():
+        yield f"| {name} | {' | '.join(kind)} |"
 
 
 def _promises() -> Iterator[str]:
     reasons = list(dict.fromkeys(one.reason for one in ABSENT))
-    yield "## Promises"
+    yield "# The promises of each kind"
     yield ""
+    yield "For readers who compare [kinds of work](../../docs/kinds.md)."
+    yield "`python -m scripts.kinds_page --write` makes the page."
     yield "Each line is a test that runs in each cell of each kind, without the exceptions. A number is a reason below."
     yield ""
     yield "| promise | exceptions |"
@@ -229,16 +182,9 @@ def _where(one: Absence) -> str:
     return f" ({where})" if where else ""
 
 
-def _title(kind: str) -> str:
-    return {"sets": "Sets of files"}.get(kind, kind[0].upper() + kind[1:])
-
-
-def _link(kind: str) -> str:
-    return f"[{kind}](#{_title(kind).lower().replace(' ', '-')})"
-
-
 if __name__ == "__main__":
     if "--write" in sys.argv[1:]:
         PAGE.write_text(page(), encoding="utf-8")
+        PROMISES_PAGE.write_text(promises_page(), encoding="utf-8")
     else:
         sys.stdout.write(page())

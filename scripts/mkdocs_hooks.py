@@ -1,7 +1,7 @@
 """Hooks of the documentation site: links to files outside docs/, the repository's address, local diagrams, search.
 
-The search prefers titles. A table with a name in the first cell of each row, such as that of the rules, gets an entry
-with this title for each row.
+The search prefers titles. A table with a name in the first cell of each row, or a list of rules, gets an entry with
+this title for each row.
 """
 
 import html
@@ -15,11 +15,11 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 MERMAID = ROOT / "build" / "mermaid" / "node_modules" / "@mermaid-js" / "tiny" / "dist" / "mermaid.tiny.js"
-RUNBOOKS = "runbooks/README.md"
 TABLES = ("operating.md", "validation.md")
-"""Pages whose tables name commands, codes and rules in the first cells of their rows."""
+"""Pages whose tables name commands and codes in the first cells of their rows, or whose lists begin with rules."""
 _TABLE = re.compile("<table>.*?</table>", re.DOTALL)
 _ROW = re.compile(r"<tr>\s*<td>(.*?)</td>(.*?)</tr>", re.DOTALL)
+_ITEM = re.compile(r"<li>(<code>[\w-]+</code>)(.*?)</li>", re.DOTALL)
 _NAME = re.compile(r"<code>([\w-]+)[^<]*</code>")
 _CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _entries: list[dict[str, str]] = []
@@ -28,26 +28,13 @@ _LINK = re.compile(r"\]\((\.\./[^)\s#]+)(?:#([^)\s]+))?\)")
 
 
 def on_config(config: Any) -> Any:
-    """Link the repository, and list the runbooks.
+    """Link the repository, without its stars.
 
     Material's `repo_url` would ask GitHub's API for stars in each reader's browser.
     """
     _entries.clear()
     config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": REPOSITORY, "name": "Repository"}]
-    _add_runbooks(config.nav, Path(config.docs_dir))
     return config
-
-
-def _add_runbooks(entries: list[Any], docs: Path) -> None:
-    """Add each runbook after the page that lists them, so that a new alarm needs no line of the navigation."""
-    for entry in entries:
-        if isinstance(entry, dict):
-            for below in entry.values():
-                if isinstance(below, list):
-                    _add_runbooks(below, docs)
-    if RUNBOOKS in entries:
-        pages = sorted(path.relative_to(docs).as_posix() for path in (docs / RUNBOOKS).parent.glob("*.md"))
-        entries[entries.index(RUNBOOKS) + 1 :] = [page for page in pages if page != RUNBOOKS]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
@@ -89,13 +76,14 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
                 anchors += f'<span id="{name}"></span>'
                 text = html.unescape(re.sub("<[^>]+>", " ", row[2]))
                 _entries.append({"location": location, "title": command + name, "text": " ".join(text.split())})
-        return row[0].replace("<td>", f"<td>{anchors}", 1)
+        return re.sub("^<li>|<td>", rf"\g<0>{anchors}", row[0], count=1)
 
     def of_table(table: re.Match[str]) -> str:
         command = "intake-ledger " if "<th>command</th>" in table[0] else ""
         return _ROW.sub(lambda row: with_anchors(row, command), table[0])
 
-    return _TABLE.sub(of_table, content)
+    content = _TABLE.sub(of_table, content)
+    return _ITEM.sub(lambda item: with_anchors(item, ""), content) if "validation" in page.file.src_uri else content
 
 
 def on_post_build(config: Any) -> None:

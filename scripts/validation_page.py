@@ -7,6 +7,7 @@ Without `--write` it prints the page.
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from string import Formatter
@@ -26,6 +27,8 @@ _ONLY_VALUES = re.compile(
     r"(?:(?:^| and )(?:[\w' ]*`[^`*]+`|\*name\*|[\w' ]*\*name\*|[\w' ]+) is (?:\*[^*]+\*|on|set))+$"
 )
 """A finding that names options or numbers with their values, and nothing else."""
+_MANY = 10
+"""Rules with the same finding, of which the page shows the options alone."""
 _NOT_PROSE = frozenset({"concurrency", "entrypoint", "threads"})
 """Options of one word that the texts name as options only."""
 
@@ -47,11 +50,10 @@ A message has the finding with its value, the reason, and the fix. It ends with 
 {EXAMPLE}
 ```
 
-The tables have the findings, some with their reason, and after an option and a colon its permitted values. *Italics*
-stand for values of a message.
+Each rule has its finding, and after an option and a colon its permitted values. *Italics* stand for values.
 
 - An **error** ends the synthesis. Rules about options raise `IntakeConfigurationError` with all problems of a pipeline.
-  Rules about the whole app run later, when the CDK validates the construct tree.
+  Rules about the whole app run later.
 - A **warning** is printed. Acknowledge it by the ID that the CDK prints after it, for example
   `Annotations.of(pipeline).acknowledge_warning("cdk-intake-ledger:bucketNotVersioned")`.
 
@@ -66,14 +68,21 @@ def page() -> str:
 
 
 def _section(subject: Subject) -> Iterator[str]:
+    """The rules of a subject. A finding of many rules is there once, above their options."""
     yield f"## {subject.title}"
     yield ""
-    yield "| rule | finding |"
-    yield "| --- | --- |"
+    common = Counter(rule.what for rule in subject.rules).most_common(1)[0]
+    shared = common[0] if common[1] > _MANY else ""
+    if shared:
+        yield f"Each one finds that {_shown(shared, ())}:"
+        yield ""
     for rule in subject.rules:
         warning = " (warning)" if rule.severity is Severity.WARNING else ""
-        options = f" ({', '.join(f'`{name}`' for name in rule.inputs)})" if "{name}" in rule.what else ""
-        yield f"| `{rule.id}`{warning} | {_finding(rule, options)} |"
+        names = ", ".join(f"`{name}`" for name in rule.inputs)
+        if rule.what == shared:
+            yield f"- `{rule.id}`{warning}: {names}"
+        else:
+            yield f"- `{rule.id}`{warning}: {_finding(rule, f' ({names})' if '{name}' in rule.what else '')}"
     yield ""
 
 
@@ -106,7 +115,7 @@ def _shown(template: str, options: Collection[str]) -> str:
 
 def _marked(literal: str, options: Collection[str]) -> str:
     """Text with identifiers as code. Text that is code already stays."""
-    for_markdown = literal.replace("|", "\\|").replace("*", "\\*")
+    for_markdown = literal.replace("*", "\\*")
     outside = for_markdown.split("`")
     for index in range(0, len(outside), 2):
         escaped = outside[index].replace("<", "&lt;")

@@ -5,17 +5,14 @@
 
 GRANTS = {
     "dismiss": ("grant_operate",),
-    "dismiss --undo": ("grant_operate",),
     "release": ("grant_operate",),
-    "retry-now": ("grant_operate",),
     "inspect": ("grant_read_ledger",),
     "export": ("grant_read_ledger",),
     "list": ("grant_read_ledger",),
     "wait": ("grant_read_ledger",),
-    "report": ("grant_read_ledger",),
-    "redrive": ("grant_redrive",),
-    "redrive --stop": ("grant_read_ledger", "grant_redrive"),
-    "reprocess": ("grant_reprocess",),
+    "audit --last": ("grant_read_ledger",),
+    "retry": ("grant_operate",),
+    "operations stop": ("grant_read_ledger", "grant_redrive"),
     "status": ("grant_read_ledger", "grant_redrive"),
 }
 """The grants that are enough for a command."""
@@ -31,14 +28,6 @@ NEEDED = {
         "sqs:DeleteMessage",
         "sqs:ReceiveMessage",
     },
-    "dismiss --undo": {
-        "dynamodb:DeleteItem",
-        "dynamodb:PutItem",
-        "dynamodb:Query",
-        "dynamodb:UpdateItem",
-        "logs:PutLogEvents",
-        "sqs:SendMessage",
-    },
     "release": {
         "dynamodb:PutItem",
         "dynamodb:Query",
@@ -46,44 +35,33 @@ NEEDED = {
         "logs:PutLogEvents",
         "sqs:SendMessage",
     },
-    "retry-now": {
+    "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
+    "export": {"dynamodb:Scan"},
+    "list": {"dynamodb:Query"},
+    "wait": {"dynamodb:BatchGetItem", "dynamodb:Query", "s3:ListBucketVersions"},
+    "audit --last": {"dynamodb:GetItem"},
+    "retry": {
+        "dynamodb:DeleteItem",
+        "dynamodb:DescribeTable",
+        "dynamodb:GetItem",
         "dynamodb:PutItem",
         "dynamodb:Query",
         "dynamodb:UpdateItem",
         "logs:PutLogEvents",
-        "sqs:GetQueueAttributes",
-        "sqs:SendMessage",
-    },
-    "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
-    "export": {"dynamodb:Scan"},
-    "list": {"dynamodb:Query"},
-    "wait": {"dynamodb:BatchGetItem", "s3:ListBucketVersions"},
-    "report": {"dynamodb:GetItem"},
-    "redrive": {
-        "dynamodb:DeleteItem",
-        "dynamodb:GetItem",
-        "dynamodb:PutItem",
-        "logs:PutLogEvents",
+        "s3:ListBucket",
+        "s3:ListBucketVersions",
         "sqs:ChangeMessageVisibility",
         "sqs:DeleteMessage",
         "sqs:GetQueueAttributes",
         "sqs:ReceiveMessage",
         "sqs:SendMessage",
     },
-    "redrive --stop": {
+    "operations stop": {
         "dynamodb:BatchGetItem",
         "dynamodb:GetItem",
         "dynamodb:PutItem",
         "dynamodb:Query",
         "logs:PutLogEvents",
-    },
-    "reprocess": {
-        "dynamodb:GetItem",
-        "dynamodb:PutItem",
-        "logs:PutLogEvents",
-        "s3:ListBucket",
-        "s3:ListBucketVersions",
-        "sqs:SendMessage",
     },
     "status": {
         "dynamodb:BatchGetItem",
@@ -94,7 +72,7 @@ NEEDED = {
         "sqs:ListMessageMoveTasks",
     },
 }
-"""IAM's actions by command. `reprocess --rejected` also reads the ledger."""
+"""IAM's actions by command."""
 
 _ACTIONS = {"ListObjectVersions": "ListBucketVersions", "ListObjectsV2": "ListBucket"}
 

@@ -40,7 +40,8 @@ class Lowest:
 @pytest.fixture(scope="session", autouse=True)
 def lowest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lowest | None]:
     """Synthesise in parallel with the other tests: to import the oldest CDK takes many seconds."""
-    wanted = any(item.path.name == "test_compatibility.py" for item in request.session.items)
+    # The fixture of tests/synth/test_compatibility.py. `make test` leaves its tests to `make thorough`.
+    wanted = any("pairs" in getattr(item, "fixturenames", ()) for item in request.session.items)
     if not wanted or not LOWEST.exists():
         yield None
         return
@@ -90,7 +91,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let `-k f20` choose the tests that hold line F20 of docs/failure-modes.md. Mark tests that THOROUGH=1 widens."""
+    """Let `-k f20` choose the tests that hold line F20 of tests/failure-modes.md. Mark tests that THOROUGH=1 widens."""
     module = vars(getattr(item, "module", None) or object)
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False) or not _WIDENING.isdisjoint(module):
         item.add_marker("wide")

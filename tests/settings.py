@@ -1,11 +1,15 @@
 """Settings of one pipeline for tests and simulations. Change some of them with `dataclasses.replace`."""
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from intake_ledger.protocol import AuditSettings, ConsumerSettings, Ordering
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 """Set by `make thorough` and `make prove`. Without it, randomised tests take a quarter of their examples."""
+PAIR_SEEDS = range(1_119, 13_000 if THOROUGH else 4_000)
+"""The worlds of `tests/pairs`. Each takes 8 ms."""
 _DAY = 86_400
 CONSUMER = ConsumerSettings(
     pipeline="p",
@@ -44,3 +48,13 @@ AUDIT = AuditSettings(
 def examples(number: int) -> int:
     """Return how many of a test's random examples this run takes."""
     return number if THOROUGH else -(-number // 4)
+
+
+def quick(values: Iterable[Any], number: int) -> list[Any]:
+    """Return parameters of a test. `make test` takes the first ones, and `make thorough` the others."""
+    import pytest  # noqa: PLC0415 - deployed apps use the settings without it
+
+    return [
+        value if place < number else pytest.param(value, marks=pytest.mark.thorough)
+        for place, value in enumerate(values)
+    ]

@@ -57,12 +57,6 @@ class WheelFolder:
         (self.folder / f"{name}-{version}.tar.gz").write_bytes(b"")
 
 
-def shared_object(architecture: str, module: str = "") -> bytes:
-    """The beginning of a shared object; of an extension module, if a module is named."""
-    head = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + MACHINES[architecture].to_bytes(2, "little")
-    return head + bytes(44) + (f"PyInit_{module}\0".encode() if module else b"")
-
-
 def only_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> WheelFolder:
     """Let pip and uv see nothing but this folder, and use an empty cache."""
     wheels = folder / "index"

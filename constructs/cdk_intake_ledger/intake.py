@@ -1,7 +1,7 @@
 """The members that each kind of work has: a queue, a ledger, a function, alarms, and grants for operators."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import jsii
 from aws_cdk import Duration, Names, RemovalPolicy, Stack
@@ -10,11 +10,14 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.audit import make_schedule
+from cdk_intake_ledger.final_check import FinalCheck
+from cdk_intake_ledger.final_warnings import FinalWarnings, Needs
 from cdk_intake_ledger.functions import ConsumerFunction, runtime_layer
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
@@ -22,6 +25,8 @@ from cdk_intake_ledger.options import MonitoringOptions
 from cdk_intake_ledger.resources import MAX_NAME, IntakeLedger, IntakeQueue, tag
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import Plan
+from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.contract import MESSAGES, OBJECTS
 
 
 @check_arguments
@@ -81,7 +86,7 @@ class Intake(Construct, IntakeMetrics):
 
     @property
     def alarms(self) -> Mapping[str, cloudwatch.Alarm]:
-        """Alarms by name, such as `DeadLetters`. docs/runbooks has the repair of each."""
+        """Alarms by name, such as `DeadLetters`. docs/runbooks.md has the repair of each."""
         return self._monitoring.alarms
 
     @property
@@ -117,6 +122,8 @@ class Intake(Construct, IntakeMetrics):
         reads = ("GetQueueAttributes", "ListMessageMoveTasks", "ReceiveMessage")
         receive = [f"sqs:{name}" for name in ("ChangeMessageVisibility", "DeleteMessage", *reads)]
         grant = self._with_queue_key(grantee, self._queue.dead_letter_queue.grant(grantee, *receive))
+        if (key := self._queue.second_key) is not None:
+            grant = grant.combine(grant_key(key, grantee, *QUEUE_KEY_ACTIONS))
         return grant.combine(self._grant_requests(grantee)).combine(self._grant_record(grantee))
 
     def grant_operate(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -175,10 +182,11 @@ class Intake(Construct, IntakeMetrics):
             fifo=fifo,
             removal_policy=removal_policy,
         )
-        self._queue.attach_to(self, visibility)
+        self._queue.attach_to(self, plan, for_events=self._kind != MESSAGES)
         self._ledger = ledger or IntakeLedger(
             self, "Ledger", encryption_key=encryption_key, removal_policy=removal_policy
         )
+        self._ledger.attach_to(self)
         for root in filter(None, (self, queue)):
             tag(root, self._name)
 
@@ -201,14 +209,18 @@ class Intake(Construct, IntakeMetrics):
         self,
         options: MonitoringOptions,
         plan: Plan,
+        numbers: Callable[[Plan], Iterator[Problem]],
         *,
         audit_interval: Duration,
         settle_time: Duration | None = None,
         alarm_after: Duration | None = None,
+        bucket: s3.IBucket | None = None,
         reads_stream: bool = False,
         sets_tags: bool = False,
     ) -> None:
-        """Make the alarms."""
+        """Make the alarms, and check the final template. `numbers` compares the numbers of a plan again. `bucket` is
+        the one whose objects are processed.
+        """
         executions = self._consumer.executions
         self._monitoring = IntakeMonitoring(
             self,
@@ -228,3 +240,20 @@ class Intake(Construct, IntakeMetrics):
             sets_tags=sets_tags,
             options=options,
         )
+        queue, ledger = self._queue, self._ledger
+        needs: list[Needs] = [
+            (queue.queue, queue.encryption_key),
+            (queue.dead_letter_queue, queue.dead_letter_key),
+            (ledger.table, ledger.encryption_key),
+        ]
+        if bucket is not None and self._kind == OBJECTS:
+            needs += [(bucket, bucket.encryption_key), (bucket, ledger.table), (ledger.table, bucket)]
+        warnings = FinalWarnings(
+            self,
+            needs=needs,
+            alarms=self.alarms.values(),
+            function=self._consumer.existing_function,
+            bucket=bucket,
+        )
+        self.node.add_validation(FinalCheck(self, plan, numbers))
+        self.node.add_validation(warnings)

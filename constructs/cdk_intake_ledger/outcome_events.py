@@ -12,10 +12,13 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.functions import TESTED_RUNTIME, FunctionCode, intake_function, runtime_layer
+from cdk_intake_ledger.final_check import FinalCheck
+from cdk_intake_ledger.functions import MAPPING, TESTED_RUNTIME, FunctionCode, intake_function, runtime_layer
 from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.messages import MessageIntake
+from cdk_intake_ledger.outcome_loops import HasOutcomes, OutcomeLoops, Outcomes
 from cdk_intake_ledger.pipeline_plan import unknown_times
+from cdk_intake_ledger.resources import expect
 from cdk_intake_ledger.validation.ledger_rules import (
     OUTCOME_LATE_AFTER,
     OUTCOME_NO_INTAKE,
@@ -38,7 +41,7 @@ LATE_SECONDS = (300, 12 * 3_600)
 
 
 @check_arguments
-class OutcomeEvents(Construct):
+class OutcomeEvents(Construct, HasOutcomes):
     """Sends an event to EventBridge for each commit and each rejection of intakes that share a ledger.
 
     A small function reads the stream of the ledger's table, so the consumers do not change. Each outcome becomes at
@@ -67,7 +70,8 @@ class OutcomeEvents(Construct):
 
         Raises:
             IntakeConfigurationError: There is no intake, they have different ledgers, another construct sends the
-                outcomes of the ledger, its stream has other images, or `late_after` is out of its range.
+                outcomes of the ledger, its stream has other images, or `late_after` is out of its range. Synthesis
+                also ends if an intake of messages takes the events of its own outcomes.
 
         """
         super().__init__(scope, id)
@@ -89,6 +93,8 @@ class OutcomeEvents(Construct):
         refuse(self.node.path, problems)
         assert stream is not None
         bus = event_bus or events.EventBus.from_event_bus_name(self, "Bus", "default")
+        self._outcomes = Outcomes(intakes, bus)
+        self.node.add_validation(OutcomeLoops(self, intakes))
         kinds = {one.name: MESSAGES if isinstance(one, MessageIntake) else OBJECTS for one in intakes}
         self._function, role = intake_function(
             self,
@@ -133,6 +139,9 @@ class OutcomeEvents(Construct):
             ],
         )
         suppress(source, OUTCOME_DESTINATION)
+        wanted = {name: MAPPING[name] for name in ("FunctionResponseTypes", "Enabled")}
+        expect(self, "mapping", source, wanted)
+        self.node.add_validation(FinalCheck(self))
         [row] = [one for one in ALARMS if one.source is Source.OUTCOMES]
         assert row.period is not None, "it does not follow an interval"
         metric = self._function.metric(row.metric, statistic=row.statistic, period=Duration.seconds(row.period))

@@ -30,7 +30,13 @@ from cdk_intake_ledger.options import (
     Tag,
 )
 from cdk_intake_ledger.outputs import Places
-from cdk_intake_ledger.pipeline_checks import option_problems, resource_problems, stop_problems, tag_problems
+from cdk_intake_ledger.pipeline_checks import (
+    option_problems,
+    plan_problems,
+    resource_problems,
+    stop_problems,
+    tag_problems,
+)
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
@@ -38,9 +44,11 @@ from cdk_intake_ledger.resources import (
     IntakeLedger,
     IntakeQueue,
     bucket_props_problems,
+    expect,
     fix_names,
     intake_bucket,
 )
+from cdk_intake_ledger.validation.final_rules import BUCKET_KEY, KEPT, NONE
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import OBJECTS
@@ -107,8 +115,9 @@ class IntakePipeline(PipelineGrants):
             name: fixes the name in the ledger, logs and metrics, and all logical ids. You may then rename and
                 move the construct within its stack. 1 to 64 letters, digits, `-` and `_`, first a letter, unique in
                 the stack and on the ledger. When omitted, all of them follow from `scope` and `id`. Adding it to a
-                deployed pipeline changes them: `intake-ledger adopt` moves the data. Your own `bucket`, `ledger` and
-                key keep their ids.
+                deployed pipeline changes them. Your own `bucket`, `ledger` and key keep their ids. To go on after a
+                rename, pass the former name, which is the tag `intake-ledger:pipeline`, and the retained bucket,
+                ledger and queue.
             delivery: how events of the bucket reach the queue; as described at `bucket` when omitted. With
                 `EVENTBRIDGE`, the owner of an imported bucket switches EventBridge on. With `EXISTING`, the pipeline
                 sets up nothing, and `bucket` and `queue` must be your own.
@@ -157,7 +166,6 @@ class IntakePipeline(PipelineGrants):
             ledger=ledger,
             delivery=delivery,
             filters=keys,
-            max_attempts=plan.max_attempts,
         )
         of_options = option_problems(
             self,
@@ -215,7 +223,7 @@ class IntakePipeline(PipelineGrants):
             filters=keys,
             stack=Stack.of(self),
             wildcards=Wildcards(self),
-            existing=existing_resources(bucket, queue, ledger, encryption_key),
+            existing=existing_resources(bucket, queue, ledger, self._queue.encryption_key),
         )
         self._consumer = IntakeConsumer(
             self,
@@ -231,13 +239,23 @@ class IntakePipeline(PipelineGrants):
         self._audit = IntakeAudit(
             self, "Audit", networking=networking, resources=resources, options=audit, consumer=self._consumer
         )
+        bucket_key, versions = self._bucket.encryption_key, {"VersioningConfiguration.Status": "Enabled"}
+        needs_versions = bucket is None or ordering is Ordering.EVERY_VERSION
+        wanted: dict[str, object] = {**versions, BUCKET_KEY: bucket_key.key_arn if bucket_key else NONE}
+        if bucket is None and (bucket_props is None or bucket_props.object_ownership is None):
+            wanted["OwnershipControls.Rules.0.ObjectOwnership"] = "BucketOwnerEnforced"
+        if bucket is None and removal_policy == RemovalPolicy.RETAIN:
+            wanted["DeletionPolicy"] = KEPT
+        expect(self, "bucket" if needs_versions else "given-bucket", self._bucket, wanted)
         if ledger is not None:
             ledger.share(self._name, self._bucket, self._audit.function)
         self._watch(
             monitoring,
             plan,
+            plan_problems,
             audit_interval=audit.interval,
             settle_time=audit.settle_time,
+            bucket=self._bucket,
             sets_tags=after_commit is not None,
         )
         if after_commit is not None and isinstance(self._bucket, s3.Bucket):

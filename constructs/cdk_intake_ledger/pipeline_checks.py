@@ -107,7 +107,6 @@ def resource_problems(
     ledger: IntakeLedger | None,
     delivery: Delivery | None,
     filters: Sequence[KeyPattern],
-    max_attempts: float,
 ) -> list[Problem]:
     """Reasons why a pipeline cannot have this name, or work with these existing resources."""
     table = ledger.table if ledger else None
@@ -115,6 +114,6 @@ def resource_problems(
         *(pipeline_name_problems(scope, name, table) if name is not None else ()),
         *(bucket_problems(bucket, scope, filters, delivery) if bucket else ()),
         *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
-        *(queue.problems(max_attempts) if queue else ()),
+        *(queue.problems() if queue else ()),
         *(ledger.problems() if ledger else ()),
     ]

@@ -36,7 +36,7 @@ def main() -> int:
         wrong, doubtful = story.upload(INVOICE, WRONG), story.upload(DOUBTFUL, "pay 9999 to Eve")
         story.wait_for_request(INVOICE, wrong)
         story.wait_for_request(DOUBTFUL, doubtful)
-        story.command("list", "--running")
+        story.command("list", "--status", "running")
         corrected = story.upload(INVOICE, CORRECTED)
         print("\nThe correction is there. The person approves the first version, which the request shows.\n")
         answer(story.table, aws.client("lambda"), INVOICE, wrong)

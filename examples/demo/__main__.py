@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
 import sys
 from pathlib import Path
 
-# This process only uses helpers of the library, so it does not show jsii's warning about the version of Node.js.
-os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20,22,24"
-os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = "20,22,24"
-
 from examples.demo.material import MaterialError, botocore_models, files_below
+from examples.harness.command import exit_code, options_of
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="examples.demo", description=__doc__)
+    short = "do not kill workers, whose messages stay hidden for a minute"
+    parser = options_of("demo", __doc__, output="build/demo.html", short=short)
     parser.add_argument("--files", type=Path, help="a folder or a file to upload instead of botocore's service models")
-    parser.add_argument(
-        "--output", type=Path, default=Path("build/demo.html"), help="the HTML file (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=2026, help="seed of the script (default: %(default)s)")
-    parser.add_argument(
-        "--short", action="store_true", help="do not kill workers, whose messages stay hidden for a minute"
-    )
     parser.add_argument(
         "--locks", action="store_true", help="two more columns, with published locks; it takes some minutes more"
     )
@@ -40,21 +28,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
 
-    from examples.demo.run import Options, run  # noqa: PLC0415
+    from examples.demo.run import Options, run  # noqa: PLC0415 - not needed to find out that a path is wrong
 
-    from cdk_intake_ledger.testing import LocalAwsError  # noqa: PLC0415 - not needed to find out that a path is wrong
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        right = run(Options(sources, arguments.output, arguments.seed, arguments.short, arguments.locks))
-    except KeyboardInterrupt:
-        print("\ninterrupted; the local AWS is gone", file=sys.stderr)
-        return 130
-    except (LocalAwsError, TimeoutError, RuntimeError) as error:
-        print(f"the demo stopped before its end: {error}", file=sys.stderr)
-        return 1
-    return 0 if right else 1
+    options = Options(sources, arguments.output, arguments.seed, arguments.short, arguments.locks)
+    return exit_code(lambda: run(options), arguments.output)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from intake_ledger_cli.page_parts import Bar, bars
+from examples.page_parts import Bar, bars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, unquote_plus
 
-from examples.catalogue.catalogue import catalogue_name, describe
-from examples.demo.script import POISON_KEY, Action
+from examples.catalogue.processor.catalogue import catalogue_name, describe
+from examples.demo.script import POISON_KEY
+from examples.harness.measures import Measure, is_right
+from examples.harness.objects import Action
 
 from intake_ledger import Unprocessable
 
@@ -23,24 +25,6 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 NEVER = object()
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One line of the result: the value of each side, and the right value."""
-
-    name: str
-    values: Mapping[str, int | None]
-    """None: the line does not apply to the side."""
-    right: int
-    explanation: str
-    at_least: bool = False
-
-    def verdict(self, side: str) -> bool | None:
-        """Tell if a side is right. None if the line does not apply to it."""
-        if (value := self.values[side]) is None:
-            return None
-        return value >= self.right if self.at_least else value == self.right
 
 
 @dataclass
@@ -90,7 +74,7 @@ class Result:
     @property
     def right(self) -> bool:
         """True if the ledger's column is right in every line."""
-        return all(measure.verdict("ledger") is not False for measure in self.measures)
+        return is_right(self.measures, "ledger")
 
 
 def judge(world: World, script: Script, wire: Wire, audits: list[Entry]) -> Result:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from examples.demo.charts import paired_bars, single_bars
 from examples.demo.timeline import timeline
 from examples.demo.world import SIDES
-
-from intake_ledger_cli.page_parts import Html, key, table, text, tiles
-from intake_ledger_cli.page_style import POLICY, STYLE
+from examples.harness import measures
+from examples.page_parts import Html, key, table, text, tiles
+from examples.page_style import POLICY, STYLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from examples.demo.judge import Measure, Result
+    from examples.demo.judge import Result
     from examples.demo.run import Native
     from examples.demo.script import Script
     from examples.demo.wire import Wire
@@ -52,7 +50,7 @@ def write_page(
             ),
             verdict=_verdict(result),
             tiles=_tiles(result),
-            measures=_measures(result.measures),
+            measures=measures.html(list(result.measures[0].values), result.measures, absent="does not know"),
             effects_chart=_effects_chart(result),
             stories_chart=paired_bars(
                 [(story, line["ledger"], line["naive"]) for story, line in result.by_story.items()],
@@ -95,26 +93,6 @@ def _tiles(result: Result) -> str:
         (audited, "losses found by the audit"),
     )
     return tiles((f"{number:,}", what, "") for number, what in numbers)
-
-
-def _measures(measures: Sequence[Measure]) -> str:
-    rows: list[list[str | int | Html]] = [
-        [
-            measure.name,
-            measure.right,
-            *(_cell(measure, side) for side in measure.values),
-            Html(f'<span class="dim">{text(measure.explanation)}</span>', "any"),
-        ]
-        for measure in measures
-    ]
-    return table(("Measure", "right", *measures[0].values, ""), rows)
-
-
-def _cell(measure: Measure, side: str) -> Html:
-    verdict, value = measure.verdict(side), measure.values[side]
-    if verdict is None:
-        return Html('<span class="dim">does not know</span>', "n")
-    return Html(f'<span class="{"good" if verdict else "bad"}">{value:,} {"✓" if verdict else "✗"}</span>', "n")
 
 
 def _effects_chart(result: Result) -> str:

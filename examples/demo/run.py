@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -15,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from examples.demo import script as scripts
 from examples.demo.judge import Result, judge
 from examples.demo.page import write_page
-from examples.demo.screen import Screen
-from examples.demo.stack import ROOT, STACK
-from examples.demo.waiting import audit, wait_until_drained, wait_until_settled
+from examples.demo.stack import STACK
 from examples.demo.wire import Wire
 from examples.demo.world import LOCKS, SIDES, World
-from rich.table import Table
+from examples.harness.measures import table, told, write_json
+from examples.harness.screen import Screen
+from examples.harness.world import deploy
 
 from cdk_intake_ledger.testing import LocalAws
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from examples.demo.material import Source
     from examples.demo.script import Script
@@ -62,15 +60,20 @@ def run(options: Options) -> bool:
     contents = sum(len(source.contents) for source in options.sources)
     screen.say(f"{len(options.sources)} files in {contents} versions; seed {options.seed}")
     with LocalAws() as aws, tempfile.TemporaryDirectory(prefix="demo-") as staging:
-        screen.say(f"a local AWS runs on {aws.endpoint_url}")
         sides = (*SIDES, *LOCKS) if options.locks else SIDES
         world = World(aws, _deploy(screen, aws, script, Path(staging), options), sides)
         wire = Wire(world, options.seed)
         native = _stage_1(screen, world, wire, script)
         _stage_2(screen, world, wire, script)
-        audits = audit(screen, world)
+
+        def drain() -> None:
+            with screen.bar("waiting until they are processed", None) as show:
+                world.wait_until_empty(world.queues("ledger"), show)
+
+        function, ledger = world.outputs["AuditFunction"], world.outputs["LedgerTable"]
+        audits = world.audits(screen, "the pipeline", function, ledger, drain)
         with screen.bar("consumers by hand: waiting for their retries to end", None) as show:
-            wait_until_drained(world, sides[1:], show)
+            world.wait_until_empty(world.queues(*sides[1:]), show)
         screen.say("no work is left: comparing all sides with S3")
         with screen.bar("reading every object, row, log line and dead letter", None):
             result = judge(world, script, wire, audits)
@@ -84,24 +87,19 @@ def run(options: Options) -> bool:
             seconds=screen.elapsed,
         )
     _print(screen, result, native)
-    _write_json(options.output.with_suffix(".json"), result, native, seconds=screen.elapsed)
+    write_json(options.output.with_suffix(".json"), screen, _content(result, native))
     screen.say(f"the page: {options.output}")
-    verdict = "[bold green]right in every line" if result.right else "[bold red]WRONG, see above"
-    screen.say(f"the ledger's column is {verdict}[/]")
-    return result.right
+    return told(screen, "the ledger", right=result.right)
 
 
-def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, options: Options) -> dict[str, str]:
+def _deploy(screen: Screen, aws: LocalAws, script: Script, staging: Path, options: Options) -> Mapping[str, str]:
     context = {
         "code": str(staging),
         "killKeys": "|".join(script.kill_keys),
         "naiveTimeout": "1" if options.short else "4",
         "locks": "yes" if options.locks else "",
     }
-    with screen.bar("cdk bootstrap and cdk deploy", None):
-        outputs = aws.deploy(f"{sys.executable} -m examples.demo.stack", STACK, context=context, cwd=ROOT)
-    screen.say(f"deployed with the CDK CLI: the pipeline, and a naive consumer ({len(outputs[STACK])} outputs)")
-    return outputs[STACK]
+    return deploy(screen, aws, "examples.demo.stack", STACK, context)
 
 
 def _stage_1(screen: Screen, world: World, wire: Wire, script: Script) -> Native:
@@ -135,12 +133,12 @@ def _stage_2(screen: Screen, world: World, wire: Wire, script: Script) -> None:
         f"{counts['copy']} twice at once, {counts['lost']} lost"
     )
     with screen.bar("waiting until the sent messages are handled", None) as show:
-        wait_until_settled(world, show)
+        world.wait_until_settled(world.queues(), show)
     late = wire.deliver_late_copies()
     screen.say(f"{late} of the messages delivered again, after newer versions were processed")
     what = "waiting until the queue is empty (a killed worker's messages stay hidden for a minute)"
     with screen.bar(what, None) as show:
-        wait_until_drained(world, ("ledger",), show)
+        world.wait_until_empty(world.queues("ledger"), show)
 
 
 def _status(world: World, wire: Wire) -> str:
@@ -163,18 +161,13 @@ def _every(seconds: float, action: Callable[[], None]) -> Callable[[], None]:
 
 
 def _print(screen: Screen, result: Result, native: Native) -> None:
-    table = Table(title=f"{result.objects} objects in S3 after {result.versions} uploads", title_justify="left")
-    table.add_column("")
-    for title in ("right", *result.facts):
-        table.add_column(title, justify="right")
-    table.add_column("")
-    for measure in result.measures:
-        cells = [_cell(measure.verdict(side), value) for side, value in measure.values.items()]
-        table.add_row(measure.name, str(measure.right), *cells, f"[dim]{measure.explanation}[/]")
-    table.add_section()
+    drawn = table(
+        f"{result.objects} objects in S3 after {result.versions} uploads", list(result.facts), result.measures
+    )
+    drawn.add_section()
     effects = [str(facts.effects) for facts in result.facts.values()]
-    table.add_row("effects in all", "", *effects, "[dim]versions overtaken before they were processed need none[/]")
-    screen.console.print(table)
+    drawn.add_row("effects in all", "", *effects, "[dim]versions overtaken before they were processed need none[/]")
+    screen.console.print(drawn)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.most_common())
     screen.console.print(f"The ledger's verdicts: {verdicts}.")
     screen.console.print(
@@ -184,16 +177,9 @@ def _print(screen: Screen, result: Result, native: Native) -> None:
     )
 
 
-def _cell(verdict: bool | None, value: int | None) -> str:
-    if verdict is None:
-        return "[dim]-[/]"
-    return f"[green]{value}[/]" if verdict else f"[bold red]{value}[/]"
-
-
-def _write_json(path: Path, result: Result, native: Native, *, seconds: float) -> None:
-    content = {
+def _content(result: Result, native: Native) -> dict[str, Any]:
+    return {
         "right": result.right,
-        "seconds": round(seconds, 1),
         "measures": {
             m.name: {"right": m.right, **m.values, "ledger_is_right": m.verdict("ledger")} for m in result.measures
         },
@@ -206,4 +192,3 @@ def _write_json(path: Path, result: Result, native: Native, *, seconds: float) -
         "native": {"files": native.files, "right": native.right, "median_seconds": native.median_seconds},
         "audits": result.audits,
     }
-    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -7,27 +7,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from examples.harness.objects import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from examples.demo.material import Content, Source
-
-
-class Action(StrEnum):
-    """An operation on the bucket."""
-
-    PUT = "put"
-    DELETE = "delete"
-    """A delete marker becomes the newest version."""
-    UNDELETE = "undelete"
-    """The delete marker is removed, the object is back."""
-    ROLL_BACK = "roll back"
-    """The newest version is deleted permanently, and the previous version is current again."""
-    TRIM = "trim"
-    """The oldest version is deleted permanently. The current version does not change."""
 
 
 @dataclass(frozen=True, slots=True)

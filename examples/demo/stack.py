@@ -6,28 +6,26 @@ timeouts as CDK context.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
-from app import CatalogueStack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
-from examples.demo.world import LOCKS, SETTLE_SECONDS
+from examples.catalogue.app import CatalogueStack
+from examples.demo.world import LOCKS
+from examples.harness.stand import add_tap, new_app, queue_by_hand, stage_code
+from examples.harness.world import SETTLE_SECONDS
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, Processor, RetryOptions
 
-ROOT = Path(__file__).resolve().parents[2]
 STACK = "Demo"
 NO_KEYS = "-"
 """No worker is killed."""
 CODE = (
-    "examples/catalogue/catalogue.py",
+    "examples/catalogue/processor/catalogue.py",
     "examples/demo/__init__.py",
     "examples/demo/functions",
     "examples/published_locks.py",
@@ -49,17 +47,7 @@ class DemoStack(CatalogueStack):
         self._by_hand("naive", "naive.handler", naive_timeout)
         for lock in LOCKS if locks else ():
             self._by_hand(lock, f"locks.{lock}", naive_timeout)
-        # S3 sends here in stage 2. The demo forwards the messages to both queues with faults.
-        tap = sqs.Queue(self, "Tap")
-        tap.add_to_resource_policy(
-            iam.PolicyStatement(
-                actions=["sqs:SendMessage"],
-                principals=[iam.ServicePrincipal("s3.amazonaws.com")],
-                resources=[tap.queue_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
-            )
-        )
-        cdk.CfnOutput(self, "TapQueueUrl", value=tap.queue_url)
+        add_tap(self)
         cdk.CfnOutput(self, "EffectsTable", value=self._effects.table_name)
 
     def times(self) -> dict[str, Any]:
@@ -100,7 +88,7 @@ class DemoStack(CatalogueStack):
         return {"EFFECTS_TABLE": self._effects.table_name, "KILL_KEYS": self._kill_keys}
 
     def _by_hand(self, side: str, handler: str, timeout: int) -> None:
-        """Make the usual resources: a queue with six times the function's timeout and a dead-letter queue."""
+        """Add a consumer with a queue and a table."""
         name, locked = side.capitalize(), side in LOCKS
         table = dynamodb.Table(
             self,
@@ -109,13 +97,7 @@ class DemoStack(CatalogueStack):
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
-        dead_letters = sqs.Queue(self, f"{name}DeadLetters")
-        queue = sqs.Queue(
-            self,
-            f"{name}Queue",
-            visibility_timeout=cdk.Duration.seconds(6 * timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=5 if locked else 3),
-        )
+        queue = queue_by_hand(self, name, timeout, receives=5 if locked else 3)
         function = lambda_.Function(
             self,
             f"{name}Consumer",
@@ -141,30 +123,15 @@ class DemoStack(CatalogueStack):
         self._effects.grant(function, "dynamodb:PutItem")
         self.models.bucket.grant_read(function)
         cdk.CfnOutput(self, f"{name}Table", value=table.table_name)
-        cdk.CfnOutput(self, f"{name}QueueUrl", value=queue.queue_url)
-        cdk.CfnOutput(self, f"{name}DeadLetterQueueUrl", value=dead_letters.queue_url)
-
-
-def stage_code(directory: Path) -> Path:
-    """Copy the code of the functions, with its package names in the repository."""
-    for name in CODE:
-        source, target = ROOT / name, directory / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-        else:
-            shutil.copyfile(source, target)
-    return directory
 
 
 def main() -> None:
-    # Omit CDK's validation of the template, which takes seven seconds. Tests do it.
-    app = cdk.App(builtin_cloud_formation_validation=False)
+    app = new_app()
     context = app.node.try_get_context
     DemoStack(
         app,
         STACK,
-        code=stage_code(Path(context("code"))),
+        code=stage_code(Path(context("code")), *CODE),
         kill_keys=context("killKeys") or NO_KEYS,
         naive_timeout=int(context("naiveTimeout") or 5),
         locks=bool(context("locks")),

@@ -5,30 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from examples.harness.world import Deployed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from cdk_intake_ledger.testing import LocalAws
 
 SIDES = ("ledger", "naive")
 LOCKS = ("flag", "index")
 """Two more sides, with published locks; see `examples.published_locks`."""
-SETTLE_SECONDS = 2
-"""The settle time of the audit in seconds."""
 
 
 @dataclass(frozen=True)
-class World:
-    """The deployed stack and the local AWS."""
+class World(Deployed):
+    """The deployed stack, with its sides."""
 
-    aws: LocalAws
-    outputs: Mapping[str, str]
     sides: Sequence[str] = SIDES
     """The consumers that get each message."""
-
-    @property
-    def bucket(self) -> str:
-        return self.outputs["BucketName"]
 
     def queue(self, side: str) -> str:
         return self.outputs["QueueUrl" if side == "ledger" else f"{side.capitalize()}QueueUrl"]
@@ -39,11 +31,9 @@ class World:
     def table(self, side: str) -> str:
         return self.outputs["CatalogueTable" if side == "ledger" else f"{side.capitalize()}Table"]
 
-    def depth(self, queue_url: str) -> tuple[int, int]:
-        """Return the number of visible messages of a queue, and of hidden ones."""
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        attributes = self.aws.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
-        return int(attributes[names[0]]), int(attributes[names[1]])
+    def queues(self, *sides: str) -> dict[str, str]:
+        """Return the URLs of the queues, of all sides by default."""
+        return {side: self.queue(side) for side in sides or self.sides}
 
     def items(self, table: str) -> Iterator[dict[str, Any]]:
         """Yield all items of a table as Python values."""
@@ -57,11 +47,6 @@ class World:
         for item in self.items(self.outputs["EffectsTable"]):
             found[item["side"]].append(item)
         return {name: sorted(entries, key=lambda entry: entry["at"]) for name, entries in found.items()}
-
-    def count(self, table: str) -> int:
-        """Return the number of items of a table."""
-        pages = self.aws.client("dynamodb").get_paginator("scan").paginate(TableName=table, Select="COUNT")
-        return sum(page["Count"] for page in pages)
 
     def messages(self, queue_url: str) -> list[dict[str, Any]]:
         """Receive all visible messages of a queue with their attributes, and hide them for a minute."""

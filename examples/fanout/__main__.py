@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
 import sys
-from pathlib import Path
 
-# This process only uses helpers of the library, so it does not show jsii's warning about the version of Node.js.
-os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20,22,24"
-os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = "20,22,24"
-
+from examples.harness.command import exit_code, options_of  # isort: skip - before the CDK
 from examples.fanout.run import Options, run
-
-from cdk_intake_ledger.testing import LocalAwsError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="examples.fanout", description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("build/fanout.json"), help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=2026, help="seed of the script (default: %(default)s)")
-    parser.add_argument("--short", action="store_true", help="fewer texts, and no killed worker")
+    parser = options_of("fanout", __doc__, output="build/fanout.json", short="fewer texts, and no killed worker")
     parser.add_argument(
         "--without-ledger", action="store_true", help="deploy and judge the hand-written consumer alone"
     )
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     options = Options(arguments.output, arguments.seed, arguments.short, not arguments.without_ledger)
-    try:
-        right = run(options)
-    except KeyboardInterrupt:
-        print("\ninterrupted; the local AWS is gone", file=sys.stderr)
-        return 130
-    except (LocalAwsError, TimeoutError, RuntimeError) as error:
-        print(f"the demonstration stopped before its end: {error}", file=sys.stderr)
-        return 1
-    return 0 if right else 1
+    return exit_code(lambda: run(options), arguments.output)
 
 
 if __name__ == "__main__":

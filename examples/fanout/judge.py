@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from cdk_intake_ledger.testing import LocalAws
 
@@ -54,33 +54,6 @@ class Errors:
     """Documents of objects that do not exist."""
     answers_wrong: int
     """Keys that a search finds and must not, or misses."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One value of the result for each side."""
-
-    moment: str
-    """When it was measured."""
-    name: str
-    values: Mapping[str, int | None]
-    """The value of each side. None if the line does not apply to it."""
-
-    def right(self, side: str) -> bool:
-        """Tell if the value of a side is right. All right values are 0."""
-        return not self.values.get(side)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The outcome. A run is right if each line of the judged side is right."""
-
-    judged: str
-    measures: Sequence[Measure]
-
-    @property
-    def right(self) -> bool:
-        return all(measure.right(self.judged) for measure in self.measures)
 
 
 def compare(demanded: Indexes, kept: Indexes) -> Errors:

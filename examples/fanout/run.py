@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -13,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
-from examples.demo.screen import Screen
 from examples.fanout import material
 from examples.fanout import script as scripts
-from examples.fanout.judge import Errors, Indexes, Measure, Result, changes, compare, demanded_indexes, kept_indexes
-from examples.fanout.stack import SETTLE_SECONDS
+from examples.fanout.judge import Errors, Indexes, changes, compare, demanded_indexes, kept_indexes
 from examples.fanout.wire import Wire
 from examples.fanout.world import STACK, World
+from examples.harness.measures import Measure, is_right, table, told, write_json
+from examples.harness.screen import Screen
+from examples.harness.world import deploy
 from examples.postgres import postgres
-from rich.table import Table
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.outputs.sql import schema
@@ -29,12 +26,10 @@ from intake_ledger.outputs.sql import schema
 if TYPE_CHECKING:
     from examples.fanout.script import Script
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).parent / "schema.sql"
 LEDGER, HANDWRITTEN = "ledger", "hand-written"
 DIRECT_KEYS = 3
 """Objects of the first check, whose events take S3's own way."""
-AUDIT_RUNS = 4
 AFTER_FAULTS, AFTER_REPLAY, AFTER_ALL_AGAIN = "after the faults", "after the replay of stage one", "all events again"
 AT_THE_END = "at the end"
 LINES = {
@@ -78,7 +73,7 @@ class Run:
         wire = Wire(self.world)
         # The bucket belongs to the stack. Objects that are older than a pipeline's first audit are left alone.
         for name in self.world.pipelines:
-            self.world.audit(name, 0)
+            self.world.audit_of(name, 0)
         self._check_the_direct_way()
         archive = wire.archive()
         self.world.deliver_directly("TapQueueUrl")
@@ -121,7 +116,7 @@ class Run:
                 s3.put_object(Bucket=self.world.bucket, Key=key, Body=material.draft(topic, 1))
             for side in self.sides:
                 self.world.aws.wait_until(partial(self._finds, side, keys), f"the search of {side} has the texts")
-            self.world.wait_until_drained("the first events are handled")
+            self.world.wait_until_drained()
         self.screen.say(f"{len(keys)} uploads by S3 -> EventBridge's default bus -> the pipeline's rule")
 
     def _deliver_directly(self, *pipelines: str) -> None:
@@ -137,26 +132,22 @@ class Run:
             wire.run(operations, lambda done: show(done, ""))
         self.screen.say(f"{name}: {len(operations)} operations")
         with self.screen.bar("waiting until the queues are empty (a killed worker's messages stay hidden)", None):
-            self.world.wait_until_drained("the queues are empty")
+            self.world.wait_until_drained()
         self.screen.say(f"{name}: {len(operations)} operations on {len(self.script.stages[0])} objects")
 
     def _audits(self) -> int:
         """Run the audit of each pipeline until it finds nothing. Return the number of differences in the last runs."""
-        left = 0
+        outputs, left = self.world.outputs, 0
         for name in self.world.pipelines:
-            for _ in range(AUDIT_RUNS):
-                report = self.world.audit(name, SETTLE_SECONDS)
-                found = sum(report["counts"].values())
-                self.screen.say(f"audit of {name}: {found} of {report['checked']} differ")
-                if not found:
-                    break
-                self.world.wait_until_drained("the audit's messages are handled")
-            left += found
+            reports = self.world.audits(
+                self.screen, name, outputs[f"{name}Audit"], outputs["LedgerTable"], self.world.wait_until_drained
+            )
+            left += sum(reports[-1]["counts"].values())
         return left
 
     def _after_replay(self, moment: str, before: dict[str, Indexes]) -> None:
         with self.screen.bar("waiting until the replayed events are handled", None):
-            self.world.wait_until_drained("the replayed events are handled")
+            self.world.wait_until_drained()
         after = self._indexes()
         self._add(
             moment, "entries that the replay changed", {side: changes(before[side], after[side]) for side in self.sides}
@@ -181,7 +172,7 @@ class Run:
         return {side: kept_indexes(self.databases[side], _words()) for side in self.sides}
 
     def _add(self, moment: str, name: str, values: dict[str, int]) -> None:
-        self.measures.append(Measure(moment, name, {side: values.get(side) for side in self.sides}))
+        self.measures.append(Measure(name, {side: values.get(side) for side in self.sides}, moment=moment))
 
     def _next_second(self) -> float:
         """Wait for the next full second, since the times of events have no fractions, and return it."""
@@ -201,59 +192,24 @@ def run(options: Options) -> bool:
             with psycopg.connect(database) as connection:
                 connection.execute(SCHEMA.read_bytes())
                 connection.execute(schema())
-        screen.say(f"a PostgreSQL server, and a local AWS on {aws.endpoint_url}")
         context = {
             "ledgerDatabase": databases[LEDGER],
             "handwrittenDatabase": databases[HANDWRITTEN],
             "killKeys": "|".join(script.kill_keys) or "-",
             "withLedger": "yes" if options.with_ledger else "no",
         }
-        with screen.bar("cdk bootstrap and cdk deploy", None):
-            outputs = aws.deploy(f"{sys.executable} -m examples.fanout.stand", STACK, context=context, cwd=ROOT)
-        screen.say("deployed with the CDK CLI")
-        world = World(aws, outputs[STACK], options.with_ledger)
+        world = World(aws, deploy(screen, aws, "examples.fanout.stand", STACK, context), options.with_ledger)
         done = Run(options, screen, world, script, databases)
         done.everything()
-    result = Result(done.sides[0], done.measures)
-    _print(screen, done, result)
-    _write_json(options.output, done, result)
-    verdict = "[bold green]right in every line" if result.right else "[bold red]WRONG, see above"
-    screen.say(f"the column {result.judged!r} is {verdict}[/]")
-    return result.right
+    judged = done.sides[0]
+    right = is_right(done.measures, judged)
+    screen.console.print(table("wrong entries, compared with the content of S3", done.sides, done.measures))
+    moments: dict[str, dict[str, object]] = {}
+    for measure in done.measures:
+        moments.setdefault(measure.moment, {})[measure.name] = measure.values
+    write_json(options.output, screen, {"right": right, "judged": judged, "measures": moments})
+    return told(screen, judged, right=right)
 
 
 def _words() -> list[str]:
     return [material.word_of(number) for number in range(1, material.DRAFTS + 1)]
-
-
-def _print(screen: Screen, done: Run, result: Result) -> None:
-    table = Table(title="wrong entries, compared with the content of S3", title_justify="left")
-    table.add_column("")
-    for side in done.sides:
-        table.add_column(side, justify="right")
-    for moment, measures in itertools.groupby(result.measures, key=lambda measure: measure.moment):
-        table.add_section()
-        table.add_row(f"[bold]{moment}[/]")
-        for measure in measures:
-            table.add_row(f"  {measure.name}", *(_cell(measure, side) for side in done.sides))
-    screen.console.print(table)
-
-
-def _cell(measure: Measure, side: str) -> str:
-    value = measure.values[side]
-    if value is None:
-        return "[dim]-[/]"
-    return f"[green]{value}[/]" if measure.right(side) else f"[bold red]{value}[/]"
-
-
-def _write_json(path: Path, done: Run, result: Result) -> None:
-    moments: dict[str, dict[str, dict[str, int | None]]] = {}
-    for measure in result.measures:
-        moments.setdefault(measure.moment, {})[measure.name] = dict(measure.values)
-    content = {
-        "right": result.right,
-        "judged": result.judged,
-        "seconds": round(done.screen.elapsed, 1),
-        "measures": moments,
-    }
-    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -11,23 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from examples.harness.objects import Action
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class Action(StrEnum):
-    """An operation on the bucket."""
-
-    PUT = "put"
-    """A new draft becomes the newest version."""
-    DELETE = "delete"
-    """A delete marker becomes the newest version."""
-    UNDELETE = "undelete"
-    """The delete marker is removed, and the object is back."""
-    ROLL_BACK = "roll back"
-    """The newest version is deleted permanently, and the previous version is current again."""
-    TRIM = "trim"
-    """The oldest version is deleted permanently. The current version does not change."""
 
 
 class Fate(StrEnum):

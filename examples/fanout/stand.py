@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from examples.fanout.stack import WORKERS, FanOut, processor, uploads_bucket
 from examples.fanout.world import BUS_SOURCE, STACK
+from examples.harness.stand import function_by_hand, new_app, queue_by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,26 +73,11 @@ class StandStack(cdk.Stack):
 
     def _handwritten(self, database: str) -> None:
         """Make the usual resources: a rule, a queue with a dead-letter queue, and a function."""
-        dead_letters = sqs.Queue(self, "HandwrittenDeadLetters")
-        queue = sqs.Queue(
-            self,
-            "HandwrittenQueue",
-            visibility_timeout=cdk.Duration.seconds(6 * HANDWRITTEN_TIMEOUT),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=3),
-        )
+        queue = queue_by_hand(self, "Handwritten", HANDWRITTEN_TIMEOUT, receives=3)
         taken = processor(FUNCTIONS, "doomed:process", {})
-        code = taken.code
-        assert isinstance(code, lambda_.Code)
-        function = lambda_.Function(
-            self,
-            "Handwritten",
-            runtime=taken.runtime,
-            architecture=taken.architecture,
-            memory_size=512,
-            timeout=cdk.Duration.seconds(HANDWRITTEN_TIMEOUT),
-            handler="handwritten.handler",
-            code=code,
-            environment=self._environment | {"DATABASE": database},
+        environment = self._environment | {"DATABASE": database}
+        function = function_by_hand(
+            self, "Handwritten", "handwritten.handler", HANDWRITTEN_TIMEOUT, like=taken, environment=environment
         )
         function.add_event_source(sources.SqsEventSource(queue, max_concurrency=WORKERS))
         self._bucket.grant_read(function)
@@ -104,8 +89,6 @@ class StandStack(cdk.Stack):
         )
         events.Rule(self, "HandwrittenRule", event_pattern=self._uploads(), targets=[targets.SqsQueue(queue)])
         self._forward("Handwritten", queue)
-        cdk.CfnOutput(self, "HandwrittenQueueUrl", value=queue.queue_url)
-        cdk.CfnOutput(self, "HandwrittenDeadLetterQueueUrl", value=dead_letters.queue_url)
 
     def _forward(self, name: str, queue: sqs.IQueue) -> None:
         """Send the bus's events to a queue, in the form of S3's events. `PutEvents` refuses the source `aws.s3`."""
@@ -143,8 +126,7 @@ class StandStack(cdk.Stack):
 
 
 def main() -> None:
-    # Omit CDK's validation of the template, which takes seven seconds. Tests do it.
-    app = cdk.App(builtin_cloud_formation_validation=False)
+    app = new_app()
     context = app.node.try_get_context
     StandStack(
         app,

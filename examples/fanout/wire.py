@@ -6,13 +6,14 @@ import itertools
 import json
 import random
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from examples.fanout.material import draft
-from examples.fanout.script import Action, Fate
+from examples.fanout.script import Fate
 from examples.fanout.world import BUS_SOURCE
+from examples.harness.objects import Action, Objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,23 +39,18 @@ class Wire:
 
     def __post_init__(self) -> None:
         self._for_later: list[Event] = []
-        self._versions: dict[str, list[str]] = defaultdict(list)
-        """The versions and delete markers of each key, the newest last."""
-
-    def put(self, key: str, number: int) -> None:
-        """Upload a draft. Its event takes its own way."""
-        answer = self.world.aws.client("s3").put_object(Bucket=self.world.bucket, Key=key, Body=draft(key, number))
-        self._versions[key].append(answer["VersionId"])
+        self._objects = Objects(self.world.aws, self.world.bucket)
 
     def run(self, operations: Sequence[Operation], show: Callable[[int], None]) -> None:
         """Carry out operations one after another, and deliver the event of each as its fate says."""
         for n, operation in enumerate(operations):
-            version_id = self._operate(operation)
+            content = draft(operation.key, operation.draft) if operation.action is Action.PUT else b""
+            version_id, _, _ = self._objects.operate(operation.key, operation.action, content)
             event = self._event(operation)
             event["detail"]["object"]["version-id"] = version_id
             self._deliver(operation, event)
             show(n + 1)
-        self.world.wait_until_drained("the events on time are handled")
+        self.world.wait_until_drained()
         self.send(self._for_later)
         self._for_later = []
 
@@ -107,22 +103,6 @@ class Wire:
         )
 
     # -- one operation ------------------------------------------------------------------------------------------------
-
-    def _operate(self, operation: Operation) -> str:
-        """Carry out one operation and return the version that its event is about."""
-        s3, target = self.world.aws.client("s3"), {"Bucket": self.world.bucket, "Key": operation.key}
-        versions = self._versions[operation.key]
-        match operation.action:
-            case Action.PUT:
-                self.put(operation.key, operation.draft)
-                return versions[-1]
-            case Action.DELETE:
-                versions.append(s3.delete_object(**target)["VersionId"])
-                return versions[-1]
-            case Action.UNDELETE | Action.ROLL_BACK | Action.TRIM:
-                version_id = versions.pop(0 if operation.action is Action.TRIM else -1)
-                s3.delete_object(**target, VersionId=version_id)
-                return version_id
 
     def _event(self, operation: Operation) -> Event:
         """Take the event about this operation from the tap. It is the only one, since operations do not overlap."""

@@ -9,6 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from examples.harness.measures import Measure, is_right
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -54,19 +56,6 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """One line of the result: the right value, and each side's value. A side without a value has none."""
-
-    name: str
-    right: int
-    values: Mapping[str, int]
-
-    def verdict(self, side: str) -> bool | None:
-        """True if the side is right. None: the line does not apply to it."""
-        return None if side not in self.values else self.values[side] == self.right
-
-
-@dataclass(frozen=True)
 class Result:
     """The whole outcome."""
 
@@ -79,7 +68,7 @@ class Result:
 
     def is_right(self, side: str) -> bool:
         """True if the side is right in every line that applies to it. A side that was not there is not right."""
-        return side in self.columns and all(measure.verdict(side) is not False for measure in self.measures)
+        return side in self.columns and is_right(self.measures, side)
 
 
 def mistakes(expected: Current | None, found: Mapping[str, Content]) -> set[str]:
@@ -139,11 +128,11 @@ def judge(
     rows = sum(now.content.rows for now in expected.values() if now)
     customers = len(set(owners.values()))
     measures = [
-        Measure("customers with the right counts", customers, {s: c.customers_right for s, c in columns.items()}),
-        Measure("rows in the table", rows, {s: c.rows for s, c in columns.items()}),
+        Measure("customers with the right counts", {s: c.customers_right for s, c in columns.items()}, customers),
+        Measure("rows in the table", {s: c.rows for s, c in columns.items()}, rows),
     ]
     for kind, title in LINES.items():
-        measures.append(Measure(title, 0, {side: len(c.customers[kind]) for side, c in columns.items()}))
+        measures.append(Measure(title, {side: len(c.customers[kind]) for side, c in columns.items()}))
     by_story: dict[str, dict[str, int]] = {}
     for key, story in stories.items():
         line = by_story.setdefault(story, dict.fromkeys(("files", *columns), 0))

@@ -9,16 +9,17 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from examples.demo.charts import paired_bars
+from examples.harness import measures
 from examples.load.chart import gaps_chart, span
 from examples.load.gaps import ARTICLE
-
-from intake_ledger_cli.page_style import STYLE
+from examples.page_parts import tiles
+from examples.page_style import STYLE
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
 
-    from examples.load.judge import Measure, Result
+    from examples.load.judge import Result
 
 HERE = Path(__file__).parent
 
@@ -52,7 +53,7 @@ def write_page(path: Path, result: Result, facts: Facts, judged: str) -> None:
             ),
             verdict=_verdict(result, judged),
             tiles=_tiles(facts),
-            measures=_measures(result),
+            measures=measures.html(list(result.columns), result.measures, absent="has none"),
             stories=_stories(result),
             gaps=gaps_chart(facts.gaps, facts.ages, scale=facts.scale),
             gaps_text=escape(_gaps_text(facts)),
@@ -77,7 +78,7 @@ def _tiles(facts: Facts) -> str:
     audited = sum(sum(report["counts"].values()) for report in facts.audits)
     died = max((sum(counts.total() for counts in kinds.values()) for kinds in facts.outcomes.values()), default=0)
     refused = facts.outcomes["ledger"]["late"]["refused"] if "ledger" in facts.outcomes else 0
-    tiles = (
+    numbers = (
         (facts.tapped, "messages of S3"),
         (facts.sent["copy"] + facts.sent["late"], "of them again"),
         (facts.sent["lost"], "messages lost"),
@@ -85,23 +86,7 @@ def _tiles(facts: Facts) -> str:
         (died, "workers of each side killed in a transaction"),
         (refused, "late transactions refused by the fence"),
     )
-    return "".join(f'<div class="tile"><b>{number:,}</b><span>{what}</span></div>' for number, what in tiles)
-
-
-def _measures(result: Result) -> str:
-    heads = "".join(f'<th class="n">{name}</th>' for name in ("right", *result.columns))
-    rows = [f"<tr><th></th>{heads}</tr>"]
-    for measure in result.measures:
-        cells = "".join(_cell(measure, side) for side in result.columns)
-        rows.append(f'<tr><td>{escape(measure.name)}</td><td class="n">{measure.right:,}</td>{cells}</tr>')
-    return "".join(rows)
-
-
-def _cell(measure: Measure, side: str) -> str:
-    verdict = measure.verdict(side)
-    if verdict is None:
-        return '<td class="n dim">has none</td>'
-    return f'<td class="n {"good" if verdict else "bad"}">{measure.values[side]:,} {"✓" if verdict else "✗"}</td>'
+    return tiles((f"{number:,}", what, "") for number, what in numbers)
 
 
 def _stories(result: Result) -> str:

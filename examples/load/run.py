@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -13,18 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from examples.demo.judge import what_s3_holds
-from examples.demo.screen import Screen
-from examples.demo.waiting import audit, wait_until_drained, wait_until_settled
 from examples.demo.wire import Wire
 from examples.demo.world import SIDES, World
+from examples.harness.measures import Measure, table, told, write_json
+from examples.harness.screen import Screen
+from examples.harness.world import deploy
 from examples.load import script as scripts
 from examples.load.database import Databases
-from examples.load.judge import Content, Current, Measure, Result, judge
+from examples.load.judge import Content, Current, Result, judge
 from examples.load.material import PREFIX, customer_of
 from examples.load.page import Facts, write_page
-from examples.load.stack import ROOT, STACK
+from examples.load.stack import STACK
 from examples.postgres import postgres
-from rich.table import Table
 
 from cdk_intake_ledger.testing import LocalAws
 
@@ -78,14 +77,20 @@ class Run:
             f"gaps at 1:{self._script.scale}"
         )
         with self._screen.bar("waiting until the sent messages are handled", None) as show:
-            wait_until_settled(self._world, show)
+            self._world.wait_until_settled(self._world.queues(), show)
         again = self.wire.deliver_late_copies()
         self._screen.say(f"{again} messages delivered again, after newer versions were processed")
-        with self._screen.bar("waiting until all queues are empty", None) as show:
-            wait_until_drained(self._world, self._sides, show)
+        self._drain()
         self._world.aws.wait_until(self._copies_have_ended, "late workers have ended", timeout=FAULT_SECONDS)
         if "ledger" in self._sides:
-            self._audits = audit(self._screen, self._world)
+            outputs = self._world.outputs
+            self._audits = self._world.audits(
+                self._screen, "the pipeline", outputs["AuditFunction"], outputs["LedgerTable"], self._drain
+            )
+
+    def _drain(self) -> None:
+        with self._screen.bar("waiting until all queues are empty", None) as show:
+            self._world.wait_until_empty(self._world.queues(), show)
 
     def _copies_have_ended(self) -> bool:
         outcomes = [self._databases.outcomes(side) for side in self._sides]
@@ -131,14 +136,14 @@ class Run:
         outcomes = {side: self._databases.outcomes(side) for side in self._sides}
         died = Measure(
             "workers that died in a transaction",
-            len({fault.key for fault in self._script.faults}),
             {side: self._databases.fired(side) for side in self._sides},
+            len({fault.key for fault in self._script.faults}),
         )
         late = {side: counts["late"]["committed"] for side, counts in outcomes.items()}
-        further = [died, Measure("late transactions that were committed", 0, late)]
+        further = [died, Measure("late transactions that were committed", late)]
         if self._audits:
             left = sum(self._audits[-1]["counts"].values())
-            further.append(Measure("left for a further audit", 0, {"ledger": left}))
+            further.append(Measure("left for a further audit", {"ledger": left}))
         return further
 
     def _gaps(self) -> list[float]:
@@ -179,36 +184,19 @@ def run(options: Options) -> bool:
             "faults": databases.faults,
             "withLedger": "yes" if options.with_ledger else "no",
         }
-        with screen.bar("cdk bootstrap and cdk deploy", None):
-            outputs = aws.deploy(f"{sys.executable} -m examples.load.stack", STACK, context=context, cwd=ROOT)[STACK]
-        screen.say(f"PostgreSQL and a local AWS run; deployed with the CDK CLI: {' and '.join(sides)}")
+        outputs = deploy(screen, aws, "examples.load.stack", STACK, context)
         played = Run(screen, script, World(aws, outputs, sides), databases)
         started = time.monotonic()
         played.play()
         screen.say("no work is left: comparing the tables with S3")
         result, facts = played.judge(), played.facts(time.monotonic() - started)
     judged = sides[0]
-    _print(screen, result)
+    title = f"{result.customers} customers, {result.rows:,} rows in S3's files"
+    screen.console.print(table(title, list(result.columns), result.measures))
     write_page(options.output, result, facts, judged)
-    options.output.with_suffix(".json").write_text(json.dumps(_json(result, facts), indent=2) + "\n")
+    write_json(options.output.with_suffix(".json"), screen, _json(result, facts))
     screen.say(f"the page: {options.output}")
-    verdict = "[bold green]right in every line" if result.is_right(judged) else "[bold red]WRONG, see above"
-    screen.say(f"the column of {judged} is {verdict}[/]")
-    return result.is_right(judged)
-
-
-def _print(screen: Screen, result: Result) -> None:
-    table = Table(title=f"{result.customers} customers, {result.rows:,} rows in S3's files", title_justify="left")
-    table.add_column("")
-    for title in ("right", *result.columns):
-        table.add_column(title, justify="right")
-    for measure in result.measures:
-        cells = []
-        for side in result.columns:
-            verdict, value = measure.verdict(side), measure.values.get(side)
-            cells.append("[dim]-[/]" if verdict is None else f"[{'green' if verdict else 'bold red'}]{value:,}[/]")
-        table.add_row(measure.name, f"{measure.right:,}", *cells)
-    screen.console.print(table)
+    return told(screen, judged, right=result.is_right(judged))
 
 
 def _json(result: Result, facts: Facts) -> dict[str, Any]:
@@ -222,5 +210,4 @@ def _json(result: Result, facts: Facts) -> dict[str, Any]:
         "duplicate_age_ms": facts.ages,
         "scale": facts.scale,
         "audits": facts.audits,
-        "seconds": round(facts.seconds, 1),
     }

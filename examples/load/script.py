@@ -9,7 +9,8 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from examples.demo.script import LOST, ON_TIME, Action, Fate, Operation
+from examples.demo.script import LOST, ON_TIME, Fate, Operation
+from examples.harness.objects import Action
 from examples.load.gaps import FULL_SCALE, SHORT_SCALE, draw
 from examples.load.material import customer_of, key_of, new_csv
 

@@ -48,7 +48,8 @@ class OrdersStack(cdk.Stack):
             "Orders",
             source=MessageSource.event_bridge(PLACED, event_bus=self.bus),
             key="detail.article",
-            identity="detail.order_id",
+            # A cancellation would name the same order.
+            identity="join(' ', [\"detail-type\", detail.order_id])",
             processor=Processor.from_asset(
                 PROCESSOR, entrypoint="stock:process", environment={"STOCK_TABLE": self.stock.table_name}
             ),

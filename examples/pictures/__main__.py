@@ -4,29 +4,18 @@ others are not, else with 1.
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
 import sys
-from pathlib import Path
 
-# This process only uses helpers of the library, so it does not show jsii's warning about the version of Node.js.
-os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20,22,24"
-os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = "20,22,24"
-
+from examples.harness.command import exit_code, options_of  # isort: skip - before the CDK
 from examples.pictures.columns import Column
 from examples.pictures.judge import demonstrated
 from examples.pictures.run import Options, run
 
-from cdk_intake_ledger.testing import LocalAwsError
-
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="examples.pictures", description=__doc__)
+    short = "kill no workers, whose messages stay hidden for a while"
+    parser = options_of("pictures", __doc__, output="build/pictures.png", short=short)
     parser.add_argument("--rounds", type=int, default=200, help="the number of keys (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("build/pictures.png"), help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=2026, help="seed of the script (default: %(default)s)")
-    parser.add_argument("--short", action="store_true", help="kill no workers, whose messages stay hidden for a while")
     parser.add_argument(
         "--must-be-right",
         type=Column,
@@ -43,34 +32,29 @@ def main() -> int:
         help="the hand-written consumers alone; ends with 1 if a copy is wrong",
     )
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
-    try:
-        wrong = run(
-            Options(
-                arguments.rounds,
-                arguments.output,
-                arguments.seed,
-                kills=not arguments.short,
-                locks=arguments.locks,
-                ledger=not arguments.without_ledger,
-            )
-        )
-    except KeyboardInterrupt:
-        print("\ninterrupted; the local AWS is gone", file=sys.stderr)
-        return 130
-    except (LocalAwsError, TimeoutError, RuntimeError) as error:
-        print(f"the comparison stopped before its end: {error}", file=sys.stderr)
-        return 1
-    if arguments.without_ledger:
-        return 1 if any(wrong.values()) else 0
-    if demonstrated(wrong, arguments.must_be_right):
-        return 0
-    print(
-        f"NOT SHOWN: {arguments.must_be_right.label} has {wrong[arguments.must_be_right]} wrong rounds; all: "
-        + ", ".join(f"{column.label} {count}" for column, count in wrong.items()),
-        file=sys.stderr,
+    options = Options(
+        arguments.rounds,
+        arguments.output,
+        arguments.seed,
+        kills=not arguments.short,
+        locks=arguments.locks,
+        ledger=not arguments.without_ledger,
     )
-    return 1
+
+    def shown() -> bool:
+        wrong = run(options)
+        if arguments.without_ledger:
+            return not any(wrong.values())
+        if demonstrated(wrong, arguments.must_be_right):
+            return True
+        print(
+            f"NOT SHOWN: {arguments.must_be_right.label} has {wrong[arguments.must_be_right]} wrong rounds; all: "
+            + ", ".join(f"{column.label} {count}" for column, count in wrong.items()),
+            file=sys.stderr,
+        )
+        return False
+
+    return exit_code(shown, arguments.output)
 
 
 if __name__ == "__main__":

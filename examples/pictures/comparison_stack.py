@@ -1,22 +1,20 @@
 """The stack of the comparison: consumers of the same pictures, each with its own bucket, queue and output bucket.
 
-`python -m examples.pictures.comparison_stack` synthesises it. The command passes the folder of the code, the address of
-the gate, and the Python of the local AWS as CDK context.
+`python -m examples.pictures.comparison_stack` synthesises it. The command passes the folder of the code and the address
+of the gate as CDK context.
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
+from examples.harness.stand import add_tap, function_by_hand, new_app, queue_by_hand, stage_code, this_machine
+from examples.harness.world import SETTLE_SECONDS
 from examples.pictures.columns import LOCKS, Column
 from examples.pictures.stack import PREFIX
 
@@ -25,10 +23,8 @@ from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+CODE = ("examples/pictures/processor", "examples/pictures/functions", "examples/published_locks.py")
 STACK = "PicturesComparison"
-SETTLE_SECONDS = 2
-"""The settle time of the audits in seconds."""
 PROCESSING_SECONDS = 2
 MOST_WORKERS = 3
 USUAL_SECONDS = 2
@@ -49,14 +45,10 @@ class ComparisonStack(cdk.Stack):
         *,
         code: Path,
         gate_url: str,
-        python: str,
-        machine: str,
         columns: Sequence[Column],
     ) -> None:
         super().__init__(scope, id)
         self._code = code
-        self._runtime = getattr(lambda_.Runtime, f"PYTHON_{python.replace('.', '_')}")
-        self._architecture = lambda_.Architecture.ARM_64 if machine == "arm64" else lambda_.Architecture.X86_64
         # The functions reach S3 through the gate.
         self._environment = {"GATE_URL": gate_url, "AWS_ENDPOINT_URL_S3": gate_url}
         for column in columns:
@@ -64,16 +56,7 @@ class ComparisonStack(cdk.Stack):
                 self._by_hand(column)
             else:
                 self._pipeline(column)
-        tap = sqs.Queue(self, "Tap")
-        tap.add_to_resource_policy(
-            iam.PolicyStatement(
-                actions=["sqs:SendMessage"],
-                principals=[iam.ServicePrincipal("s3.amazonaws.com")],
-                resources=[tap.queue_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
-            )
-        )
-        cdk.CfnOutput(self, "TapQueueUrl", value=tap.queue_url)
+        add_tap(self)
 
     def _pipeline(self, column: Column) -> None:
         copies = s3.Bucket(self, f"{column.construct}Copies", removal_policy=DESTROY)
@@ -92,36 +75,25 @@ class ComparisonStack(cdk.Stack):
             pipeline.grant_output(copies, PREFIX)
         else:
             copies.grant_read_write(pipeline)
-        self._outputs(column, pipeline.bucket, pipeline.queue, copies)
+        self._outputs(column, pipeline.bucket, copies)
+        cdk.CfnOutput(self, f"{column.construct}QueueUrl", value=pipeline.queue.queue_url)
         cdk.CfnOutput(self, f"{column.construct}Audit", value=pipeline.audit_function.function_name)
         cdk.CfnOutput(self, f"{column.construct}Table", value=pipeline.table.table_name)
-        cdk.CfnOutput(self, f"{column.construct}Function", value=pipeline.function.function_name)
 
     def _by_hand(self, column: Column) -> None:
-        """Make the usual resources: a queue with six times the function's timeout and a dead-letter queue."""
+        """Add a consumer with its own buckets and queue."""
         pictures = s3.Bucket(self, f"{column.construct}Pictures", versioned=True, removal_policy=DESTROY)
         copies = s3.Bucket(self, f"{column.construct}Copies", removal_policy=DESTROY)
-        dead_letters = sqs.Queue(self, f"{column.construct}DeadLetters")
-        queue = sqs.Queue(
-            self,
-            f"{column.construct}Queue",
-            visibility_timeout=cdk.Duration.seconds(6 * USUAL_SECONDS),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=5),
-        )
+        queue = queue_by_hand(self, column.construct, USUAL_SECONDS, receives=5)
         processor = self._processor(column, copies)
-        code = processor.code
-        assert isinstance(code, lambda_.Code)
-        function = lambda_.Function(
+        function = function_by_hand(
             self,
             f"{column.construct}Consumer",
-            runtime=processor.runtime,
-            architecture=processor.architecture,
-            memory_size=processor.memory_size,
-            timeout=cdk.Duration.seconds(LOCK_SECONDS if column in LOCKS else USUAL_SECONDS),
-            handler="examples.pictures.functions."
+            "examples.pictures.functions."
             + (f"watched_locks.{column}" if column in LOCKS else "watched_usual.handler"),
-            code=code,
-            environment=processor.environment,
+            LOCK_SECONDS if column in LOCKS else USUAL_SECONDS,
+            like=processor,
+            environment=processor.environment or {},
         )
         if column in LOCKS:
             key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
@@ -136,7 +108,7 @@ class ComparisonStack(cdk.Stack):
         )
         pictures.grant_read(function)
         copies.grant_read_write(function)
-        self._outputs(column, pictures, queue, copies)
+        self._outputs(column, pictures, copies)
 
     def _processor(self, column: Column, copies: s3.Bucket) -> Processor:
         return Processor.from_asset(
@@ -144,37 +116,22 @@ class ComparisonStack(cdk.Stack):
             # The functions without a ledger have a handler of their own.
             entrypoint=f"examples.pictures.functions.watched:{Column.PLAIN if column.by_hand else column}",
             environment={"OUTPUT_BUCKET": copies.bucket_name, "COLUMN": column} | self._environment,
-            runtime=self._runtime,
-            architecture=self._architecture,
+            **this_machine(),
         )
 
-    def _outputs(self, column: Column, pictures: s3.IBucket, queue: sqs.IQueue, copies: s3.IBucket) -> None:
+    def _outputs(self, column: Column, pictures: s3.IBucket, copies: s3.IBucket) -> None:
         cdk.CfnOutput(self, f"{column.construct}PicturesBucket", value=pictures.bucket_name)
-        cdk.CfnOutput(self, f"{column.construct}QueueUrl", value=queue.queue_url)
         cdk.CfnOutput(self, f"{column.construct}CopiesBucket", value=copies.bucket_name)
 
 
-def stage_code(directory: Path) -> Path:
-    """Copy the code of the functions with its package names, and put the requirements into its root."""
-    source, target = ROOT / "examples" / "pictures", directory / "examples" / "pictures"
-    for name in ("processor", "functions"):
-        shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    shutil.copyfile(ROOT / "examples" / "published_locks.py", directory / "examples" / "published_locks.py")
-    (target / "processor" / "requirements.txt").rename(directory / "requirements.txt")
-    return directory
-
-
 def main() -> None:
-    # Omit CDK's validation of the template, which takes seven seconds. Tests do it.
-    app = cdk.App(builtin_cloud_formation_validation=False)
+    app = new_app()
     context = app.node.get_context
     ComparisonStack(
         app,
         STACK,
-        code=stage_code(Path(context("code"))),
+        code=stage_code(Path(context("code")), *CODE, requirements=f"{CODE[0]}/requirements.txt"),
         gate_url=context("gateUrl"),
-        python=context("python"),
-        machine=context("machine"),
         columns=[Column(name) for name in context("columns").split()],
     )
     app.synth()

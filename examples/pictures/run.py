@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 import tempfile
-import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from examples.demo.screen import Screen
+from examples.harness.measures import cell, write_json
+from examples.harness.screen import Screen
+from examples.harness.world import deploy
 from examples.pictures import script as scripts
 from examples.pictures.client import Client
 from examples.pictures.columns import LEDGERS, Column, chosen
-from examples.pictures.comparison_stack import ROOT, SETTLE_SECONDS, STACK
+from examples.pictures.comparison_stack import STACK
 from examples.pictures.gate import Gate
 from examples.pictures.judge import Judged, columns_of, wrong_by_story, wrong_rounds
 from examples.pictures.montage import draw
@@ -29,12 +27,11 @@ from rich.table import Table
 from cdk_intake_ledger.testing import LocalAws
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from examples.pictures.script import Round
 
-AUDITS = 4
-DRAIN_SECONDS = 900.0
 HIDDEN_SECONDS = 17
 """Seconds for which the queues of the pipelines hide a received message: just more than the lease. The construct's
 default is half a minute longer, so that a killed worker's message is not received in vain."""
@@ -64,9 +61,9 @@ def run(options: Options) -> dict[Column, int]:
         Gate(aws.endpoint_url) as gate,
         tempfile.TemporaryDirectory(prefix="pictures-") as staging,
     ):
-        screen.say(f"a local AWS runs on {aws.endpoint_url}")
         columns = chosen(locks=options.locks, ledger=options.ledger)
-        world = World(aws, _deploy(screen, aws, gate, Path(staging), columns), columns)
+        context = {"code": staging, "gateUrl": gate.url, "columns": " ".join(columns)}
+        world = World(aws, deploy(screen, aws, "examples.pictures.comparison_stack", STACK, context), columns)
         gate.columns = {world.copies(column): column for column in columns}
         wire = Wire(world, options.seed)
         _play(screen, world, wire, gate, rounds)
@@ -77,28 +74,15 @@ def run(options: Options) -> dict[Column, int]:
             f"{len(gate.late)} requests of late workers arrive. S3 refuses: "
             + ", ".join(f"{column.label} {refused[column]}" for column in columns)
         )
-        _wait_until_drained(screen, world, world.columns)
+        _drain(screen, world)
         judged = _judge(world, rounds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(judged, faults=_faults(gate, wire)).save(options.output, optimize=True)
     wrong = wrong_rounds(judged)
     _print(screen, judged)
-    _write_json(options.output.with_suffix(".json"), judged, gate, wire, seconds=screen.elapsed)
+    write_json(options.output.with_suffix(".json"), screen, _content(judged, gate, wire))
     screen.say(f"the montage: {options.output}")
     return wrong
-
-
-def _deploy(screen: Screen, aws: LocalAws, gate: Gate, staging: Path, columns: Sequence[Column]) -> dict[str, str]:
-    machine = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    context = {"code": str(staging), "gateUrl": gate.url, "python": python, "machine": machine}
-    context["columns"] = " ".join(columns)
-    with screen.bar("cdk bootstrap and cdk deploy", None):
-        outputs = aws.deploy(
-            f"{sys.executable} -m examples.pictures.comparison_stack", STACK, context=context, cwd=ROOT
-        )
-    screen.say(f"deployed with the CDK CLI, Pillow's wheel for Python {python} on {machine} in each function")
-    return outputs[STACK]
 
 
 def _play(screen: Screen, world: World, wire: Wire, gate: Gate, rounds: Sequence[Round]) -> None:
@@ -108,9 +92,9 @@ def _play(screen: Screen, world: World, wire: Wire, gate: Gate, rounds: Sequence
     with screen.bar("uploads, deletions and faults", len(rounds)) as show:
         Client(world, wire, gate).play(rounds, lambda done: show(done, ""))
     screen.say(f"{len(rounds)} rounds played. {_faults(gate, wire)}")
-    _wait_until_drained(screen, world, world.columns)
+    _drain(screen, world)
     wire.repeat()
-    _wait_until_drained(screen, world, world.columns)
+    _drain(screen, world)
 
 
 def _faults(gate: Gate, wire: Wire) -> str:
@@ -127,40 +111,17 @@ def _faults(gate: Gate, wire: Wire) -> str:
 def _audit(screen: Screen, world: World) -> None:
     """Run the audit of both pipelines until it finds no difference. The usual consumer has none."""
     for column in _ledgers(world):
-        for _ in range(AUDITS):
-            report = _audit_report(world, column)
-            found = sum(report["counts"].values())
-            screen.say(f"audit, {column.label}: {report['checked']} keys compared, {found} differ")
-            if not found:
-                break
-            _wait_until_drained(screen, world, [column])
+        function, table = (world.outputs[f"{column.construct}{name}"] for name in ("Audit", "Table"))
+        world.audits(screen, column.label, function, table, partial(_drain, screen, world, column))
 
 
 def _ledgers(world: World) -> list[Column]:
     return [column for column in world.columns if column in LEDGERS]
 
 
-def _audit_report(world: World, column: Column) -> dict[str, Any]:
-    """Run an audit when it judges all states. It leaves new states alone, and starts nothing while another one runs."""
-
-    def settled() -> bool:
-        return time.time() - world.newest_row(column) > SETTLE_SECONDS + 0.2
-
-    world.aws.wait_until(settled, "the settle time is over", interval=0.3)
-    report = world.aws.wait_until(lambda: world.audit(column), "the scheduled audit, if one runs, has ended")
-    assert report is not None
-    return report
-
-
-def _wait_until_drained(screen: Screen, world: World, columns: Iterable[Column]) -> None:
+def _drain(screen: Screen, world: World, *columns: Column) -> None:
     with screen.bar("waiting until the queues are empty", None) as show:
-
-        def drained() -> bool:
-            counts = {column: world.messages(column) for column in columns}
-            show(0, ", ".join(f"{column} {count}" for column, count in counts.items()))
-            return not any(counts.values())
-
-        world.aws.wait_until(drained, "the queues are empty", timeout=DRAIN_SECONDS, interval=0.2)
+        world.wait_until_empty(world.queues(*columns), show)
 
 
 def _judge(world: World, rounds: Sequence[Round]) -> list[Judged]:
@@ -191,20 +152,16 @@ def _print(screen: Screen, judged: Sequence[Judged]) -> None:
         table.add_column(column.label, justify="right")
     sizes = Counter(one.story for one in judged)
     for story, counts in wrong_by_story(judged).items():
-        table.add_row(story, str(sizes[story]), *(_cell(counts[column]) for column in totals))
+        table.add_row(story, str(sizes[story]), *(cell(not counts[column], counts[column]) for column in totals))
     table.add_section()
-    table.add_row("all", str(len(judged)), *map(_cell, totals.values()))
+    table.add_row("all", str(len(judged)), *(cell(not wrong, wrong) for wrong in totals.values()))
     screen.console.print(table)
 
 
-def _cell(wrong: int) -> str:
-    return f"[bold red]{wrong}[/]" if wrong else "[green]0[/]"
-
-
-def _write_json(path: Path, judged: Sequence[Judged], gate: Gate, wire: Wire, *, seconds: float) -> None:
+def _content(judged: Sequence[Judged], gate: Gate, wire: Wire) -> dict[str, Any]:
     late = Counter((place.column, status) for place, status in gate.late)
     columns = columns_of(judged)
-    content = {
+    return {
         "rounds": len(judged),
         "wrong": wrong_rounds(judged),
         "stories": wrong_by_story(judged),
@@ -212,6 +169,4 @@ def _write_json(path: Path, judged: Sequence[Judged], gate: Gate, wire: Wire, *,
         "killed": {column: sum(n for place, n in gate.killed.items() if place.column is column) for column in columns},
         "late": {column: {str(s): n for (c, s), n in late.items() if c is column} for column in columns},
         "findings": {one.key: {column: one.finding(column) for column in one.outputs} for one in judged},
-        "seconds": round(seconds, 1),
     }
-    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import json
 import random
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_plus
+from typing import TYPE_CHECKING
 
+from examples.harness.tap import Tap
 from examples.pictures.script import Event
 
 if TYPE_CHECKING:
@@ -21,9 +18,6 @@ if TYPE_CHECKING:
     from examples.pictures.world import World
 
 DELAY_SECONDS = 2.0
-_EVENTS = ("s3:ObjectCreated:*", "s3:ObjectRemoved:*")
-Identity = tuple[str, str, str]
-"""Bucket, key and version ID of an event."""
 
 
 @dataclass
@@ -34,22 +28,18 @@ class Wire:
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
     """The number of messages by their fate, for each queue."""
-    _fates: dict[Identity, Event] = field(default_factory=dict)
-    _unclaimed: list[tuple[Identity, str]] = field(default_factory=list)
-    _waiting: list[tuple[float, int, Column, str]] = field(default_factory=list)
+    _fates: dict[tuple[str, ...], Event] = field(default_factory=dict)
+    """By bucket, key and version ID of an event."""
     _late: list[tuple[Column, str]] = field(default_factory=list)
-    _order: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self._tap: Tap[tuple[Column, str]] = Tap(self.world.aws, self.world.outputs["TapQueueUrl"])
+        self._columns = {self.world.pictures(column): column for column in self.world.columns}
 
     def put_in_between(self) -> None:
         """Let all buckets notify the queue of the wire. It forwards the messages to the queues of the columns."""
-        client = self.world.aws.client
-        answer = client("sqs").get_queue_attributes(QueueUrl=self.world.tap, AttributeNames=["QueueArn"])
-        target = {"QueueArn": answer["Attributes"]["QueueArn"], "Events": list(_EVENTS)}
-        for column in self.world.columns:
-            client("s3").put_bucket_notification_configuration(
-                Bucket=self.world.pictures(column), NotificationConfiguration={"QueueConfigurations": [target]}
-            )
-        self._columns = {self.world.pictures(column): column for column in self.world.columns}
+        for bucket in self._columns:
+            self._tap.put_in_between(bucket)
 
     def expect(self, column: Column, key: str, version_id: str, fate: Event) -> None:
         """Set the fate of the message about one operation."""
@@ -58,12 +48,12 @@ class Wire:
     @property
     def idle(self) -> bool:
         """True if each message has been forwarded or lost, except the repetitions."""
-        return not self._fates and not self._waiting and not self._unclaimed
+        return not self._fates and self._tap.is_idle
 
     def pump(self) -> None:
         """Receive messages and forward those that are due."""
-        self._receive()
-        self._send_due()
+        self._tap.receive(self._claim)
+        self._forward(self._tap.due())
 
     def repeat(self) -> None:
         """Deliver the repetitions, in any order."""
@@ -71,55 +61,26 @@ class Wire:
         random.Random(self.seed).shuffle(late)
         self._forward(late)
 
-    def _receive(self) -> None:
-        sqs = self.world.aws.client("sqs")
-        messages = sqs.receive_message(QueueUrl=self.world.tap, MaxNumberOfMessages=10).get("Messages", [])
-        for message in messages:
-            event = json.loads(message["Body"])
-            if "Records" in event:
-                self._unclaimed.append((_identity(event["Records"]), message["Body"]))
-        if messages:
-            entries = [{"Id": str(n), "ReceiptHandle": one["ReceiptHandle"]} for n, one in enumerate(messages)]
-            sqs.delete_message_batch(QueueUrl=self.world.tap, Entries=entries)
-        # A message can arrive before the answer with the version ID. Then it waits.
-        unclaimed, self._unclaimed = self._unclaimed, []
-        for identity, body in unclaimed:
-            fate = self._fates.pop(identity, None)
-            if fate is None:
-                self._unclaimed.append((identity, body))
-            else:
-                self._schedule(self._columns[identity[0]], fate, body)
-
-    def _schedule(self, column: Column, fate: Event, body: str) -> None:
+    def _claim(self, identity: tuple[str, ...], body: str) -> bool:
+        fate = self._fates.pop(identity[:3], None)
+        if fate is None:
+            return False
+        column = self._columns[identity[0]]
         if column is self.world.columns[-1]:
             self.counts[fate] += 1
         if fate is Event.LOST:
-            return
+            return True
         due = time.monotonic() + (DELAY_SECONDS if fate is Event.DELAYED else 0)
         # The delayed one is also duplicated.
         for _ in range(2 if fate in (Event.TWICE, Event.DELAYED) else 1):
-            heapq.heappush(self._waiting, (due, next(self._order), column, body))
+            self._tap.wait(due, (column, body))
         if fate is Event.REPEATED:
             self._late.append((column, body))
-
-    def _send_due(self) -> None:
-        due: list[tuple[Column, str]] = []
-        while self._waiting and self._waiting[0][0] <= time.monotonic():
-            _, _, column, body = heapq.heappop(self._waiting)
-            due.append((column, body))
-        self._forward(due)
+        return True
 
     def _forward(self, messages: Sequence[tuple[Column, str]]) -> None:
         by_column: dict[Column, list[str]] = defaultdict(list)
         for column, body in messages:
             by_column[column].append(body)
         for column, bodies in by_column.items():
-            for few in itertools.batched(bodies, 10):
-                entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(few)]
-                self.world.aws.client("sqs").send_message_batch(QueueUrl=self.world.queue(column), Entries=entries)
-
-
-def _identity(records: Sequence[dict[str, Any]]) -> Identity:
-    [record] = records
-    item = record["s3"]["object"]
-    return record["s3"]["bucket"]["name"], unquote_plus(item["key"]), item["versionId"]
+            self._tap.send(self.world.queue(column), bodies)

@@ -1,11 +1,10 @@
 """Data that the runtime, the constructs, the command and the documents share: metrics, alarms and graphs.
 
 A row of `ALARMS` makes the alarm of each kind of work, its description, its line in the dashboard and its line in
-docs/runbooks/README.md. Each alarm has a page in docs/runbooks. This module imports no AWS, and no consumer needs it.
+docs/runbooks.md, where each alarm has a section. This module imports no AWS, and no consumer needs it.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +20,15 @@ KINDS: Mapping[str, str] = {OBJECTS: "IntakePipeline", MESSAGES: "MessageIntake"
 
 OUTCOME_INTAKES, OUTCOME_BUS = "INTAKE_OUTCOME_INTAKES", "INTAKE_OUTCOME_BUS"
 """The settings of the function of `OutcomeEvents`: the kind of work of each intake by name, and the bus."""
+OUTCOME_SOURCE = "intake-ledger"
+"""The `source` of the events that it sends."""
+COMMITTED, REJECTED = "Intake Committed", "Intake Rejected"
+_COMMON = ("pipeline", "bucket", "key", "id", "kind", "versionId", "etag", "size", "fence", "attempt", "idempotencyKey")
+OUTCOME_DETAILS: Mapping[str, tuple[str, ...]] = {
+    COMMITTED: (*_COMMON, "processorVersion", "commitId", "committedAt"),
+    REJECTED: (*_COMMON, "processorVersion", "reason", "reasonCode"),
+}
+"""The possible fields of an event's `detail`, by its `detail-type`."""
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 AN_HOUR_OF_PERIODS = 12
@@ -43,21 +51,23 @@ class MetricRow:
 
 
 _OF_FILES = (OBJECTS, SETS)
-_NO_BUCKET = "no bucket is listed, and no path from S3 is checked"
+_DELIVERED = (OBJECTS, MESSAGES)
+_OF_PARTS = "the path from S3 ends at the pipeline of the parts"
 _NO_OBJECTS = "the work is not an object of S3"
 
 METRICS: Mapping[str, MetricRow] = {
     "Accepted": MetricRow("claims: calls of the processor that were about to begin"),
     "AlreadyRejected": MetricRow("messages about a rejected state"),
     "AuditDeliveryProblems": MetricRow(
-        "differences between the deployed path from S3 to the ledger and the actual one, at each tick",
-        kinds=(OBJECTS,),
-        reason=_NO_BUCKET,
+        "differences between the deployed path from S3, or from the source of messages, and the actual one, at each "
+        "tick",
+        kinds=_DELIVERED,
+        reason=_OF_PARTS,
     ),
     "AuditDeliveryUnknown": MetricRow(
         "parts of that path that a tick could not judge, if there are any",
-        kinds=(OBJECTS,),
-        reason=_NO_BUCKET,
+        kinds=_DELIVERED,
+        reason=_OF_PARTS,
     ),
     "AuditFindings": MetricRow("keys on which S3 and the ledger differed"),
     "AuditIncomplete": MetricRow(
@@ -80,7 +90,7 @@ METRICS: Mapping[str, MetricRow] = {
     ),
     "CommitLag": MetricRow(
         "milliseconds from S3's event to the end of the attempt that was committed. Messages of the audit and of "
-        "`reprocess` report no event",
+        "`retry --again` report no event",
         statistic="Maximum",
     ),
     "Committed": MetricRow("states that were processed and committed"),
@@ -190,8 +200,9 @@ METRICS: Mapping[str, MetricRow] = {
         reason="a message has no version in S3, and a set's parts are tagged by their pipeline",
     ),
     "UnreadableMessages": MetricRow(
-        "messages of an unknown format, or with records of an unknown format. Each becomes one message in "
-        "the dead-letter queue, with `reason` and `unreadable_records`",
+        "messages of an unknown format, with records of an unknown format, or with other content than a "
+        "[rejected one](messages.md#after-a-rejection). Each becomes one message in the dead-letter queue, with "
+        "`reason` and `unreadable_records`",
     ),
     "VersionGone": MetricRow(
         "versions that were deleted before they were read",
@@ -301,15 +312,15 @@ class AlarmRow:
 
     @property
     def runbook(self) -> str:
-        """The path of its page. A path in the repository stays true where a URL of a release or a fork would not."""
-        return f"docs/runbooks/{re.sub(r'(?<!^)(?=[A-Z])', '-', self.name).lower()}.md"
+        """The place of its repair. A path in the repository stays true where a URL of a release or a fork would not."""
+        return f"docs/runbooks.md#{self.name.lower()}"
 
 
 ALARMS = (
     AlarmRow(
         name="OldestWaitingSet",
         metric="OldestWaitingSet",
-        meaning="a set waits for its parts for too long, see: list --waiting",
+        meaning="a set waits for its parts for too long, see: list --status waiting",
         graph="Oldest waiting set",
         kinds=(SETS,),
         reason="only sets wait for other work of the ledger",
@@ -504,9 +515,10 @@ ALARMS = (
         name="AuditDeliveryProblems",
         metric="AuditDeliveryProblems",
         meaning="the path from S3 to the ledger is not what was deployed",
+        meanings={MESSAGES: "the path from the source to the function is not what was deployed"},
         graph="Audit",
-        kinds=(OBJECTS,),
-        reason="the path from S3 ends at the pipeline of the parts, and messages have none",
+        kinds=_DELIVERED,
+        reason=_OF_PARTS,
         statistic="Maximum",
         # A single tick is enough. Between two ticks there are no data, and the problem remains.
         no_data=NoData.SAME,
@@ -582,57 +594,3 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "Audit": ("AuditResubmitted",),
 }
 """The graphs of a dashboard by title, with their metrics besides those of the alarms."""
-
-LACKS: Mapping[str, str] = {
-    # Options of the constructs.
-    "after_commit": "a message has no version in S3, and a set's parts are tagged by their pipeline",
-    "alarm_after": "only sets wait for other work of the ledger",
-    "audit": "the check of sets and of messages reads the ledger's rows only, at a fixed interval",
-    "bucket": "sets have the bucket of their pipeline, and messages have none",
-    "bucket_props": "only a pipeline makes a bucket",
-    "clock_skew": "pipelines and sets have it in `concurrency`, with batches, which messages have in their source",
-    "concurrency": "the batches of messages are options of their source",
-    "deadline": "only sets wait for other work of the ledger",
-    "deletes": "sets and messages have no removal that a processor could be called for",
-    "delivery": "only a pipeline connects a bucket to its queue",
-    "directory_markers": "only objects can be empty files that stand for a directory",
-    "encryption_key": "sets use the key of the queue of their pipeline",
-    "filters": "the form of sets has a pattern, and the source of messages has one",
-    "fingerprint": "objects have versions, and the digest of a set has its parts",
-    "form": "only sets have parts",
-    "identity": "objects have versions, and sets the versions of their parts",
-    "key": "objects and sets have keys in S3",
-    "ledger": "sets use the ledger of their pipeline",
-    "network": "sets use the network of their pipeline",
-    "ordering": "a set has one current version, and each identity of a message has its own row",
-    "pipeline": "only sets need the work of another construct",
-    "queue": "the queue of messages is an option of their source",
-    "max_burst": "pipelines and sets have it in `concurrency`, as `clock_skew`",
-    "max_rate": "pipelines and sets have it in `concurrency`, as `clock_skew`",
-    "reserved_concurrency": "pipelines and sets have it in `concurrency`, as `clock_skew`",
-    "source": "objects come from the bucket, and sets from their pipeline",
-    # Members of the constructs.
-    "audit_state_machine": "only the listing of a bucket can be too long for one function",
-    "grant_output": "a message has no method `output`: grant the permission to the construct",
-    "keep_rejects": "a message is one row: its processor raises `Unprocessable`",
-    "grant_put": "parts of sets are uploaded to their pipeline, and messages are sent: `grant_send`",
-    "grant_read": "a request about a message has the whole message",
-    "grant_reprocess": "the ledger does not have the content of messages: their sender sends them again",
-    "grant_send": "the queues of objects and sets take events and wake-ups only",
-    "part_lists": "only requests about sets are too long for a request",
-    # Variables of the functions and workers.
-    "INTAKE_BUCKET_OWNER": "messages have no bucket",
-    "INTAKE_COMMIT_TOGETHER": "each message needs the lock of its key, so claims and commits are single",
-    "INTAKE_CONCURRENCY": "the messages of a batch are processed in the order of their groups, without threads",
-    "INTAKE_KEEP_ROWS": "the rows of messages have no object that they could outlive",
-    "INTAKE_KEY_FILTERS": "the source of messages filters",
-    "INTAKE_MESSAGE_IDENTITY": "it is the option `identity`",
-    "INTAKE_MESSAGE_KEY": "it is the option `key`",
-    "INTAKE_MESSAGE_SOURCE": "it is the option `source`",
-    "INTAKE_PART_LISTS": "it is the place of `part_lists`",
-    "INTAKE_SETS": "only objects are parts of sets",
-    "INTAKE_SET_FORM": "it is the option `form`",
-    "INTAKE_SET_PARTS_PIPELINE": "it is the option `pipeline`",
-    "INTAKE_SKIP_EXISTING": "only a bucket has objects from before the pipeline",
-}
-"""The reasons why some kinds of work lack an option, a member or a variable that another kind has."""

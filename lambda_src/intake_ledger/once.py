@@ -222,7 +222,7 @@ class OnceLedger:
     counted when omitted."""
     _ledger: Ledger = field(init=False, repr=False)
     _table: LedgerTable = field(init=False, repr=False)
-    _starts: dict[Rate, Starts] = field(default_factory=dict, init=False, repr=False)
+    _starts: dict[str, Starts] = field(default_factory=dict, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -249,9 +249,9 @@ class OnceLedger:
         Args:
             key: blocks with one key exclude each other.
             identity: the block runs until it was committed once for this identity of the key.
-            rate: the maximum number of blocks of this name that start per second, on all machines; no limit when
-                omitted. A block that finds no start stands in line, and `Busy` says when its place is. It takes none
-                as long as `Duplicate` answers.
+            rate: the maximum number of blocks of this ledger that start per second, on all machines; no limit when
+                omitted. Rates with other names are counted apart. A block that finds no start stands in line, and
+                `Busy` says when its place is. It takes none as long as `Duplicate` answers.
 
         Raises:
             Duplicate: The identity was committed before.
@@ -262,13 +262,14 @@ class OnceLedger:
             TransactionRefused: DynamoDB refused `claim.transact`. Nothing was committed, and the block may run again.
             TypeError: `claim.result` is not a text. The block is committed without it, and does not run again.
             ValueError: `claim.result` is too long: the block is committed as above. Or, before the block: a name is
-                neither a text nor a whole number, or has not 1 to 1,024 bytes.
+                neither a text nor a whole number, or has not 1 to 1,024 bytes. Or another rate has the name of `rate`.
             ClientError: DynamoDB did not answer. Also BotoCoreError.
 
         """
+        starts = None if rate is None else self._starts_of(rate)
         held = self._claim(name_of("key", key), name_of("identity", identity))
-        if rate is not None:
-            self._start(held, rate)
+        if starts is not None:
+            self._start(held, starts)
         ledger = self._ledger
         claim = OnceClaim(
             key=held.change.key,
@@ -319,14 +320,23 @@ class OnceLedger:
             raise self._refusal(change, answer)
         return answer
 
-    def _start(self, held: Claim, rate: Rate) -> None:
-        """Take a start for the claim, or let the identity wait for its place. Raises Busy then."""
-        try:
-            with self._lock:
-                starts = self._starts.get(rate) or Starts(
+    def _starts_of(self, rate: Rate) -> Starts:
+        with self._lock:
+            if rate.name not in self._starts:
+                self._starts[rate.name] = Starts(
                     self._table, self.name, rate, clock=self.clock, jitter=random.SystemRandom().random
                 )
-                self._starts[rate] = starts
+            starts = self._starts[rate.name]
+        if starts.rate != rate:
+            raise ValueError(
+                f"{rate} and {starts.rate} have the name {rate.name!r} and would share their starts: give each rate of "
+                f"{self.name!r} a name of its own, such as Rate({rate.per_second:g}, name='mail')"
+            )
+        return starts
+
+    def _start(self, held: Claim, starts: Starts) -> None:
+        """Take a start for the claim, or let the identity wait for its place. Raises Busy then."""
+        try:
             at = starts.take(in_line=held.seen is not None and held.seen.in_line)
             if at is None:
                 return

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.contract import MESSAGES, OUTCOME_BUS, OUTCOME_INTAKES
+from intake_ledger.contract import COMMITTED, MESSAGES, OUTCOME_BUS, OUTCOME_INTAKES, OUTCOME_SOURCE, REJECTED
 from intake_ledger.keyed import idempotency_key
 from intake_ledger.protocol import (
     MAX_NAME_BYTES,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
 
 _log = logging.getLogger(__name__)
-SOURCE = "intake-ledger"
-COMMITTED, REJECTED = "Intake Committed", "Intake Rejected"
 ENTRIES = 10
 """Most entries of a PutEvents: https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
 
@@ -89,7 +87,7 @@ def outcome_of(
     else:
         return None
     detail |= {
-        "id": f"{sk} {fence}",
+        "id": idempotency_key(pk, sk, str(fence)),
         "kind": after.kind.value,
         "versionId": after.version_id,
         "etag": after.etag,
@@ -100,7 +98,7 @@ def outcome_of(
         "processorVersion": after.processor_version,
     }
     shown = {one: value for one, value in detail.items() if value is not None}
-    return {"Source": SOURCE, "DetailType": kind, "Detail": json.dumps(shown), "Resources": []}
+    return {"Source": OUTCOME_SOURCE, "DetailType": kind, "Detail": json.dumps(shown), "Resources": []}
 
 
 def send(client: "EventBridgeClient", bus: str, outcomes: Sequence[tuple[str, dict[str, Any]]]) -> str | None:
@@ -135,7 +133,7 @@ def _row(image: Mapping[str, Any]) -> Row | None:
 def _idempotency_key(kind: str, name: str, bucket: str, key: str, row: Row) -> str:
     """The key that the processor got for the row's state."""
     if kind == MESSAGES:
-        return idempotency_key(bucket, key, row.version_id or "")
+        return idempotency_key(bucket, key, row.version_id or "", row.key_content)
     return state_key(name, bucket, key, row.identity, row.first_claimed_at)
 
 

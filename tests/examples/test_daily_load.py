@@ -1,6 +1,10 @@
 """Run the example of a daily load."""
 
+import pytest
+
 from tests.examples.runs import ran
+
+pytestmark = pytest.mark.thorough
 
 
 def test_each_day_is_loaded_once_it_is_complete_and_again_when_a_file_is_replaced() -> None:

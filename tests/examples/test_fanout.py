@@ -4,7 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.examples.runs import ran
+
+pytestmark = pytest.mark.thorough
 
 
 def fan_out(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

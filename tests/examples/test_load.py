@@ -5,7 +5,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.examples.runs import ran
+
+pytestmark = pytest.mark.thorough
 
 
 def load(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

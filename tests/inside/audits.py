@@ -38,9 +38,10 @@ from intake_ledger.audit.table import AuditTable
 from intake_ledger.audit.tools import Judgement, Tools
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
 from intake_ledger.delivery_check import lifecycle
-from intake_ledger.delivery_check.check import DeliveryCheck, Looked
+from intake_ledger.delivery_check.check import DeliveryCheck
 from intake_ledger.delivery_check.deployed import Deployed
 from intake_ledger.delivery_check.lifecycle import early_ends
+from intake_ledger.delivery_check.looked import Looked
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.delivery_check.policies import Caller, decide
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry, publish_ages, shortly_audited

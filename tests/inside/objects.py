@@ -34,13 +34,14 @@ from intake_ledger.consumer.withdrawal import has_begun
 from intake_ledger.events import parser
 from intake_ledger.events.parser import PATIENCE
 from intake_ledger.garbage import no_garbage_collection
-from intake_ledger.kinds.objects import Objects, request_of
+from intake_ledger.kinds.objects import Objects, ObjectWork, request_of
 from intake_ledger.observability.error_text import MAX_CAUSES, is_library
 from intake_ledger.observability.log_lines import ChangeFormatter
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.processor.lambda_processor import commit_from, remote_function
 from intake_ledger.processor.object_stream import download_to_file
-from intake_ledger.processor.text import MAX_LINE, csv_rows, json_lines, lines
+from intake_ledger.processor.rejects import Reading
+from intake_ledger.processor.text import MAX_LINE, Dialect, csv_rows, json_lines, lines
 from intake_ledger.runners.calls import InlineCalls
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.remote import Remote

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from tests.browser import Browser, chromium
 from tests.unit.conftest import dynamodb, make_world, world
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def duckdb_instance() -> Iterator["DuckDBPyConnection"]:
     }
     with duckdb.connect(config=config) as instance:
         yield instance
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("browser")) as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

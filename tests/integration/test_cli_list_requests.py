@@ -102,12 +102,12 @@ def table(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> tuple[
         ((), 21),
         (("--csv",), 21),
         (("--older-than", "1h"), 21),
-        (("--waiting",), 2),
+        (("--status", "waiting"), 2),
         (("--status", "REJECTED"), 100),
         (("--prefix", "no/such/key"), 100),
-        (("--waiting", "--prefix", "no/such/key"), 100),
+        (("--status", "waiting", "--prefix", "no/such/key"), 100),
         (("--by-reason",), 100),
-        (("--stuck", "--limit", "1000"), 102),
+        (("--status", "stuck", "--limit", "1000"), 102),
         (("--csv", "--limit", "20000"), 140),
         (("--by-reason", "--max-requests", "60"), 60),
     ],
@@ -123,7 +123,7 @@ def test_a_list_takes_a_bounded_number_of_requests_at_a_million_rows(
 
 @pytest.mark.failure_mode("F179")
 @pytest.mark.parametrize(
-    ("options", "expected"), [(("--status", "REJECTED"), ROWS // EVERY), (("--stuck",), ROWS // EVERY)]
+    ("options", "expected"), [(("--status", "REJECTED"), ROWS // EVERY), (("--status", "stuck"), ROWS // EVERY)]
 )
 def test_a_list_that_stopped_goes_on_and_shows_each_row_once(
     table: tuple[Person, MillionRows], options: tuple[str, ...], expected: int
@@ -164,10 +164,10 @@ def test_a_list_that_stopped_never_says_none(table: tuple[Person, MillionRows]) 
     assert "stopped after 50 requests" in person.complaint
 
 
-@pytest.mark.parametrize("options", [("--stuck",), ()])
+@pytest.mark.parametrize("options", [("--status", "stuck"), ()])
 def test_a_token_of_another_list_is_refused(table: tuple[Person, MillionRows], options: tuple[str, ...]) -> None:
     person, _ = table
-    other = () if options else ("--stuck", "--limit", "1")
+    other = () if options else ("--status", "stuck", "--limit", "1")
     token = person.reads("list", *other)["after"]
     person.types("list", *options, "--after", token, ends=2)
     assert "is not a token of this list" in person.complaint

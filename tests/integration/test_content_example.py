@@ -100,3 +100,22 @@ def test_a_removed_image_is_shown_no_more(pages: MemoryTables) -> None:
     pipeline.put(KEY, b"no image")
     pipeline.run()
     assert len(pipeline.dead_letters) == 1
+
+
+@pytest.mark.failure_mode("F666")
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_truncated_image_is_rejected_at_its_first_attempt(pages: MemoryTables, share: float) -> None:
+    whole = image(RED)
+    pipeline = LocalPipeline(process, deletes=True, dynamodb=pages)
+    pipeline.put(KEY, whole[: int(len(whole) * share)])
+    pipeline.run()
+    assert len(pipeline.calls) == 1
+    assert pipeline.outcomes["Failed"] == 0
+
+
+@pytest.mark.failure_mode("F666")
+def test_the_image_of_a_phone_is_upright() -> None:
+    file, orientation = BytesIO(), Image.Exif()
+    orientation[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(file, "JPEG", exif=orientation)
+    assert content.scaled(file.getvalue()).size == (20, 40)

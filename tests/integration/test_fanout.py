@@ -9,7 +9,8 @@ import pytest
 from examples.fanout import material, script
 from examples.fanout.functions import archive, search
 from examples.fanout.judge import Document, Errors, Indexes, compare, kept_indexes
-from examples.fanout.script import Action, Fate
+from examples.fanout.script import Fate
+from examples.harness.objects import Action
 from examples.postgres import Postgres
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline

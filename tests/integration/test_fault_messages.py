@@ -67,3 +67,12 @@ def test_each_violation_is_found(facts: MessageFacts, problem: str) -> None:
     found = judge_messages(facts, EXPECTED).problems
 
     assert any(problem in one for one in found), found
+
+
+def test_each_stamped_copy_of_a_rejected_message_has_a_dead_letter() -> None:
+    """Only of sources that stamp their copies."""
+    copied = MessageLetter(BAD, "a message with its key and identity was rejected before, and this one may have others")
+    facts = replace(RIGHT, letters=[copied, LETTER, copied])
+    assert judge_messages(facts, replace(EXPECTED, stamped=True)).right
+    assert not judge_messages(facts, EXPECTED).right
+    assert not judge_messages(replace(facts, letters=[copied]), replace(EXPECTED, stamped=True)).right

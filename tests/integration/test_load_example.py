@@ -9,9 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from examples.harness.measures import Measure
 from examples.load import chart, gaps, script
 from examples.load.database import Databases
-from examples.load.judge import Content, Current, Measure, judge, mistakes
+from examples.load.judge import Content, Current, judge, mistakes
 from examples.load.material import Csv, customer_of, key_of
 from examples.postgres import Postgres
 
@@ -47,7 +48,7 @@ class TestJudge:
     def _judge(**found: dict[str, dict[str, Content]]) -> Any:
         expected: dict[str, Current | None] = {ANN: Current("v2", NEW), BOB: Current("v1", Content("bob", 3, 30))}
         owners = {key: customer_of(key) for key in expected}
-        return judge(expected, found, dict.fromkeys(expected, "story"), owners, [Measure("only", 0, {"ledger": 0})])
+        return judge(expected, found, dict.fromkeys(expected, "story"), owners, [Measure("only", {"ledger": 0})])
 
     RIGHT = {ANN: {"v2": NEW}, BOB: {"v1": Content("bob", 3, 30)}}  # noqa: RUF012
 

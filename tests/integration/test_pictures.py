@@ -65,6 +65,28 @@ def test_a_file_that_is_no_picture_becomes_a_dead_letter(pipeline: LocalPipeline
     assert pipeline.output("copies", "grey/a.png") is None
 
 
+@pytest.mark.failure_mode("F666")
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_truncated_picture_is_decided_at_its_first_attempt(pipeline: LocalPipeline, form: str, share: float) -> None:
+    """Another attempt would read the same."""
+    file = BytesIO()
+    Image.effect_noise((100, 80), 50).convert("RGB").save(file, form)
+    pipeline.put("a", file.getvalue()[: int(len(file.getvalue()) * share)])
+    pipeline.run()
+    assert len(pipeline.calls) == 1
+    assert pipeline.outcomes["Failed"] == 0
+
+
+@pytest.mark.failure_mode("F666")
+def test_the_copy_of_a_phones_photo_is_upright() -> None:
+    """A JPEG says how viewers have to turn it. A PNG does not."""
+    file, orientation = BytesIO(), Image.Exif()
+    orientation[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(file, "JPEG", exif=orientation)
+    assert Image.open(BytesIO(greyscale(file.getvalue()))).size == (20, 40)
+
+
 # -- the script ------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import random
 import struct
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from PIL import Image, ImageSequence
 from pyarrow import csv as arrow_csv  # type: ignore[import-untyped]
 from urllib3 import HTTPResponse
 
-from tests.browser import Page, chromium, needs_chromium
+from tests.browser import Browser, Page, needs_chromium
 from tests.inside.outputs import seal
 
 ROOT = Path(__file__).parents[2]
@@ -224,11 +224,10 @@ _BROWSER = """
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    folder = tmp_path_factory.mktemp("browser")
-    (folder / "empty.html").write_text("<p>empty</p>")
-    with chromium(folder / "profile") as browser:
-        yield browser.opens(folder / "empty.html")
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    empty = tmp_path_factory.mktemp("browser") / "empty.html"
+    empty.write_text("<p>empty</p>")
+    return browser.opens(empty)
 
 
 def _browser(page: Page) -> Reader:

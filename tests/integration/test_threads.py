@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Barrier, Event, Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -114,6 +114,22 @@ class TestOverlap:
         versions = [change.version_id for change in stage.bench.seen if change.key == "same"]
         assert versions == sorted(versions, key=str)
         assert len(versions) == 2
+
+    def test_no_more_processors_run_than_there_are_threads(self, stage: Stage) -> None:
+        """Of six keys, two at a time. Each pair meets inside the processor, so both threads work."""
+        meet, lock, counts = Barrier(2, timeout=PATIENT), Lock(), [0]
+
+        def act(_: ObjectChange) -> None:
+            with lock:
+                counts.append(counts[-1] + 1)
+            meet.wait()
+            with lock:
+                counts.append(counts[-1] - 1)
+
+        stage.acts = dict.fromkeys("abcdef", act)
+        bodies = [put(stage.bench, key=key)[1] for key in "abcdef"]
+        assert stage.handle(*(message(body, f"m{n}") for n, body in enumerate(bodies))) == []
+        assert max(counts) == 2
 
     def test_group_claims_grow_with_the_threads(self, stage: Stage) -> None:
         """Each thread can start as many records in time as a single one."""

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
@@ -123,8 +123,10 @@ class Cell:
     """Starts per second."""
     after_commit: CommitTag | None = None
     """The tag of committed versions."""
+    deletes: bool = False
+    """The processor of objects is told of removals."""
     answers: list[dict[str, Any]] = field(default_factory=list)
-    """The next answers, as in docs/processor-json.md. `{"fail": text}` fails. A commit when there are no more."""
+    """The next answers, as in docs/processor.md. `{"fail": text}` fails. A commit when there are no more."""
     inside: Callable[[Any], object] = lambda _: None
     """Runs inside each call, before its effect and its answer."""
     calls: list[Call] = field(default_factory=list)
@@ -140,10 +142,14 @@ class Cell:
     """The ID of the last redrive or reprocess."""
     telemetry: "Telemetry | None" = None
     """Counts verdicts and outcomes when omitted."""
+    kit: dict[str, Any] = field(default_factory=dict)
+    """Further options of `LocalPipeline`, `LocalMessages` or `LocalSets`."""
 
     def __post_init__(self) -> None:
         self.kind, self.ordering, self._source = FORMS[self.name]
+        self._numbers = count()
         options: Any = {"runner": LocalRunner(self.runner), "worker": self.host == "worker", "max_attempts": 3}
+        options |= self.kit
         self.local: LocalPipeline | LocalMessages | LocalSets
         self.shard = MemoryShard(clock=lambda: 0)
         process: Any = self._process
@@ -157,7 +163,7 @@ class Cell:
             self.local = LocalSets(self._process, manifest="**/manifest.json", **options)
             self.local.lists = _Lists(lambda: self.on_list())  # noqa: PLW0108 - tests set it later
         else:
-            options["keep_rejects"] = self.keep_rejects
+            options |= {"keep_rejects": self.keep_rejects, "deletes": self.deletes}
             self.local = LocalPipeline(process, ordering=self.ordering, **options)
         local: Any = self.local
         local._settings = replace(
@@ -224,7 +230,7 @@ class Cell:
         return row
 
     def retry_now(self) -> None:
-        """Ask to try the thing again now, as `intake-ledger retry-now` does for messages."""
+        """Ask to try the thing again now, as `intake-ledger retry --waiting` does for messages."""
         row, pipeline = self.known(), self.settings.pipeline
         place = row_key(pipeline, self.ordering, self.settings.bucket, KEY, row.identity)
         for key, name in ((place, "retry_at"), (success_key(pipeline), "retry_now_at")):
@@ -270,6 +276,13 @@ class Cell:
             version = self._version(event)
             self.local._notify(KEY, "ObjectCreated:Put", version.version_id, version)
 
+    def correct(self) -> None:
+        """Send other content under the name of the first thing: a newer version, or a message with its identity."""
+        if isinstance(self.local, LocalMessages):
+            self.local.send({"order": KEY, "event": "1", "pieces": 2}, group=KEY)
+        else:
+            self.submit("2")
+
     def die(self) -> NoReturn:
         """End the process of the first worker: not even its `finally` reaches AWS."""
         self.process.die()
@@ -303,7 +316,7 @@ class Cell:
         self.shard.records.clear()
 
     def redrive(self) -> None:
-        """Move the messages of the dead-letter queue back to the queue, as `intake-ledger redrive` does."""
+        """Move the messages of the dead-letter queue back to the queue, as `intake-ledger retry` does."""
         every_version = self.ordering is Ordering.EVERY_VERSION
         letters = [
             DeadLetterMessage(
@@ -312,7 +325,7 @@ class Cell:
             for one in self.sqs.dead_letters
         ]
         entries = [entry for one in letters if (entry := one.entry(every_version=every_version)) is not None]
-        request_id = ulid(self.clock(), len(self.calls))
+        request_id = ulid(self.clock(), next(self._numbers))
         self._record(Command.REDRIVE, request_id, entries)
         self.sqs.dead_letters = [
             replace(one, attributes=_plain(packed(request_id, Redriven("", one.attributes).typed) or {}))
@@ -321,24 +334,26 @@ class Cell:
         self.local.redrive()
         self.operation = request_id
 
-    def reprocess(self, event: str = "1") -> None:
-        """Ask to process the present state again, as `intake-ledger reprocess` does."""
+    def reprocess(self, event: str = "1", *, keys: Sequence[str] = (KEY,)) -> None:
+        """Ask to process the present states again, as `intake-ledger retry --again` does."""
         if self.kind == "messages":
             raise DoesNotApply
-        state = None
-        if self.ordering is Ordering.EVERY_VERSION:
-            version = self._version(event)
-            state = State(StateKind.OBJECT, version.version_id, version.etag, len(version.content or b""))
-        request_id = ulid(self.clock(), len(self.calls))
-        self._record(Command.REPROCESS, request_id, [Entry(KEY, state=state)])
-        self.sqs.send(own_message(Origin.REPROCESS, self.settings.bucket, KEY, state, reprocess_id=request_id))
-        self.operation = request_id
+        self.operation, entries = ulid(self.clock(), next(self._numbers)), list[Entry]()
+        for key in keys:
+            state = None
+            if self.ordering is Ordering.EVERY_VERSION:
+                version = self._version(event, key)
+                state = State(StateKind.OBJECT, version.version_id, version.etag, len(version.content or b""))
+            entries.append(Entry(key, state=state))
+        self._record(Command.REPROCESS, self.operation, entries)
+        for one in entries:
+            body = own_message(Origin.REPROCESS, self.settings.bucket, one.key, one.state, reprocess_id=self.operation)
+            self.sqs.send(body)
 
     def stop(self) -> None:
-        """Stop the last redrive or reprocess, as `intake-ledger` does. Workers see it within a minute."""
+        """Stop the last redrive or reprocess, as `intake-ledger` does."""
         stop = Stop(self.operation, self.clock(), "me", "the wrong fix")
         LedgerTable(cast("Any", self.dynamodb), self.settings.table).write(stop.key(self.settings.pipeline), stop.item)
-        self.clock.advance(60_000)
 
     def _record(self, command: Command, request_id: str, entries: list[Entry]) -> None:
         batch = RequestBatch(request_id, "1", command, self.clock(), entries)
@@ -352,8 +367,8 @@ class Cell:
             now = self.clock()
             return check_requests(client, self.settings, services.queues, now=now, has_time=lambda: True)
 
-        def look(key: str, _: State | None, row: Row | None) -> State:
-            return kind.reader.look(key, row) if isinstance(kind, Sets) else services.bucket.look(key)
+        def look(key: str, state: State | None, row: Row | None) -> State:
+            return kind.reader.look(key, row) if isinstance(kind, Sets) else services.bucket.look_at(key, state)
 
         check = RequestCheck(client, services.queues, self.settings, clock=self.clock, look=look)
         return check.run(check.due(self.clock() - 2 * HOUR), has_time=lambda: True)
@@ -478,8 +493,8 @@ class Cell:
         if (there := self.effects.get(place)) is None or there.fence <= call.fence:
             self.effects[place] = call
 
-    def _version(self, event: str) -> Any:
-        versions = self.s3.keys[KEY]
+    def _version(self, event: str, key: str = KEY) -> Any:
+        versions = self.s3.keys[key]
         return versions[min(int(event), len(versions)) - 1]
 
 

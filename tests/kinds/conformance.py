@@ -6,7 +6,7 @@ reason. A reason whose test applies after all is an error too.
 
 from collections.abc import Callable
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -58,6 +58,10 @@ _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
 _KEY_IS_GROUP = "The messages of a key exclude each other. Use the group as the key."
 _GROUPS = "a_group_has_one_live_attempt"
 _TAG = "a_committed_version_gets_its_tag_whoever_dies"
+_REMOVALS = ("a_removal_is_told_once_whoever_dies", "an_undelete_calls_nobody_whoever_dies")
+_NOT_REMOVED = "Nothing removes a message."
+_UNTOLD = "No processor of sets is told of removals."
+_OWN_CHANGES = "Each marker, and each removal of a version, is a change of its own."
 _NO_VERSION = "A message has no version in S3."
 _PARTS_HAVE_TAGS = "The pipeline of the parts tags each of them. A set has no version of its own."
 _GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
@@ -116,6 +120,15 @@ ABSENT = (
     *(Absence(_TAG, kind, "*", "*", _NO_VERSION) for kind in ("messages", "FIFO messages", "stream records")),
     Absence(_TAG, "sets", "*", "*", _PARTS_HAVE_TAGS),
     *(
+        Absence(test, kind, "*", "*", why)
+        for test in _REMOVALS
+        for kind, why in (
+            ("every version", _OWN_CHANGES),
+            ("sets", _UNTOLD),
+            *((kind, _NOT_REMOVED) for kind in ("messages", "FIFO messages", "stream records")),
+        )
+    ),
+    *(
         Absence("a_late_worker_is_counted", "*", one, "*", "The execution owns the work. A worker only starts it.")
         for one in LATER
     ),
@@ -141,6 +154,9 @@ def _places() -> list[Place]:
 
 
 CELLS = _places()
+_CHOICES = [[place for place in CELLS if place.kind == kind and place.runner != "durable"] for kind in FORMS]
+"""The cells of each kind. `make test` takes a test in one of them, the next test in the next one. `make thorough` takes
+all cells. A durable function differs from a state machine in its requests only."""
 Make = Callable[..., Cell]
 """Makes the cell. Its arguments are the fields of `Cell` from `lost_events` on."""
 TESTS: dict[str, Callable[[Make], object]] = {}
@@ -171,14 +187,14 @@ def every_cell(test: Callable[[Make], object]) -> Callable[..., None]:
 
     checked.__name__, checked.__doc__ = test.__name__, test.__doc__
     checked.__module__ = test.__module__
-    cells = [_marked(name, place) for place in CELLS if place[1:] != ("durable", "worker") or name in WORKERS_START]
+    quick = {choice[len(TESTS) % len(choice)] for choice in _CHOICES}
+    quick |= {place for place in CELLS if name in WORKERS_START and place.runner == "durable"}
+    places = [place for place in CELLS if place[1:] != ("durable", "worker") or name in WORKERS_START]
+    cells = [
+        pytest.param(*place, id=" ".join(place), marks=() if place in quick else pytest.mark.thorough)
+        for place in places
+    ]
     return pytest.mark.wide(pytest.mark.parametrize(("kind", "runner", "host"), cells)(checked))
-
-
-def _marked(test: str, place: Place) -> Any:
-    """A durable function differs from a state machine in its requests only, so most of its tests are thorough."""
-    marks = [pytest.mark.thorough] if place.runner == "durable" and test not in WORKERS_START else []
-    return pytest.param(*place, id=" ".join(place), marks=marks)
 
 
 def _ways(place: Place) -> tuple[bool, ...]:

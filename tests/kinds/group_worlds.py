@@ -6,16 +6,21 @@ is `k`, and its name is `a`. After each step these promises are checked, besides
 - Of one group, one live processor runs at most.
 - An object is committed by the worker whose processor was the last one of its group to start.
 - An object that waits for its group has used no attempt.
+- When all workers have returned, and none has died, an object that waits for a free group has a wake of its group.
+
+The place of a wake is that of its object, behind those of the objects.
 """
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any, cast, override
 
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.aws import Bucket
 from intake_ledger.consumer import Consumer
+from intake_ledger.events import own_message
 from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.protocol import GroupPattern, Ordering, Policy, State, StateKind, row_key
+from intake_ledger.protocol import GroupPattern, Ordering, Origin, Policy, State, StateKind, row_key
 from tests.inside.groups import GroupLock, holder_row
 from tests.inside.kit import QUEUE_URL, MemoryS3
 from tests.inside.objects import Objects
@@ -32,16 +37,19 @@ from tests.settings import CONSUMER
 from tests.unit.support import START, notification, record
 
 PIPELINE, BUCKET = "orders", "uploads"
+_READS = ("batch_get_item", "get_item", "query")
 SHORT = {
     "a group": MessageWorld("ka kb", failures=1, deliveries=2),
     "a late worker of a group": MessageWorld("ka kb", lapses=1, deliveries=2),
     "a claim of a group that is broken by hand": MessageWorld("ka kb", breaks=1, deliveries=2),
     "a group and a death": MessageWorld("ka kb", crashes=1, deliveries=2),
     "two groups": MessageWorld("ka lb", failures=1, deliveries=2),
+    "a wake of a group": MessageWorld("ka kb", deliveries=3),
 }
 FULL = SHORT | {
     "a group and a lost answer": MessageWorld("ka kb", losses=1, deliveries=2),
     "a late worker of a group and a failure": MessageWorld("ka kb", lapses=1, failures=1, deliveries=2),
+    "a wake of a group and a death": MessageWorld("ka kb", crashes=1, deliveries=3),
 }
 
 
@@ -62,6 +70,9 @@ class _ObjectPort(_Port):
         """The wake after a late write is lost. Its state is the one that the next attempt commits."""
         assert request["QueueUrl"] == QUEUE_URL, "no world rejects"
 
+    def wake_group(self, body: str) -> None:
+        self.call("wake", body)
+
     def process_object(self, change: ObjectChange) -> Commit:
         group, _, name = change.key.partition("/")
         self.call("process", Given(group, name, change.attempt, self._worker.number))
@@ -73,6 +84,8 @@ class GroupSearch(MessageSearch):
 
     def __init__(self, world: MessageWorld) -> None:
         super().__init__(world)
+        self._names += self._names
+        self._contents += self._contents
         self._settings = replace(
             CONSUMER,
             pipeline=PIPELINE,
@@ -99,7 +112,9 @@ class GroupSearch(MessageSearch):
         settings, table = self._settings, LedgerTable(cast("Any", port), "table")
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions(PIPELINE, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        lock = GroupLock(table, PIPELINE, options.retention, GroupPattern("{group}/").group_of, clock=port.now)
+        lock = GroupLock(
+            table, PIPELINE, options.retention, GroupPattern("{group}/").group_of, clock=port.now, wake=port.wake_group
+        )
         bucket = Bucket(lambda: cast("Any", self._s3), BUCKET)
         kind = Objects(settings, bucket, lambda: cast("Any", None), guards=[lock])
         return self._wired(port, kind, options, table, bucket, port.process_object)
@@ -107,7 +122,10 @@ class GroupSearch(MessageSearch):
     @override
     def _record(self, place: int) -> dict[str, Any]:
         group, name = self._names[place]
-        body = notification(record(f"{group}/{name}", self._states[group, name], bucket=BUCKET))
+        key, shown = f"{group}/{name}", self._states[group, name]
+        body = notification(record(key, shown, bucket=BUCKET))
+        if place >= self._sent:
+            body = own_message(Origin.GROUP, BUCKET, key, shown)
         return {
             "messageId": str(place),
             "receiptHandle": f"receipt of {place}",
@@ -115,6 +133,45 @@ class GroupSearch(MessageSearch):
             "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": str(START)},
             "eventSource": "aws:sqs",
         }
+
+    @override
+    def _carried_out(self, state: _State, worker: _Worker, asked: _Request, times: int = 1) -> _State:
+        if asked.operation != "wake":
+            return super()._carried_out(state, worker, asked, times)
+        group, name = json.loads(asked.argument)["intakeLedger"]["key"].split("/")
+        place = self._sent + self._names.index((group, name))
+        return self._answered(replace(state, waiting=tuple(sorted({*state.waiting, place}))), worker, asked, None)
+
+    @override
+    def _answered(self, state: _State, worker: _Worker, asked: _Request, error: Any, value: Any = None) -> _State:
+        """A read belongs to the step of the request before it. Other workers go on before what follows from it."""
+        after = super()._answered(state, worker, asked, error, value)
+        [moved] = [one for one in after.workers if one.number == worker.number]
+        if not isinstance(moved.asked, _Request) or moved.asked.operation not in _READS:
+            return after
+        others = replace(after, workers=tuple(one for one in after.workers if one is not moved))
+        return self._carried_out(others, moved, moved.asked)
+
+    @override
+    def _returned(self, state: _State, worker: _Worker, failed: list[str]) -> _State:
+        if worker.batch[0] < self._sent:
+            after = super()._returned(state, worker, failed)
+        else:
+            # Its object may be unfinished: its own message comes again.
+            after = super()._returned(state, replace(worker, batch=()), [])
+            after = replace(after, waiting=tuple(sorted({*after.waiting, *map(int, failed)})))
+        world = self._world
+        # A wake is a hint: a death or a lost answer may lose it. Then the key's own message comes.
+        if not after.workers and not (world.crashes or world.lapses or world.breaks or world.losses):
+            self._check_woken(after)
+        return after
+
+    def _check_woken(self, state: _State) -> None:
+        woken = {self._names[place][0] for place in state.waiting if place >= self._sent}
+        for place, (group, name) in enumerate(self._names[: self._sent]):
+            held = self._row(state, place).get("reason_code", {}).get("S") == "group_held"
+            if held and self._status(state, place) == "FAILED" and group not in woken:
+                raise _Violation(f"{group}{name} waits for its group, which is free, and no wake is on its way")
 
     @override
     def _begun(self, state: _State, message: Any) -> _State:
@@ -156,12 +213,11 @@ class GroupSearch(MessageSearch):
         return state.items.get((place.pk, place.sk), {})
 
     @override
-    def _has_other_content(self, state: _State, key: str, identity: str, content: str) -> bool:
-        return False
-
-    @override
     def _status(self, state: _State, place: int) -> str | None:
+        status: str | None = self._row(state, place).get("status", {}).get("S")
+        return status
+
+    def _row(self, state: _State, place: int) -> Any:
         group, name = self._names[place]
         row = row_key(PIPELINE, Ordering.LATEST, BUCKET, f"{group}/{name}", None)
-        status: str | None = state.items.get((row.pk, row.sk), {}).get("status", {}).get("S")
-        return status
+        return state.items.get((row.pk, row.sk), {})

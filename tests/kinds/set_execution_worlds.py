@@ -37,6 +37,9 @@ SETTINGS = SetSettings(CONSUMER, FormSettings(FormKind.MANIFEST, KEY), "parts")
 
 WORLDS = {
     "sets, deaths": ExecutionWorld(deaths=2, losses=1),
+    "sets, deaths while a part is missing": ExecutionWorld(deaths=2, incomplete=True),
+    "sets, durable while a part is missing": ExecutionWorld(deaths=1, incomplete=True, durable=True),
+    "sets, pauses while a part is missing": ExecutionWorld(pauses=1, incomplete=True),
     "sets, overwrites": ExecutionWorld(puts=2, deaths=1, losses=1),
     "sets, pauses": ExecutionWorld(pauses=1, losses=1),
     "sets, pauses and overwrites": ExecutionWorld(puts=2, pauses=1),
@@ -71,6 +74,8 @@ class SetWorld(World):
         self.s3: _S3 = _S3(clock=self.clock)
         self.s3.put(KEY, b'["/1", "/2"]')
         self._commit("2")
+        if self.left.incomplete:
+            self._wake()
 
     @property
     def current(self) -> str:
@@ -81,6 +86,9 @@ class SetWorld(World):
     def upload(self) -> None:
         """Replace and commit a part, and wake the set."""
         self._commit("1")
+        self._wake()
+
+    def _wake(self) -> None:
         body = own_message(Origin.PART, CONSUMER.bucket, KEY)
         for _ in range(self.left.deliveries):
             self.sent += 1

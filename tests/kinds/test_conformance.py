@@ -1,4 +1,4 @@
-"""The same promises in each cell of kinds, runners and hosts. docs/kinds.md is made from these tests."""
+"""The same promises in each cell of kinds, runners and hosts. Two pages are made from these tests."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing import LocalPipeline, LocalSets
+from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
 from intake_ledger import Rejects
 from intake_ledger.ledger import LedgerTable, break_claim
 from intake_ledger.protocol import (
@@ -394,6 +394,62 @@ def test_a_worker_may_die_at_each_request_of_a_reprocess(make: Make) -> None:
     kill_everywhere(make, after_an_end(Cell.reprocess), check)
 
 
+@pytest.mark.failure_mode("F600")
+@every_cell
+def test_a_removal_is_told_once_whoever_dies(make: Make) -> None:
+    """The key is deleted again, one of the two markers goes, and S3 clears the other one."""
+    if make().name != "objects":
+        raise DoesNotApply
+
+    def check(cell: Cell) -> None:
+        check_effect(cell)
+        assert len({call.idempotency_key for call in cell.calls}) == 2, "the upload and its removal"
+        assert not cell.check()
+
+    def scenario(cell: Cell) -> None:
+        assert isinstance(cell.local, LocalPipeline)
+        submit_and_run(cell)
+        for _ in range(2):
+            marker = cell.local.delete(KEY)
+            cell.run()
+        cell.local.delete_version(KEY, str(marker))
+        cell.run()
+        for one in reversed(cell.s3.keys[KEY]):
+            cell.local.delete_version(KEY, str(one.version_id))
+        cell.run()
+
+    kill_everywhere(make, scenario, check, deletes=True)
+    kill_everywhere(make, scenario, check, deletes=True, after=True)
+
+
+@pytest.mark.failure_mode("F603")
+@every_cell
+def test_an_undelete_calls_nobody_whoever_dies(make: Make) -> None:
+    """The downstream was not told of the removal. A request of a person still calls it."""
+    if make().name != "objects":
+        raise DoesNotApply
+
+    def check(cell: Cell) -> None:
+        check_effect(cell)
+        assert len({call.idempotency_key for call in cell.calls}) == 1
+        assert cell.known().has_committed(cell.known().identity)
+        assert not cell.check()
+        cell.reprocess()
+        cell.run()
+        assert len({call.idempotency_key for call in cell.calls}) == 1 + (not cell.local.will_die)
+
+    def scenario(cell: Cell) -> None:
+        assert isinstance(cell.local, LocalPipeline)
+        submit_and_run(cell)
+        marker = cell.local.delete(KEY)
+        cell.run()
+        cell.local.delete_version(KEY, str(marker))
+        cell.run()
+
+    kill_everywhere(make, scenario, check)
+    kill_everywhere(make, scenario, check, after=True)
+
+
 @pytest.mark.failure_mode("F545")
 @every_cell
 def test_a_committed_version_gets_its_tag_whoever_dies(make: Make) -> None:
@@ -710,6 +766,45 @@ def test_a_redrive_runs_a_rejected_thing_once(make: Make) -> None:
     cell.duplicate()
     cell.run()
     assert len(cell.calls) == 2
+
+
+@pytest.mark.failure_mode("F680")
+@every_cell
+def test_a_rejection_is_closed_leaves_a_trace_and_can_be_opened(make: Make) -> None:
+    """The same content is a late copy. Other content is processed, or becomes a dead letter. A person opens each."""
+    cell = make(answers=[NEVER])
+    cell.submit()
+    cell.run()
+    letters, row = cell.sqs.dead_letters, cell.known()
+    cell.duplicate()
+    cell.run()
+    assert (len(cell.calls), cell.sqs.dead_letters, cell.known()) == (1, letters, row)
+    cell.correct()
+    cell.run()
+    if isinstance(cell.local, LocalMessages):
+        assert (len(cell.calls), cell.known()) == (1, row), "it is not tried by itself"
+        [first, other] = cell.sqs.dead_letters
+        assert (first, other.attributes["reason_code"], other.key) == (letters[0], "identity_rejected", KEY)
+        cell.local.open(other)
+        cell.run()
+        # The first content is not acknowledged behind it.
+        cell.redrive()
+        cell.run()
+        assert [one.attributes["reason_code"] for one in cell.sqs.dead_letters] == ["identity_collides"]
+    elif cell.name == "every version":
+        assert (len(cell.calls), cell.known(), cell.sqs.dead_letters) == (2, row, letters)
+        cell.redrive()
+        cell.run()
+        assert cell.calls[2][:2] == cell.calls[0][:2]
+    else:
+        cell.redrive()
+        cell.run()
+    first_call, *_, last = cell.calls
+    assert len(cell.calls) == (3 if cell.name == "every version" else 2)
+    assert last.fence > first_call.fence
+    assert (last.idempotency_key != first_call.idempotency_key) == (cell.name != "every version")
+    assert (cell.known().status, cell.source_messages) == (Status.PROCESSED, 0)
+    check_effect(cell)
 
 
 @every_cell
@@ -1110,11 +1205,12 @@ def test_a_refused_start_is_counted(make: Make) -> None:
     check_done(cell)
 
 
-def test_the_page_is_generated() -> None:
+def test_the_pages_are_generated() -> None:
     """`python -m scripts.kinds_page --write` writes it."""
-    from scripts.kinds_page import PAGE, page  # noqa: PLC0415 - it reads the tests above
+    from scripts.kinds_page import PAGE, PROMISES_PAGE, page, promises_page  # noqa: PLC0415 - it reads the tests above
 
     assert PAGE.read_text(encoding="utf-8") == page()
+    assert PROMISES_PAGE.read_text(encoding="utf-8") == promises_page()
 
 
 def test_each_reason_is_about_a_test_and_a_cell() -> None:

@@ -1,15 +1,16 @@
 """The lock of a group: the lock of a key whose holder may be any row of the group."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from cdk_intake_ledger.testing import LocalPipeline, LocalSets, MemoryDynamoDB
+from cdk_intake_ledger.testing import LocalPipeline, LocalRunner, LocalSets, MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
+from intake_ledger.ledger import Claim, Condition, Ledger, LedgerOptions, LedgerTable
 from intake_ledger.protocol import (
     Change,
     Fenced,
@@ -23,11 +24,13 @@ from intake_ledger.protocol import (
     State,
     StateKind,
     Status,
+    Verdict,
     group_key,
 )
-from tests.inside.groups import GroupLock
-from tests.kinds.cells import Cell
-from tests.unit.support import DAY, HOUR, MINUTE, Clock
+from tests.conftest import ROOT
+from tests.inside.groups import GroupLock, holder_hash, holder_name
+from tests.kinds.cells import KEY, Cell
+from tests.unit.support import DAY, HOUR, MINUTE, SECOND, Clock
 
 LEASE = 5 * MINUTE
 PUT: Any = {"Put": {"TableName": "other", "Item": {"id": {"S": "1"}}}}
@@ -41,6 +44,8 @@ class Workers:
         self.items = MemoryDynamoDB()
         self.longest = longest_work_ms
         self.number = 0
+        self.woken: list[str] = []
+        """The keys that were woken."""
         self.shown: dict[str, State] = {}
         self.table = LedgerTable(cast("Any", self.items), "table")
 
@@ -61,7 +66,12 @@ class Workers:
     def locks(self) -> GroupLock:
         retention = LedgerOptions("p", Ordering.LATEST, Policy(3, 35 * DAY, deletes=False), HOUR).retention
         group_of = GroupPattern("{account}/").group_of
-        return GroupLock(self.table, "p", retention, group_of, clock=self.clock, longest_work_ms=self.longest)
+        return GroupLock(
+            self.table, "p", retention, group_of, clock=self.clock, wake=self.wake, longest_work_ms=self.longest
+        )
+
+    def wake(self, body: str) -> None:
+        self.woken.append(json.loads(body)["intakeLedger"]["key"])
 
     def upload(self, key: str, version: str = "1") -> Change:
         self.shown[key] = State(StateKind.OBJECT, version_id=version, etag=version, created_at=self.clock())
@@ -85,7 +95,8 @@ def test_keys_of_a_group_exclude_each_other_and_others_do_not() -> None:
     first = claimed(workers.ledger(), workers.upload("acme/1"))
     held = claimed(workers.ledger(), workers.upload("acme/2")).held
     assert held is not None
-    assert str(held) == "another key of the group acme is in work"
+    holder = holder_hash(holder_name(first.key))
+    assert str(held) == f"another key of the group acme is in work since 2026-11-18T11:06:40+00:00: {holder}"
     assert claimed(workers.ledger(), workers.upload("other/1")).held is None
     assert claimed(workers.ledger(), workers.upload("no group")).held is None
     assert (first.held, first.lock_fence) == (None, first.row.fence)
@@ -148,6 +159,177 @@ def test_a_late_write_is_found_by_the_commit_of_a_group() -> None:
     assert (row.settled, row.late_writes, row.transactional) == (True, frozenset(), 1)
 
 
+def waits(ledger: Ledger, claim: Claim, code: ReasonCode = ReasonCode.GROUP_HELD) -> None:
+    """The end of a claim that found its group held."""
+    ledger.wait(claim, Reason(code, "x"), retry_at=claim.row.fence + DAY)
+    ledger.let_go(claim, ended=True)
+
+
+@pytest.mark.failure_mode("F630")
+def test_the_end_of_an_attempt_wakes_the_first_key_that_waits() -> None:
+    workers = Workers()
+    ledger = workers.ledger()
+    first = claimed(ledger, workers.upload("acme/1"))
+    for key in ("acme/3", "acme/2", "other/1"):
+        workers.clock.advance(SECOND)
+        waits(ledger, claimed(ledger, workers.upload(key)))
+    assert workers.woken == []
+    ledger.commit(first)
+    ledger.let_go(first, ended=True)
+    assert workers.woken == ["acme/3"]
+    # It may have been lost, and the others go on.
+    next_ = claimed(ledger, workers.upload("acme/4"))
+    ledger.fail(next_, Reason(ReasonCode.PROCESSOR_ERROR, "x"))
+    ledger.let_go(next_, ended=True)
+    assert workers.woken == ["acme/3", "acme/2"]
+
+
+@pytest.mark.failure_mode("F630")
+def test_a_key_that_joins_the_line_after_the_end_is_woken() -> None:
+    """The group was held when it looked, and the end has found nobody in line."""
+    workers = Workers()
+    ledger = workers.ledger()
+    first = claimed(ledger, workers.upload("acme/1"))
+    second = claimed(ledger, workers.upload("acme/2"))
+    ledger.commit(first)
+    ledger.let_go(first, ended=True)
+    assert workers.woken == []
+    waits(ledger, second)
+    assert workers.woken == ["acme/2"]
+
+
+@pytest.mark.failure_mode("F630")
+def test_a_key_that_waits_no_more_keeps_no_other_from_its_wake() -> None:
+    workers = Workers()
+    ledger = workers.ledger()
+    first = claimed(ledger, workers.upload("acme/1"))
+    gone = claimed(ledger, workers.upload("acme/2"))
+    waits(ledger, gone)
+    waits(ledger, claimed(ledger, workers.upload("acme/3")))
+    workers.table.mark(gone.key, {"status": "PROCESSED"}, Condition("attribute_exists(#pk)", ("pk",), {}))
+    ledger.commit(first)
+    ledger.let_go(first, ended=True)
+    assert workers.woken == ["acme/3"]
+    assert not [key for key in workers.items.items if "@waits/" in key[1]]
+
+
+@pytest.mark.failure_mode("F630")
+def test_an_execution_that_was_started_wakes_no_key_before_its_end() -> None:
+    workers = Workers(longest_work_ms=3 * DAY)
+    ledger = workers.ledger()
+    claim = claimed(ledger, workers.upload("acme/1"))
+    waits(ledger, claimed(ledger, workers.upload("acme/2")))
+    ledger.let_go(claim, ended=True)
+    assert workers.woken == []
+    ledger.reject(claim, Reason(ReasonCode.UNPROCESSABLE, "x"))
+    ledger.let_go(claim, ended=True)
+    assert workers.woken == ["acme/2"]
+
+
+@pytest.mark.failure_mode("F631")
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [(ReasonCode.GROUP_HELD, True), (ReasonCode.NOT_YET, False), (ReasonCode.MAX_RATE, False)],
+)
+def test_a_wake_passes_the_wait_for_a_group_and_no_other(code: ReasonCode, *, passes: bool) -> None:
+    workers = Workers()
+    ledger = workers.ledger()
+    event = workers.upload("acme/1")
+    claim = claimed(ledger, replace(event, event_name="ObjectCreated:Put", event_id="e"))
+    waits(ledger, claim, code)
+    audit = ledger.claim(replace(event, origin=Origin.AUDIT), lease_ms=LEASE)
+    assert audit.verdict is Verdict.BUSY
+    woken = ledger.claim(replace(event, origin=Origin.GROUP), lease_ms=LEASE)
+    assert woken.verdict is (Verdict.ACCEPTED if passes else Verdict.BUSY)
+    if isinstance(woken, Claim):
+        assert (woken.row.event_name, woken.row.event_id, woken.row.attempts) == ("ObjectCreated:Put", "e", 1)
+
+
+@pytest.mark.failure_mode("F632")
+def test_a_look_at_a_group_that_is_held_writes_nothing_to_its_lock() -> None:
+    """A write could refuse the transaction of the holder's commit, and its effect would be repeated."""
+    workers = Workers()
+    claimed(workers.ledger(), workers.upload("acme/1"))
+    claim = claimed(workers.ledger(), workers.upload("other/1"))
+    before = len(workers.items.requests)
+    waiter = workers.locks().take(replace(claim, change=workers.upload("acme/2")))
+    assert isinstance(waiter, Claim)
+    assert waiter.held is not None
+    assert {one for one in workers.items.requests[before:] if "Get" not in one} == set()
+
+
+SIZES = {"objects": 24, "sets": 12}
+
+
+def grouped(kind: str, number: int, minutes: float, *, wakes: bool = True) -> tuple[LocalPipeline | LocalSets, float]:
+    """Executions of one group that all came at once. Returns the time in which their group had no work, in hours."""
+    begun = list[int]()
+
+    def process(_: Any) -> dict[str, str]:
+        begun.append(local.now)
+        return {"commit": "x"}
+
+    local: LocalPipeline | LocalSets
+    if kind == "objects":
+        local = LocalPipeline(process, exclusive_by="k/{account}/", runner=LocalRunner.STATE_MACHINE, max_wait=21_600)
+    else:
+        local = LocalSets(process, marker="k/*/*/_END", exclusive_by="k/{account}/", runner=LocalRunner.STATE_MACHINE)
+    local._execution_ms = round(minutes * MINUTE)
+    if not wakes:
+        send = local._sqs.send_message
+        local._sqs.send_message = lambda **request: (  # type: ignore[method-assign]
+            None if '"kind": "group"' in request["MessageBody"] else send(**request)
+        )
+    start = local.now
+    for one in range(number):
+        local.put(f"k/acme/{one}/a", "x")
+        if kind == "sets":
+            local.put(f"k/acme/{one}/_END", "")
+    local.run()
+    assert len(begun) == number
+    assert not local.dead_letters
+    return local, (begun[-1] - start) / HOUR - number * minutes / 60
+
+
+@pytest.mark.failure_mode("F630")
+@pytest.mark.parametrize("kind", ["objects", "sets"])
+def test_a_group_is_in_use_as_its_page_says(kind: str) -> None:
+    """The numbers are those of docs/options.md."""
+    page = (ROOT / "docs/options.md").read_text()
+    [(seconds, percent)] = re.findall(r"work of (\d+) seconds or more is in use for at least (\d+) % of the time", page)
+    number, minutes = SIZES[kind], int(seconds) / 60
+    _, idle = grouped(kind, number, minutes)
+    work = number * minutes / 60
+    assert work / (work + idle) >= int(percent) / 100
+
+
+@pytest.mark.failure_mode("F630")
+@pytest.mark.parametrize("kind", ["objects", "sets"])
+def test_the_looks_of_a_group_grow_with_the_number_of_its_keys(kind: str) -> None:
+    """Four times as many looks for twice as many keys would use up the receives of their queue."""
+    few, many = (sum(grouped(kind, number, 15)[0].verdicts.values()) for number in (8, 16))
+    assert many <= 2.8 * few
+
+
+@pytest.mark.failure_mode("F630")
+def test_lost_wakes_are_made_good_by_growing_waits_that_differ() -> None:
+    """Nobody is woken. Keys that came together look at other times, so one finds the group free soon."""
+    _, idle = grouped("objects", 20, 1, wakes=False)
+    assert idle < 20 / 60
+
+
+def test_keys_that_came_together_look_at_other_times() -> None:
+    pipeline = LocalPipeline(lambda _: None, exclusive_by="k/{account}/", runner=LocalRunner.STATE_MACHINE)
+    pipeline._execution_ms = 6 * HOUR
+    for number in range(10):
+        pipeline.put(f"k/acme/{number}", "x")
+    pipeline.run(hours=2)
+    rows = [row for number in range(1, 10) if (row := pipeline.row(f"k/acme/{number}")) is not None]
+    shares = [(row.retry_at - row.updated_at) / (row.updated_at - row.waiting_since) for row in rows]  # type: ignore[operator]
+    assert 1 / 22 < min(shares) < 1 / 17
+    assert 1 / 15 < max(shares) < 1 / 12
+
+
 def test_an_execution_holds_its_group_without_a_lease() -> None:
     workers = Workers(longest_work_ms=3 * DAY)
     ledger = workers.ledger()
@@ -169,7 +351,9 @@ def test_a_wait_for_a_group_ends_at_max_wait_with_the_reason() -> None:
     cell.run(minutes=12 * 60)
     waited = cell.row_of("a/2")
     assert (waited.status, waited.reason_code) == (Status.REJECTED, ReasonCode.MAX_WAIT)
-    assert waited.reason == "waited for 3 hours (max_wait): another key of the group a is in work"
+    assert waited.reason is not None
+    assert waited.reason.startswith("waited for 3 hours (max_wait): another key of the group a is in work since ")
+    assert KEY not in waited.reason
     assert cell.known().status is Status.PROCESSED
     cell.redrive()
     cell.run()
@@ -229,7 +413,7 @@ class Books:
 
 @pytest.mark.parametrize(("exclusive_by", "balance"), [("book/{account}/", 30), (None, 10)])
 def test_an_account_keeps_each_booking(exclusive_by: str | None, balance: int) -> None:
-    """The example of docs/groups.md. Without groups, the second booking is lost."""
+    """The example of docs/options.md. Without groups, the second booking is lost."""
     books = Books(exclusive_by)
     books.pipeline._batch_size = 1
     books.pipeline.put("book/acme/1", "10")
@@ -242,7 +426,7 @@ def test_an_account_keeps_each_booking(exclusive_by: str | None, balance: int) -
 @pytest.mark.failure_mode("F505")
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_late_worker_of_a_group_cannot_change_its_total(*, is_late: bool) -> None:
-    """The recipe of docs/groups.md: each booking puts its fence into the account before it reads."""
+    """The recipe of docs/options.md: each booking puts its fence into the account before it reads."""
     accounts, late = dict[str, Any](balance=0, fence=0, booked={}), list[str]()
     pipeline: LocalPipeline
 
@@ -306,7 +490,7 @@ def test_a_key_without_a_group_has_no_group_fence() -> None:
 
 
 def test_a_day_of_an_account_closes_while_no_other_day_of_it_does() -> None:
-    """The example of docs/groups.md: sets with groups."""
+    """The example of docs/options.md: sets with groups."""
     closed, running = list[str](), Counter[str]()
     sets: LocalSets
 

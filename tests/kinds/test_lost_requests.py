@@ -7,7 +7,7 @@ import pytest
 
 from intake_ledger.protocol import Status
 from intake_ledger.requests import queried_batches
-from tests.kinds.cells import Cell
+from tests.kinds.cells import KEY, Cell
 from tests.settings import THOROUGH
 from tests.unit.support import HOUR
 
@@ -61,3 +61,28 @@ def test_each_order_of_losses_and_changes_ends_served(name: str, ask: str) -> No
         deaths = sum(step == "die" for step in order)
         assert 1 <= len(cell.calls) - done <= 1 + order.count("replace") + deaths, order
         assert not cell.source_messages, order
+
+
+@pytest.mark.failure_mode("F642")
+@pytest.mark.parametrize("ask", ["reprocess", "redrive"])
+@pytest.mark.parametrize("name", ["objects", "every version", "sets"])
+def test_a_request_for_a_version_that_is_gone_ends(name: str, ask: str) -> None:
+    """No event told of it. A version that S3 has, is asked for again, as often as its message is lost."""
+    cell = Cell(name, answers=[NEVER] if ask == "redrive" else [])
+    cell.submit()
+    cell.run()
+    getattr(cell, ask)()
+    for _ in range(3):
+        cell.lose()
+        cell.clock.advance(3 * HOUR)
+        assert cell.check_requests().resent == 1
+    version = cell.s3.keys[KEY].pop()
+    cell.run()
+    resent = 0
+    for _ in range(5):
+        cell.clock.advance(3 * HOUR)
+        resent += cell.check_requests().resent
+        cell.run()
+    assert resent == 0, version
+    assert len(cell.calls) == 1
+    assert list(queried_batches(cell.dynamodb, cell.settings.table, cell.settings.pipeline)) == []

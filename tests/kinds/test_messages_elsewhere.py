@@ -1,14 +1,16 @@
 """Messages with a key whose processor is a state machine: the key is held for hours, by a row and not by a lease."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from cdk_intake_ledger.testing import LambdaContext
+from cdk_intake_ledger.testing import LambdaContext, LocalMessages, LocalRunner
 from intake_ledger.protocol import HOLD_SHARE, Status
 from tests.inside.kit import MemoryExecution
-from tests.kinds.cells import HOSTS, Cell
+from tests.kinds.cells import HOSTS, KEY, Cell
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, SECOND
 
@@ -125,6 +127,23 @@ class TestMessages:
         cell.run()
         assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
         assert not cell.sqs.messages
+
+    @pytest.mark.failure_mode("F672")
+    def test_a_purged_message_of_an_execution_holds_its_key_until_it_comes_again(self, cell: Cell) -> None:
+        """The execution has ended, and nobody asks. The check of rows names the key."""
+        cell.submit("1")
+        cell.turn()
+        [first] = executions(cell)
+        cell.lose()
+        cell.end(first)
+        cell.submit("2")
+        cell.run(hours=12)
+        assert identities(cell) == ["1"]
+        assert cell.check() == [KEY]
+        cell.submit("1")
+        cell.run()
+        assert identities(cell) == ["1", "2"]
+        assert cell.known("1").status is cell.known("2").status is Status.PROCESSED
 
     def test_a_repeated_start_is_the_same_request(self, cell: Cell) -> None:
         """The fence of the lock is in it, and the lock keeps it."""
@@ -271,3 +290,135 @@ class TestTheQueueDeletesAMessage:
         assert cell.most_running == 1
         assert not cell.sqs.dead_letters
         assert not cell.sqs.expired
+
+
+@pytest.mark.parametrize("runner", [LocalRunner.STATE_MACHINE, LocalRunner.DURABLE_FUNCTION])
+class TestOtherContent:
+    """Two messages have one identity, and their fingerprints differ. The first one has made the claim."""
+
+    REJECTED = '{"intakeLedger": {"kind": "body unknown", "key": "a", "identity": "1"}}'
+
+    def intake(self, runner: LocalRunner, answer: dict[str, Any]) -> LocalMessages:
+        self.amounts: list[int] = []
+
+        def work(given: dict[str, Any]) -> dict[str, Any]:
+            self.amounts.append(given["body"]["amount"])
+            return answer
+
+        return LocalMessages(work, key="k", identity="i", fingerprint="amount", runner=runner)
+
+    def body(self, amount: int) -> dict[str, Any]:
+        return {"k": "a", "i": 1, "amount": amount}
+
+    def only(self, intake: LocalMessages, name: str) -> None:
+        """Deliver this message, and no other one."""
+        for one in intake._sqs.messages:
+            one.visible_at = intake.now if one.id == name else intake.now + HOUR
+        intake.turn()
+
+    def letters(self, intake: LocalMessages) -> list[tuple[Any, Any]]:
+        return [(json.loads(one.body), one.attributes["reason_code"]) for one in intake.dead_letters]
+
+    def start(self, runner: LocalRunner, answer: dict[str, Any]) -> LocalMessages:
+        """The first message has started its execution, and a second one with other content comes."""
+        intake = self.intake(runner, answer)
+        intake.send(self.body(10))
+        intake.turn()
+        intake.send(self.body(99))
+        return intake
+
+    @pytest.mark.failure_mode("F621")
+    @pytest.mark.parametrize("purged", [False, True])
+    def test_another_message_records_a_success_and_is_dead_lettered(self, runner: LocalRunner, purged: bool) -> None:
+        intake = self.start(runner, {"commit": "done"})
+        if purged:
+            del intake._sqs.messages[0]
+        self.only(intake, "message-2")
+        assert intake.row("a", 1).status is Status.PROCESSING  # type: ignore[union-attr]
+        intake.end(intake.running()[0])
+        self.only(intake, "message-2")
+        assert intake.row("a", 1).status is Status.PROCESSED  # type: ignore[union-attr]
+        intake.run()
+        assert self.amounts == [10]
+        assert self.letters(intake) == [(self.body(99), "identity_collides")]
+
+    @pytest.mark.failure_mode("F621")
+    @pytest.mark.parametrize("purged", [False, True])
+    def test_another_message_records_a_rejection_without_its_body(self, runner: LocalRunner, purged: bool) -> None:
+        """The body follows, if its message is still there."""
+        intake = self.start(runner, {"unprocessable": "no invoice"})
+        if purged:
+            del intake._sqs.messages[0]
+        intake.end(intake.running()[0])
+        self.only(intake, "message-2")
+        intake.run()
+        letters = self.letters(intake)
+        assert letters[:2] == [(json.loads(self.REJECTED), "unprocessable"), (self.body(99), "identity_collides")]
+        assert letters[2:] == ([] if purged else [(self.body(10), "unprocessable")])
+        row = intake.row("a", 1)
+        assert row is not None
+        assert row.status is (Status.FAILED if purged else Status.REJECTED)
+        assert "no invoice" in str(row.reason)
+        assert self.amounts == [10]
+
+    def test_another_message_records_a_failure(self, runner: LocalRunner) -> None:
+        intake = self.start(runner, {"fail": "out"})
+        [first] = intake.running()
+        intake.executions.end(first.name, "FAILED", error="Out")
+        self.only(intake, "message-2")
+        assert intake.row("a", 1).status is Status.FAILED  # type: ignore[union-attr]
+        assert self.letters(intake) == [(self.body(99), "identity_collides")]
+        intake.run()
+        assert [one.given["body"]["amount"] for one in intake.executions.executions.values()] == [10, 10]
+
+    @pytest.mark.failure_mode("F621")
+    def test_another_message_never_starts_the_execution(self, runner: LocalRunner) -> None:
+        """The worker of the first one died before it."""
+        intake = self.intake(runner, {"commit": "done"})
+        intake.send(self.body(10))
+        intake.kill(3)
+        intake.turn()
+        intake.clock.advance(HOUR)
+        intake.send(self.body(99))
+        self.only(intake, "message-2")
+        assert not intake.running()
+        assert self.letters(intake) == [(self.body(99), "identity_collides")]
+        intake.run()
+        assert self.amounts == [10]
+        assert self.letters(intake) == [(self.body(99), "identity_collides")]
+
+    def test_a_row_that_was_not_started_and_whose_message_is_gone_is_found(self, runner: LocalRunner) -> None:
+        intake = self.intake(runner, {"commit": "done"})
+        intake.send(self.body(10))
+        intake.kill(3)
+        intake.turn()
+        intake._sqs.purge()
+        intake.clock.advance(24 * HOUR)
+        intake.send(self.body(99))
+        intake.turn()
+        assert not intake.executions.executions
+        assert self.letters(intake) == [(self.body(99), "identity_collides")]
+        assert intake.check_rows() == ["a"]
+
+    def test_a_copy_without_its_body_is_never_processed(self, runner: LocalRunner) -> None:
+        """Also not by an intake whose expressions fit each message."""
+        seen: list[Any] = []
+        intake = LocalMessages(seen.append, key="'all'", identity="to_string(@)")
+        intake.send(json.loads(self.REJECTED))
+        intake.run()
+        assert not seen
+        [letter] = intake.dead_letters
+        assert "message 1 of key a is not known" in letter.reason
+
+    @pytest.mark.parametrize("fingerprint", ["", "[amount]"])
+    def test_another_expression_is_no_other_content(self, runner: LocalRunner, fingerprint: str) -> None:
+        """A deployment of it between the claim and the start."""
+        intake = self.intake(runner, {"commit": "done"})
+        intake.send(self.body(10))
+        intake.kill(3)
+        intake.turn()
+        intake.clock.advance(HOUR)
+        intake._message_settings = replace(intake._message_settings, fingerprint=fingerprint)
+        intake.run()
+        assert self.amounts == [10]
+        assert not intake.dead_letters

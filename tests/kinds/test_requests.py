@@ -1,14 +1,21 @@
-"""The requests that a processor elsewhere gets are those of docs/processor-json.md, for each kind."""
+"""The requests that a processor elsewhere gets are those of docs/processor.md, for each kind."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from intake_ledger.aws import Bucket
+from intake_ledger.ledger import Claim
+from intake_ledger.protocol import Ordering, State, StateKind, row_changes, row_key
+from tests.inside.objects import ObjectWork
 from tests.kinds.cells import Cell
+from tests.settings import CONSUMER
+from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created
 
-PAGE = Path(__file__).parents[2] / "docs" / "processor-json.md"
+PAGE = Path(__file__).parents[2] / "docs" / "processor.md"
 BLOCKS = [json.loads(one.split("```")[0]) for one in PAGE.read_text().split("```json\n")[1:]]
 NAMES = {"objects": "change", "messages": "message", "sets": "set"}
 MARKS = {"message": "identity", "set": "parts"}
@@ -47,7 +54,7 @@ def example_of(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["objects", "messages", "sets"])
 def test_the_page_has_the_fields_of_a_request(kind: str) -> None:
     """In its example and in its schema."""
-    [schema] = [one for one in BLOCKS if "$defs" in one]
+    schema = json.loads(PAGE.with_name("processor.schema.json").read_text())
     described, request = schema["$defs"][NAMES[kind]], request_of(kind)
     assert list(described["properties"]) == described["required"] == list(example_of(NAMES[kind]))
     assert set(request) == set(described["properties"])
@@ -66,3 +73,18 @@ def test_the_input_of_an_execution_follows_from_the_row(kind: str) -> None:
     """It has neither the time of an event nor, of messages and sets, its name."""
     left_out = {"eventTime"} if kind == "objects" else {"eventTime", "eventName"}
     assert set(input_of(kind)) == set(request_of(kind)) - left_out | {"fenceText", "intake"}
+
+
+def test_the_input_of_an_execution_is_that_of_each_message_about_the_state() -> None:
+    """After a death, another message starts it again: the same name with another input would be refused."""
+    state = State(StateKind.OBJECT, "v1", "e1", 5, START)
+    row = row_changes.claimed(None, created(state), state, owner="me", now=START, lease_until=START + LEASE)
+    claim = Claim(row_key(PIPELINE, Ordering.LATEST, BUCKET, KEY, None), created(state), state, row, None)
+    bucket = Bucket(lambda: cast("Any", None), BUCKET)
+    later = replace(created(state), event_name="ObjectCreated:Copy", event_time=START + 1)
+    inputs = [
+        ObjectWork(replace(claim, change=change), CONSUMER, bucket, cast("Any", None)).request()
+        for change in (claim.change, later, audited(state))
+    ]
+    assert inputs[0]["eventName"] == claim.change.event_name
+    assert inputs == inputs[:1] * 3

@@ -3,12 +3,11 @@
 import pytest
 
 from tests.kinds.set_execution_worlds import WORLDS, explore
-from tests.settings import examples
+from tests.settings import examples, quick
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[pytest.mark.thorough] if "durable" in one else []) for one in WORLDS]
-)
+@pytest.mark.failure_mode("F620")
+@pytest.mark.parametrize("name", quick(WORLDS, 1))
 def test_one_execution_for_each_fence_and_nothing_is_lost(name: str) -> None:
     """With deaths and pauses at each request, replaced parts, duplicates and lost events."""
     result = explore(WORLDS[name], states=examples(4_000))

@@ -114,6 +114,47 @@ class TestSets:
         cell.run()
         assert cell.known().status is Status.PROCESSED
 
+    @pytest.mark.failure_mode("F620")
+    @pytest.mark.parametrize("refused", ["fail", "wait"])
+    def test_a_claim_that_was_never_requested_is_closed_when_its_set_changes(self, cell: Cell, refused: str) -> None:
+        """Its worker has died, or the row has not taken the end of its attempt."""
+        reader, ledger = cell.process.consumer._kind.reader, cell.process.services.ledger  # type: ignore[attr-defined]
+        contents = reader.contents
+        if refused == "wait":
+            ledger.wait = lambda *_, **__: cell.die()  # type: ignore[method-assign]
+        else:
+            reader.contents = lambda *a, whole, **row: cell.die() if whole else contents(*a, whole=whole, **row)
+        cell.put_part(KEY, '["/a/1"]')
+        cell.turn()
+        assert cell.known().status is Status.PROCESSING
+        cell.clock.advance(HOUR)
+        cell.put_part("a/1")
+        cell.run(hours=1)
+        assert not cell.sqs.messages
+        assert [parts_of(cell, one) for one in executions(cell)] == [present(cell, "a/1")]
+
+    @pytest.mark.failure_mode("F620")
+    def test_a_manifest_that_s3_refuses_is_rejected_although_its_worker_died(self, cell: Cell) -> None:
+        """No execution of it was ever requested, so each further refusal ends an attempt."""
+        opened = cell.s3.get_object
+        ledger = cell.process.services.ledger
+        ledger.fail = lambda *_, **__: cell.die()  # type: ignore[method-assign]
+
+        def refuse(**request: Any) -> Any:
+            if request["Key"] != KEY:
+                return opened(**request)
+            status: Any = {"HTTPStatusCode": 403}
+            raise ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": status}, "GetObject")
+
+        cell.s3.get_object = refuse  # type: ignore[method-assign]
+        cell.put_part(KEY, '["/a/1"]')
+        cell.turn()
+        assert cell.known().status is Status.PROCESSING
+        cell.run()
+        assert cell.known().status is Status.REJECTED
+        assert cell.known().reason_code == "s3_refused"
+        assert len(cell.sqs.dead_letters) == 1
+
     @pytest.mark.parametrize("place", ["before", "after"])
     def test_a_start_without_an_answer_keeps_the_claim(self, cell: Cell, place: str) -> None:
         setattr(cell.machine, place, [ClientError({"Error": {"Code": "InternalServerError"}}, "StartExecution")])

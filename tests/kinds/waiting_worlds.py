@@ -319,7 +319,7 @@ def _ask(w: World) -> None:
 
 
 def _retry(w: World) -> None:
-    """Like `intake-ledger retry-now`."""
+    """Like `intake-ledger retry --waiting`."""
     w.use(retries=1)
     w.clock.advance(1)
     settings = w.settings

@@ -83,7 +83,6 @@ class Drilled:
         self.outputs = cloudformation.deploy(
             self.aws, "update" if form == "replica" else "create", STACK, *self._synthesise(form)
         )
-        self.finish_table()
         queue = self.client("sqs").get_queue_attributes(QueueUrl=self["Queue"], AttributeNames=["VisibilityTimeout"])
         self.visibility = int(queue["Attributes"]["VisibilityTimeout"])
 
@@ -111,7 +110,7 @@ class Drilled:
         return group
 
     def finish_table(self) -> None:
-        """Enable TTL and point-in-time recovery, which MiniStack's CloudFormation does not enable."""
+        """Enable TTL and point-in-time recovery, which CreateTable does not enable."""
         client, table = self.client("dynamodb"), self["Ledger"]
         expiry = {"AttributeName": "expires_at", "Enabled": True}
         if client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED":
@@ -249,14 +248,18 @@ class Drilled:
 
     def command(self, *arguments: str, ends: int = 0) -> Json:
         """Run `intake-ledger` as a person does, which ends with this exit code; its JSON output."""
+        document: Json = json.loads(self.types(*arguments, "--json", ends=ends))
+        return document
+
+    def types(self, *arguments: str, ends: int = 0) -> str:
+        """The output of a command for people."""
         ours = {name: value for name, value in self.aws.environment.items() if name.startswith("AWS_")}
         theirs = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE")
         rest = {name: value for name, value in os.environ.items() if name not in theirs}
         with mock.patch.dict(os.environ, rest | ours, clear=True), redirect_stdout(StringIO()) as output:
-            code = commands.run([*arguments, "--stack", STACK, "--json"])
+            code = commands.run([*arguments, "--stack", STACK])
         assert code == ends, output.getvalue()
-        document: Json = json.loads(output.getvalue())
-        return document
+        return output.getvalue()
 
     def no_notification(self) -> AbstractContextManager[None]:
         """The bucket notifies nothing in the meantime."""
@@ -297,20 +300,27 @@ class Drilled:
         """Options for the resources that are there already."""
         if form == "first":
             return {}
-        table = dynamodb.Table.from_table_attributes(
-            stack, "KeptTable", table_name=self["Ledger"], global_indexes=["needs_review"]
-        )
-        ledger = {"ledger": IntakeLedger(stack, "KeptLedger", table=table)}
+        ledger = {"ledger": IntakeLedger(stack, "KeptLedger", table=kept_ledger(stack, self["Ledger"]))}
         if form == "replica":
             return ledger | {"bucket": s3.Bucket.from_bucket_name(stack, "Replica", REPLICA)}
-        queue = IntakeQueue(
-            stack,
-            "KeptQueue",
-            queue=sqs.Queue.from_queue_arn(stack, "KeptMessages", self["QueueArn"]),
-            dead_letter_queue=sqs.Queue.from_queue_arn(stack, "KeptDead", self["DeadArn"]),
-            visibility_timeout=cdk.Duration.seconds(self.visibility),
-            retention=cdk.Duration.days(4),
-            dead_letter_retention=cdk.Duration.days(14),
-        )
+        queue = kept_queue(stack, self["QueueArn"], self["DeadArn"], visibility=self.visibility)
         bucket = s3.Bucket.from_bucket_name(stack, "KeptBucket", self["Bucket"])
         return ledger | {"bucket": bucket, "queue": queue, "delivery": Delivery.EXISTING}
+
+
+def kept_ledger(stack: cdk.Stack, name: str) -> dynamodb.ITable:
+    """The table that a pipeline has left."""
+    return dynamodb.Table.from_table_attributes(stack, "KeptTable", table_name=name, global_indexes=["needs_review"])
+
+
+def kept_queue(stack: cdk.Stack, queue: str, dead_letters: str, *, visibility: int) -> IntakeQueue:
+    """The queues that a pipeline has left, by their ARNs, with the visibility timeout in seconds."""
+    return IntakeQueue(
+        stack,
+        "KeptQueue",
+        queue=sqs.Queue.from_queue_arn(stack, "KeptMessages", queue),
+        dead_letter_queue=sqs.Queue.from_queue_arn(stack, "KeptDead", dead_letters),
+        visibility_timeout=cdk.Duration.seconds(visibility),
+        retention=cdk.Duration.days(4),
+        dead_letter_retention=cdk.Duration.days(14),
+    )

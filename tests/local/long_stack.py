@@ -7,6 +7,8 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 from examples.long_work.stack import SHORT, WordsStack
 
+from tests.inside.constructs import unchecked
+
 STACK = "Long"
 DYING = '''
 import os
@@ -38,6 +40,7 @@ class LongStack(WordsStack):
         super().__init__(scope, id, work=cdk.Duration.seconds(2), **SHORT)
         # The messages of a worker that died come back when its lease ends.
         [queue] = [one for one in self.node.find_all() if one.node.path.endswith("/Queue/Messages/Resource")]
+        unchecked(self.pipeline)
         queue.add_property_override("VisibilityTimeout", 20)  # type: ignore[attr-defined] # a CfnQueue
         consumer = self.pipeline.function.node.default_child
         assert isinstance(consumer, lambda_.CfnFunction)

@@ -33,7 +33,8 @@ def recording(code: Path, effects: dynamodb.Table, *, module: str = "recording",
 
 def put_code(code: Path) -> None:
     """Put the processor's code into this folder."""
-    shutil.copytree(ROOT / "examples" / "catalogue", code / "examples" / "catalogue", dirs_exist_ok=True)
+    folder = Path("examples", "catalogue", "processor")
+    shutil.copytree(ROOT / folder, code / folder, dirs_exist_ok=True)
     for name in ("recording.py", "probing.py", "working.py"):
         shutil.copy(ROOT / "tests" / "local" / "processors" / name, code)
 

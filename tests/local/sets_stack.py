@@ -9,6 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
+from tests.inside.constructs import unchecked
 from tests.local.recorded import effects_table
 
 STACK = "Sets"
@@ -75,6 +76,7 @@ class SetsStack(cdk.Stack):
             if name == "Hasty":
                 function = sets.function.node.default_child
                 assert isinstance(function, lambda_.CfnFunction)
+                unchecked(sets)
                 function.add_property_override("Environment.Variables.INTAKE_MAX_WAIT_SECONDS", str(DEADLINE_SECONDS))
         for name, value in values.items():
             cdk.CfnOutput(self, name, value=value)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
-from app import CatalogueStack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
+from examples.catalogue.app import CatalogueStack
 from examples.orders.stack import OrdersStack
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions, Tag

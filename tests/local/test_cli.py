@@ -49,9 +49,10 @@ def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, type
     assert (state["agree"], state["s3"]["versionId"]) == (True, version)
     assert types("status")["rejected"] >= 1
 
-    assert types("redrive", "--key", key, "--dry-run")["matched"] == 1
-    assert types("redrive", "--key", key, "--reason", "no such reason", "--yes")["moved"] == 0
-    moved = types("redrive", "--key", key, "--reason", "NOT WHAT ITS NAME SAYS", "--yes")
+    chosen = ("--prefix", key, "--reason")
+    assert types("retry", key, "--dry-run")["redriven"]["matched"] == 1
+    assert types("retry", *chosen, "no such reason", "--yes")["redriven"]["moved"] == 0
+    moved = types("retry", *chosen, "NOT WHAT ITS NAME SAYS", "--yes")["redriven"]
     assert (moved["moved"], moved["failed"]) == (1, [])
 
     def again() -> bool:
@@ -63,7 +64,7 @@ def test_a_rejection_is_listed_explained_and_redriven(catalogue: Catalogue, type
 
 @pytest.mark.failure_mode("F175")
 @pytest.mark.failure_mode("F176")
-def test_a_rejected_file_is_dismissed_and_taken_back(
+def test_a_rejected_file_is_dismissed_and_tried_again(
     catalogue: Catalogue, types: Types, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both change the lists. While a redrive runs, a second one names its holder and moves nothing."""
@@ -77,19 +78,18 @@ def test_a_rejected_file_is_dismissed_and_taken_back(
     catalogue.aws.wait_until(lambda: listed("--status", "REJECTED"), "it is rejected", timeout=TIMEOUT)
     dismissed = types("dismiss", key, "--because", "a test file", "--yes")
     assert (dismissed["rows"], dismissed["messages"]) == (1, 1)
-    assert (listed("--status", "REJECTED"), listed("--dismissed")) == (False, True)
-    assert types("dismiss", "--undo", key, "--yes")["rows"] == 1
-    assert (listed("--status", "REJECTED"), listed("--dismissed")) == (True, False)
+    assert (listed("--status", "REJECTED"), listed("--status", "dismissed")) == (False, True)
 
     call = Call(stack=STACK[1], pipeline=STACK[3])
     aws, deployed = call.open()
     lines = catalogue.aws.records(deployed.consumer_function)
     told = [(one["what"], one.get("result")) for one in lines if one.get("message") == "operation"]
-    assert (f"dismiss {key}", "1 rows, 1 dead-letter messages") in told
+    assert (f"dismiss {key}", "1 row, 1 dead-letter message") in told
     with redrive_lock(aws, deployed, "another operator", now_ms):
-        assert commands.run(["redrive", "--key", key, "--yes", *STACK]) == 1
+        assert commands.run(["retry", key, "--yes", *STACK]) == 1
         assert "by another operator on" in capsys.readouterr().err
-    assert types("redrive", "--key", key, "--yes")["moved"] == 1
+    assert types("retry", key, "--yes")["reopened"] == 1
+    catalogue.aws.wait_until(lambda: listed("--status", "REJECTED"), "it is rejected again", timeout=TIMEOUT)
 
 
 @pytest.mark.failure_mode("F78")
@@ -102,17 +102,17 @@ def test_a_reprocess_runs_once_for_its_id(catalogue: Catalogue, types: Types) ->
     def served(request: str) -> bool:
         return catalogue.ledger_row(key).get("served_reprocess_id") == request
 
-    first = types("reprocess", key, "--yes")["reprocessId"]
+    first = types("retry", "--again", key, "--yes")["requestId"]
     catalogue.aws.wait_until(lambda: served(first), "the request is served", timeout=TIMEOUT)
     assert len(catalogue.effects(key)) == 2
 
-    assert types("reprocess", key, "--id", first, "--yes")["sent"] == 1
+    assert types("retry", "--again", key, "--id", first, "--yes")["again"]["sent"] == 1
     catalogue.drained()
     assert len(catalogue.effects(key)) == 2
 
-    second = types("reprocess", "--prefix", "models/cli-again/", "--yes")
-    assert second["sent"] == 1
-    catalogue.aws.wait_until(lambda: served(second["reprocessId"]), "so is the prefix's", timeout=TIMEOUT)
+    second = types("retry", "--again", "--prefix", "models/cli-again/", "--yes")
+    assert second["again"]["sent"] == 1
+    catalogue.aws.wait_until(lambda: served(second["requestId"]), "so is the prefix's", timeout=TIMEOUT)
     assert len(catalogue.effects(key)) == 3
 
 
@@ -120,18 +120,18 @@ def test_an_audit_by_hand_leaves_the_report_that_is_shown(catalogue: Catalogue, 
     """A dry run leaves none: the last report stays that of the last real run."""
     report = catalogue.audit()
 
-    assert types("report")["runId"] == report["runId"]
-    looked = types("audit", "--dry-run")
+    assert types("audit", "--last")["runId"] == report["runId"]
+    looked = types("audit")
     assert (looked["dryRun"], looked["checked"] >= report["checked"]) == (True, True)
-    assert types("report")["runId"] == report["runId"]
+    assert types("audit", "--last")["runId"] == report["runId"]
     assert types("status")["audit"]["last"]["runId"] == report["runId"]
 
 
 @pytest.mark.failure_mode("F192")
-def test_ls_knows_that_the_pipeline_is_deployed(types: Types, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_knows_that_the_pipeline_is_deployed(types: Types, capsys: pytest.CaptureFixture[str]) -> None:
     """Its functions have the pipeline's tag. Retained resources alone do not make a deployed pipeline."""
     assert types("status")["pipeline"]
-    assert commands.run(["ls", "--json"]) == 0
+    assert commands.run(["status", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["pipelines"]
     assert all(one["deployed"] for one in listed if one["stacks"] == [STACK[1]])
     assert any(one["stacks"] == [STACK[1]] for one in listed)
@@ -141,7 +141,7 @@ def test_a_person_at_a_shell_sees_how_it_stands(catalogue: Catalogue) -> None:
     """The command as it is installed, with nothing but the environment of every AWS tool."""
     code = "import sys; from intake_ledger_cli import main; sys.argv[0] = 'intake-ledger'; main()"
     ran = subprocess.run(
-        [sys.executable, "-c", code, "status", *STACK],
+        [sys.executable, "-c", code, "status", "--all", *STACK],
         env=catalogue.aws.environment,
         capture_output=True,
         text=True,

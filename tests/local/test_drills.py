@@ -12,7 +12,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.protocol import State, StateKind
-from tests.inside.command import forgetting
+from tests.inside.command import forget_again, forgetting
 from tests.local import cloudformation
 from tests.local.drills import CODE, EFFECT, EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.support import TIMEOUT
@@ -117,12 +117,12 @@ def test_a_purged_queue_loses_no_change_and_no_request(drilled: Drilled) -> None
     drilled.command("pause", "--because", "drill", "--yes")
     drilled.upload("purged/new.csv")
     drilled.upload(FIRST[2], content="purged")
-    drilled.command("reprocess", FIRST[5], "--yes")
-    drilled.command("redrive", "--yes")
+    drilled.command("retry", "--again", FIRST[5], "--yes")
+    drilled.command("retry", "--prefix", "", "--yes")
     drilled.aws.wait_until(lambda: drilled.messages("Queue") >= 4, "the messages wait", timeout=TIMEOUT)
     drilled.client("sqs").purge_queue(QueueUrl=drilled["Queue"])
     assert any("paused by" in problem for problem in drilled.audit()["delivery"])
-    drilled.command("resume")
+    drilled.command("resume", "--yes")
     assert [one["outstanding"] for one in drilled.requests()] == [1, 1]
 
     def served() -> bool:
@@ -159,12 +159,12 @@ def test_a_wrong_reprocess_is_stopped(drilled: Drilled) -> None:
         return sum(map(int, sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"].values()))
 
     drilled.command("pause", "--because", "drill", "--yes")
-    drilled.command("reprocess", FIRST[2], FIRST[5], "--yes")
+    drilled.command("retry", "--again", FIRST[2], FIRST[5], "--yes")
     drilled.aws.wait_until(lambda: waiting() >= 2, "the messages wait", timeout=TIMEOUT)
     wrong = drilled.requests()[0]["requestId"]
-    stopped = drilled.command("reprocess", "--stop", "--id", wrong, "--because", "the wrong files", "--yes")
+    stopped = drilled.command("operations", "stop", wrong, "--because", "the wrong files", "--yes")
     assert stopped["outstanding"] == 2
-    drilled.command("resume")
+    drilled.command("resume", "--yes")
     drilled.aws.wait_until(lambda: waiting() == 0, "the messages are withdrawn", timeout=TIMEOUT)
     drilled.repaired()
     assert more_calls(calls, drilled.effects("calls")) == {}
@@ -193,14 +193,7 @@ def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.Monk
         return not drilled.client("sqs").receive_message(QueueUrl=drilled["Queue"], VisibilityTimeout=0).get("Messages")
 
     drilled.aws.wait_until(finished, "the removals are handled", timeout=TIMEOUT)
-    [row] = [one for one in drilled.rows() if key in one["pk"]["S"]]
-    # Ten minutes pass.
-    drilled.client("dynamodb").update_item(
-        TableName=drilled["Ledger"],
-        Key={name: row[name] for name in ("pk", "sk")},
-        UpdateExpression="SET updated_at = :before",
-        ExpressionAttributeValues={":before": {"N": str(int(row["updated_at"]["N"]) - 600_000)}},
-    )
+    age(drilled, key)
     monkeypatch.setattr(forgetting, "wait", lambda _: None)
     done = drilled.command("forget", key, "--because", "ticket 4711", "--yes")
     assert (done["rows"], done["unfinished"]) == (1, False)
@@ -215,6 +208,102 @@ def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.Monk
     assert not client.list_object_versions(Bucket=drilled["Bucket"], Prefix=key).get("Versions")
     assert (drilled.effects()[key], drilled.effects("calls")[key]) == ("", calls)
     drilled.client("dynamodb").delete_item(TableName=EFFECTS, Key={"file": {"S": key}})
+
+
+@pytest.mark.thorough
+@pytest.mark.failure_mode("F684")
+def test_a_restored_table_forgets_and_stops_again(drilled: Drilled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the restore point, a person was forgotten, a pause began, a reprocess was stopped, a rejected file was
+    dismissed, and another one served.
+    """
+    key, served, test, wrong = "people/bea.csv", "restored/served.csv", "restored/test.csv", FIRST[2]
+    client, table = drilled.client("dynamodb"), drilled["Ledger"]
+    for module in (forgetting, forget_again):
+        monkeypatch.setattr(module, "wait", lambda _: None)
+    drilled.upload(key)
+    drilled.processed()
+    drilled.put_code(broken('    if content == "amount": raise Unprocessable("no amount")\n'))
+    drilled.upload(served, test, content="amount")
+    drilled.aws.wait_until(lambda: drilled.dead_letters() == 2, "two files are rejected", timeout=TIMEOUT)
+    point = drilled.rows()
+
+    drilled.put_code(CODE)
+    drilled.command("dismiss", test, "--because", "a test file", "--yes")
+    drilled.command("retry", "--prefix", "", "--yes")
+    remove_versions(drilled, key)
+    settled = {key: "", served: "amount"}
+    drilled.aws.wait_until(
+        lambda: settled.items() <= drilled.effects().items() and not drilled.messages("Queue"),
+        "the removal and the redrive are processed",
+        timeout=TIMEOUT,
+    )
+    age(drilled, key)
+    drilled.command("forget", key, "--because", "ticket 4712", "--yes")
+    assert not [row for row in drilled.rows() if key in str(row)]
+    drilled.command("pause", "--because", "a wrong reprocess", "--yes")
+    known = places(drilled)
+    drilled.command("retry", "--again", wrong, "--yes")
+    # It was requested before the restore point, and its message waits.
+    point += [item for item in drilled.rows() if place_of(item) not in known]
+    operation = drilled.requests()[0]["requestId"]
+    stop = ("operations", "stop", operation, "--because", "the wrong file", "--yes")
+    drilled.command(*stop)
+    calls = drilled.effects("calls")
+
+    for item in drilled.rows():
+        client.delete_item(TableName=table, Key={name: item[name] for name in ("pk", "sk")})
+    for item in point:
+        client.put_item(TableName=table, Item=item)
+    age(drilled, key)  # and so the row is back
+    assert "they have expired, or were served before a restore of the table" in drilled.types("status")
+    assert drilled.command("status")["rejected"] == 2
+    again = drilled.command("forget", "--again", "--because", "the table is restored", "--yes")
+    assert (again["keys"], again["rows"], again["left"]) == (1, 1, {})
+    assert not [row for row in drilled.rows() if key in str(row)]
+    drilled.command(*stop)
+    drilled.command("dismiss", test, "--because", "a test file", "--yes")
+    drilled.command("resume", "--yes")
+    drilled.audit()
+    drilled.command("retry", "--again", served, "--yes")
+    drilled.aws.wait_until(
+        lambda: more_calls(calls, drilled.effects("calls")) == {served: 1} and not drilled.messages("Queue"),
+        "only the file that was requested is processed again",
+        timeout=TIMEOUT,
+    )
+    assert drilled.command("status")["dismissed"] == 1
+    client.delete_item(TableName=EFFECTS, Key={"file": {"S": key}})
+    drilled.upload(test)
+    drilled.processed()
+
+
+def place_of(item: dict[str, Any]) -> tuple[str, str]:
+    """The primary key of an item."""
+    return item["pk"]["S"], item["sk"]["S"]
+
+
+def places(drilled: Drilled) -> set[tuple[str, str]]:
+    """The primary keys of all items of the table."""
+    return {place_of(item) for item in drilled.rows()}
+
+
+def remove_versions(drilled: Drilled, key: str) -> None:
+    """Delete an object with all its versions and markers."""
+    client = drilled.client("s3")
+    drilled.delete(key)
+    found = client.list_object_versions(Bucket=drilled["Bucket"], Prefix=key)
+    for one in (*found["Versions"], *found["DeleteMarkers"]):
+        client.delete_object(Bucket=drilled["Bucket"], Key=key, VersionId=one["VersionId"])
+
+
+def age(drilled: Drilled, key: str) -> None:
+    """Let ten minutes pass since the last attempt on the key."""
+    [row] = [one for one in drilled.rows() if key in one["pk"]["S"]]
+    drilled.client("dynamodb").update_item(
+        TableName=drilled["Ledger"],
+        Key={name: row[name] for name in ("pk", "sk")},
+        UpdateExpression="SET updated_at = :before",
+        ExpressionAttributeValues={":before": {"N": str(int(row["updated_at"]["N"]) - 600_000)}},
+    )
 
 
 def log_of(drilled: Drilled) -> str:
@@ -259,7 +348,7 @@ def test_the_breaker_is_closed_after_a_repair(drilled: Drilled) -> None:
         return bool(found["status"] == "closed" and found["lastSuccessAt"] > found["openedAt"])
 
     drilled.aws.wait_until(closed, "a success closes it", timeout=120, interval=5)
-    drilled.command("retry-now")
+    drilled.command("retry", "--waiting", "--yes")
     drilled.processed()
     assert drilled.status()["breaker"]["status"] == "closed"
 
@@ -275,7 +364,7 @@ BROKEN = {
 @pytest.mark.thorough
 @pytest.mark.failure_mode("F393")
 def test_code_that_cannot_be_loaded_is_seen_and_replaced(drilled: Drilled) -> None:
-    """The steps of docs/runbooks/consumer-function-errors.md."""
+    """The steps of docs/runbooks.md#consumerfunctionerrors."""
     for name, (code, text) in BROKEN.items():
         key = f"broken/{name}.csv"
         drilled.put_code(code, visibility=2)
@@ -288,11 +377,10 @@ def test_code_that_cannot_be_loaded_is_seen_and_replaced(drilled: Drilled) -> No
         drilled.aws.wait_until(seen, f"the status says why: {name}", timeout=TIMEOUT)
         assert drilled.command("inspect", key)["consumerErrors"]["atStart"]
         assert drilled.command("list")["rows"] == []
-        retry = drilled.command("retry-now", key)
-        assert [one["status"] for one in retry["notRetried"]] == ["no row"]
-        assert retry["inFlight"]["visibilitySeconds"] == 2
+        retry = drilled.command("retry", key, "--yes")
+        assert [(one["status"], one["choice"]) for one in retry["choices"]] == [("no row", "leave")]
         lines = drilled.client("logs").filter_log_events(
-            logGroupName=drilled.log_group(), filterPattern=filter_of("consumer-function-errors")
+            logGroupName=drilled.log_group(), filterPattern=filter_of("ConsumerFunctionErrors")
         )["events"]
         assert any(text in line["message"] for line in lines)
     drilled.put_code(CODE)
@@ -302,7 +390,7 @@ def test_code_that_cannot_be_loaded_is_seen_and_replaced(drilled: Drilled) -> No
 @pytest.mark.thorough
 @pytest.mark.failure_mode("F394")
 def test_one_of_two_bugs_is_repaired_and_redriven(drilled: Drilled) -> None:
-    """The steps of docs/runbooks/dead-letters.md. Both bugs have one reason code."""
+    """The steps of docs/runbooks.md#deadletters. Both bugs have one reason code."""
     amount, currency = (
         f'    if content == "{text}": raise Unprocessable("no {text}")\n' for text in ("amount", "currency")
     )
@@ -318,13 +406,13 @@ def test_one_of_two_bugs_is_repaired_and_redriven(drilled: Drilled) -> None:
         ("REJECTED", "unprocessable", "no currency"): 2,
     }
     drilled.put_code(broken(currency))
-    drilled.command("redrive", "--reason", "no amount", "--yes")
+    drilled.command("retry", "--reason", "no amount", "--yes")
     drilled.aws.wait_until(
         lambda: sum(key in files for key in drilled.effects()) == 3, "the first bug's files are processed"
     )
     assert [one["reason"] for one in drilled.command("list", "--by-reason")["reasons"]] == ["no currency"]
     drilled.put_code(CODE)
-    drilled.command("redrive", "--reason", "no currency", "--yes")
+    drilled.command("retry", "--reason", "no currency", "--yes")
     drilled.processed()
 
 
@@ -340,7 +428,7 @@ def test_a_scheduler_waits_for_a_prefix(drilled: Drilled) -> None:
     found = drilled.command(*wait, "4m", ends=1)
     assert [(one["key"], one["why"]) for one in found["rejected"]] == [("loads/7/3.csv", "no amount")]
     drilled.put_code(CODE)
-    drilled.command("redrive", "--reason", "no amount", "--yes")
+    drilled.command("retry", "--reason", "no amount", "--yes")
     # The redriven row is rejected until its message is claimed.
     drilled.processed()
     assert drilled.command(*wait, "4m")["committed"] == 3
@@ -358,8 +446,8 @@ def test_a_dead_worker_is_released(drilled: Drilled) -> None:
     assert row is not None
     fence = int(row["fence"]["N"])
     drilled.aws.wait_until(lambda: "Runtime exited" in log_of(drilled), "its worker dies", timeout=TIMEOUT)
-    [kept] = drilled.command("retry-now", key)["notRetried"]
-    assert (kept["status"], "see release" in kept["why"]) == ("PROCESSING", True)
+    [kept] = drilled.command("retry", key, "--yes")["choices"]
+    assert (kept["status"], "see `release`" in kept["why"]) == ("PROCESSING", True)
     done = drilled.command("release", key, "--because", "the log says: Runtime exited", "--yes")
     assert (done["attempt"], done["woken"], done["fence"] > fence) == (1, True, True)
     drilled.processed()

@@ -144,7 +144,7 @@ def test_rejected_rows_are_in_their_bucket_until_the_file_is_repaired(sets: Sets
     place["Key"] = f"{name.lower()}/{key}.rejects.jsonl"
 
     def listed() -> list[tuple[str, int, int]]:
-        found = command("list", "--rejected-rows", pipeline="Parts" if name == "Parts" else f"{name}OfTests")
+        found = command("list", "--status", "rejected-rows", pipeline="Parts" if name == "Parts" else f"{name}OfTests")
         return [(row["key"], row["rejected_rows"], row["read_rows"]) for row in found["rows"]]
 
     sets.wait(listed, "the rejected rows are listed")
@@ -195,10 +195,8 @@ def test_a_set_is_rejected_after_its_deadline_and_heals_when_the_part_comes(sets
     assert "1 of 1 parts are missing: hasty/1/part" in row["reason"]
     assert [one["key"] for one in command("list", "--status", "REJECTED", pipeline="HastyOfTests")["rows"]] == [key]
     assert command("status", pipeline="HastyOfTests")["rejected"] == 1
-    moved = sets.wait(
-        lambda: command("redrive", "--yes", pipeline="HastyOfTests")["moved"], "the dead-letter message is moved"
-    )
-    assert moved == 1
+    found = command("retry", "--prefix=", "--yes", pipeline="HastyOfTests")
+    assert found["redriven"]["moved"] + found["reopened"] == 1
     version = sets.put("hasty/1/part", "late")
     sets.run_of(key, ("hasty/1/part", version, "late"))
     sets.row_with(key, "Hasty", status="PROCESSED")
@@ -247,11 +245,11 @@ def test_a_folder_is_processed_when_it_is_quiet(sets: Sets) -> None:
 
 def test_the_audit_runs_in_the_function_of_the_sets(sets: Sets, command: Command) -> None:
     """`audit` starts it, and `report` and `status` show its record."""
-    found = command("audit")
+    found = command("audit", "--resend")
     assert found.get("complete") is True, found
     assert found["findings"] == [], "each set is younger than the settle time"
     assert found["checked"] >= 1
-    assert command("report")["runId"] == found["runId"]
+    assert command("audit", "--last")["runId"] == found["runId"]
     assert command("status")["audit"]["last"]["summary"] == f"{found['checked']} sets agree with the ledger"
 
 
@@ -263,10 +261,10 @@ def test_a_set_is_processed_again_when_a_person_asks_for_it(sets: Sets, command:
     sets.put(key, ["1"])
     sets.run_of(key, ("loads/again/1", one, "one"))
     before = sets.row_with(key, "Loads", status="PROCESSED")
-    asked = command("reprocess", key, "--yes")
-    command("reprocess", key, "--id", asked["reprocessId"], "--yes")
-    sets.row_with(key, "Loads", status="PROCESSED", served_reprocess_id=asked["reprocessId"])
+    asked = command("retry", "--again", key, "--yes")
+    command("retry", "--again", key, "--id", asked["requestId"], "--yes")
+    sets.row_with(key, "Loads", status="PROCESSED", served_reprocess_id=asked["requestId"])
     [run], after = sets.runs(key), sets.row(key, "Loads")
     assert (run["parts"], run["calls"]) == ([("loads/again/1", one, "one")], 2)
     assert after["fence"] > before["fence"]
-    assert "is no set of LoadsOfTests" in command("reprocess", "loads/again/1", code=2)
+    assert "is no set of LoadsOfTests" in command("retry", "--again", "loads/again/1", code=2)

@@ -11,6 +11,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws, LocalAwsError
 from tests.inside.kit import local_server
+from tests.local.stream_records import of_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,3 +77,55 @@ def test_waiting_in_vain_says_for_what(aws: LocalAws) -> None:
     """The error names the condition."""
     with pytest.raises(TimeoutError, match="pigs fly"):
         aws.wait_until(lambda: False, "pigs fly", timeout=0.1)
+
+
+STAGE = """
+from aws_cdk import App, NestedStack, RemovalPolicy, Stack, Stage
+from aws_cdk.aws_dynamodb import Attribute, AttributeType, PointInTimeRecoverySpecification, StreamViewType, Table
+app = App()
+stack = Stack(Stage(app, "Dev"), "Tables")
+for name, scope in {"StagedTable": stack, "NestedTable": NestedStack(stack, "Nested")}.items():
+    Table(
+        scope,
+        name,
+        table_name=name,
+        partition_key=Attribute(name="id", type=AttributeType.STRING),
+        stream=StreamViewType.NEW_AND_OLD_IMAGES,
+        removal_policy=RemovalPolicy.DESTROY,
+        time_to_live_attribute="expires_at",
+        point_in_time_recovery_specification=PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True),
+    )
+app.synth()
+"""
+
+
+def test_an_app_with_a_stage_is_deployed(aws: LocalAws, tmp_path: Path) -> None:
+    """Its tables, also those of a nested stack, have what their template says. PartiQL writes are in the stream."""
+    (tmp_path / "staged.py").write_text(STAGE)
+    app = f"python {tmp_path / 'staged.py'}"
+    aws.deploy(app, cwd=Path(__file__).parent)
+    client = aws.client("dynamodb")
+    for table in ("StagedTable", "NestedTable"):
+        expiry = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+        backups = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
+        assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
+
+    insert, update, delete = (
+        "INSERT INTO StagedTable VALUE {'id': 'a', 'n': 1}",
+        "UPDATE StagedTable SET n = 2 WHERE id = 'a'",
+        "DELETE FROM StagedTable WHERE id = 'a'",
+    )
+    client.execute_statement(Statement=insert)
+    with pytest.raises(client.exceptions.TransactionCanceledException):
+        client.execute_transaction(TransactStatements=[{"Statement": update}, {"Statement": insert}])
+    client.batch_execute_statement(Statements=[{"Statement": insert}, {"Statement": update}])
+    client.execute_transaction(TransactStatements=[{"Statement": delete}])
+    client.execute_statement(Statement=delete)
+    [records] = of_table(aws, "StagedTable").values()
+    images = [(one["eventName"], *(one["dynamodb"].get(name) for name in ("OldImage", "NewImage"))) for one in records]
+    first, second = ({"id": {"S": "a"}, "n": {"N": number}} for number in "12")
+    assert images == [("INSERT", None, first), ("MODIFY", first, second), ("REMOVE", second, None)]
+
+    aws.destroy(app, cwd=Path(__file__).parent)
+    assert not {"StagedTable", "NestedTable"} & set(client.list_tables()["TableNames"])

@@ -83,14 +83,20 @@ class Intakes:
         return found
 
     def dead_letters(self, name: str) -> list[dict[str, Any]]:
-        """The dead-letter messages, which stay."""
+        """The dead-letter messages, which stay. Records that this test reads from a stream have not quite the form of
+        Lambda's, so those about the rejected message are other contents, each with a letter of its own.
+        """
         answer = self.aws.client("sqs").receive_message(
             QueueUrl=self.out[f"{name}DeadLetters"],
             MaxNumberOfMessages=10,
             MessageAttributeNames=["All"],
             VisibilityTimeout=0,
         )
-        return list(answer.get("Messages", []))
+        return [
+            one
+            for one in answer.get("Messages", [])
+            if one["MessageAttributes"]["reason_code"]["StringValue"] != "identity_rejected"
+        ]
 
     def repair(self, name: str) -> None:
         self.aws.client("dynamodb").put_item(
@@ -106,12 +112,20 @@ class Intakes:
         [records] = read.values()
         mapping.run(records, most=20)
 
+    def tick(self, name: str) -> list[str]:
+        """Problems of the delivery, as the schedule's call finds them."""
+        problems: list[str] = self._call(name, {"checkRows": True, "everySeconds": 21_600})["delivery"]
+        return problems
+
     def _invoke(self, name: str, records: Any) -> list[str]:
-        answer = self.aws.client("lambda").invoke(
-            FunctionName=self.out[f"{name}Function"], Payload=json.dumps({"Records": list(records)}).encode()
-        )
-        response = json.load(answer["Payload"])
+        response = self._call(name, {"Records": list(records)})
         return [one["itemIdentifier"] for one in response["batchItemFailures"]]
+
+    def _call(self, name: str, event: dict[str, Any]) -> Any:
+        answer = self.aws.client("lambda").invoke(
+            FunctionName=self.out[f"{name}Function"], Payload=json.dumps(event).encode()
+        )
+        return json.load(answer["Payload"])
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +177,7 @@ def test_each_effect_happens_once_and_a_rejected_message_after_its_redrive(
     assert len(types(name, "inspect", "o-1")["states"]) == 2
 
     intakes.repair(name)
-    assert types(name, "redrive", "--key", "o-3", "--yes")["moved"] == 1
+    assert types(name, "retry", "o-3", "--yes")["redriven"]["moved"] == 1
     aws.wait_until(lambda: ("o-3", "e-4", 1) in intakes.effects(name), f"{name} redrives", timeout=TIMEOUT)
     assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
     assert intakes.dead_letters(name) == []
@@ -171,6 +185,34 @@ def test_each_effect_happens_once_and_a_rejected_message_after_its_redrive(
         # A replay of the stream has no effect.
         intakes.read_stream(name)
         assert intakes.effects(name) == AT_FIRST | {("o-3", "e-4", 1): 1}
+
+
+@pytest.mark.failure_mode("F693")
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_tick_reports_what_is_broken_in_the_delivery(intakes: Intakes, name: str) -> None:
+    """The function finds its sources and mappings by the settings of its template, and with its own permissions."""
+    assert intakes.tick(name) == []
+    lambda_ = intakes.aws.client("lambda")
+    found = lambda_.list_event_source_mappings(FunctionName=intakes.out[f"{name}Function"])["EventSourceMappings"]
+    assert len(found) == (2 if name in STREAMS else 1)
+    for mapping in found:
+        source = "queue" if ":sqs:" in mapping["EventSourceArn"] else "stream"
+        lambda_.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
+        [problem] = intakes.tick(name)
+        lambda_.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=["ReportBatchItemFailures"])
+        assert problem.startswith(f"the {source}'s event source mapping does not report failures by item")
+        assert problem.endswith(f"run `cdk deploy {STACK} --revert-drift`")
+    assert intakes.tick(name) == []
+
+
+@pytest.mark.failure_mode("F693")
+def test_a_tick_reports_a_disabled_rule(intakes: Intakes) -> None:
+    events, bus = intakes.aws.client("events"), intakes.out["Bus"]
+    [rule] = events.list_rules(EventBusName=bus)["Rules"]
+    events.disable_rule(Name=rule["Name"], EventBusName=bus)
+    [problem] = intakes.tick("EventBridge")
+    events.enable_rule(Name=rule["Name"], EventBusName=bus)
+    assert problem.startswith(f"the EventBridge rule {rule['Name']} is disabled")
 
 
 def test_the_example_books_each_order_once(aws: LocalAws, message_stacks: Outputs) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws
 
-RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 HANDLER = "def handler(event, context):\n    "
 BROKEN = {
     "syntax": ("def handler(event, context:\n", "UserCodeSyntaxError: Syntax error in module 'index'"),
@@ -24,8 +24,9 @@ BROKEN = {
 
 
 def filter_of(runbook: str) -> str:
-    """The filter pattern that a runbook gives."""
-    [pattern] = re.findall(r"--filter-pattern '(.*)'", (RUNBOOKS / f"{runbook}.md").read_text())
+    """The filter pattern that the runbook of an alarm gives."""
+    section = RUNBOOKS.read_text().split(f"\n## {runbook}\n")[1].split("\n## ")[0]
+    [pattern] = re.findall(r"--filter-pattern '(.*)'", section)
     return str(pattern)
 
 
@@ -45,7 +46,7 @@ def found(aws: LocalAws, name: str, code: str, *, timeout: int = 3) -> list[str]
     answer = aws.client("lambda").invoke(FunctionName=name, Payload=b"{}")
     assert ("FunctionError" in answer) is (name != "works")
     events = aws.client("logs").filter_log_events(
-        logGroupName=f"/aws/lambda/{name}", filterPattern=filter_of("consumer-function-errors")
+        logGroupName=f"/aws/lambda/{name}", filterPattern=filter_of("ConsumerFunctionErrors")
     )["events"]
     return [event["message"] for event in events]
 

@@ -6,11 +6,10 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from scripts import assumptions_page
-
-from tests.inside.acceptance import CHECKS
 
 ROOT = Path(__file__).parents[2]
 TABLE = tomllib.loads(assumptions_page.TABLE.read_text())
@@ -54,21 +53,35 @@ def test_the_page_is_generated() -> None:
     assert assumptions_page.PAGE.read_text() == assumptions_page.page(), "python -m scripts.assumptions_page --write"
 
 
-def test_the_checks_of_the_acceptance_command_are_on_its_page_and_name_lines_that_exist() -> None:
-    assert assumptions_page.ACCEPTANCE.read_text() == assumptions_page.acceptance()
-    checked = {id_: check.name for check in CHECKS for id_ in check.assumptions}
-    assert set(checked) <= {row["id"] for row in ROWS}
-    lines = {line.split("|")[1].strip(): line for line in assumptions_page.page().splitlines() if line.startswith("| ")}
-    assert [id_ for id_, name in checked.items() if f"[`{name}`](acceptance.md#checks)" not in lines[id_]] == []
+def test_the_tests_of_the_suite_name_lines_that_exist() -> None:
+    shown = assumptions_page.suite()
+    assert len(shown) > 25
+    assert set(shown) <= {row["id"] for row in ROWS}
+
+
+CASE = (
+    """<testcase name="{name}">{end}<properties><property name="assumptions" value="{ids}"/></properties></testcase>"""
+)
+
+
+def report(*cases: str, local: str = "False") -> ET.Element:
+    about = f'<properties><property name="local" value="{local}"/></properties>'
+    suite = f'<testsuite timestamp="2027-01-15T08:00:00+00:00">{about}{"".join(cases)}</testsuite>'
+    return ET.fromstring(f"<testsuites>{suite}</testsuites>")
 
 
 def test_only_a_run_on_aws_becomes_a_result() -> None:
-    """A check that was not run there leaves the line as it is."""
-    outcomes = [{"name": "one", "result": "passed"}, {"name": "two", "result": "not here"}]
-    report = {"local": False, "startedAt": 1_800_000_000_000, "outcomes": outcomes}
-    assert assumptions_page.results(report) == {"one": "passed 2027-01-15"}
+    """A test that was skipped there leaves the line as it is."""
+    cases = [
+        CASE.format(name="one", ids="A-1 A-2", end=""),
+        CASE.format(name="two", ids="A-2", end="<failure/>"),
+        CASE.format(name="three", ids="A-3", end="<skipped/>"),
+    ]
+    found = {"A-1": "passed 2027-01-15", "A-2": "failed 2027-01-15"}
+    assert assumptions_page.results(report(*cases)) == found
+    assert assumptions_page.results(report(*reversed(cases))) == found
     with pytest.raises(ValueError, match="of a local AWS"):
-        assumptions_page.results(report | {"local": True})
+        assumptions_page.results(report(local="True"))
 
 
 def test_each_line_has_its_own_number() -> None:

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "symptoms.md").read_text()
 TABLES, _, REST = PAGE.partition("## Failures without a command")
 ROWS = [line for line in TABLES.splitlines() if re.search(r"\bF\d+\b", line)]
 _NUMBER = re.compile(r"\bF\d{2,3}\b")
-_SHOWS = re.compile(r"\]\(runbooks/|metric `|line `|`intake-ledger|the effect")
+_SHOWS = re.compile(r"\]\(runbooks\.md#|metric `|line `|`intake-ledger|the effect")
 
 
 def numbers(text: str) -> list[str]:
@@ -34,7 +34,7 @@ def parse(command: str) -> None:
 
 def test_each_failure_mode_is_on_the_page_once() -> None:
     """A new failure mode gets a number in a row, or in the list at the page's end."""
-    modes = set(re.findall(r"^\| (F\d+) \|", (ROOT / "docs" / "failure-modes.md").read_text(), re.MULTILINE))
+    modes = set(re.findall(r"^\| (F\d+) \|", (ROOT / "tests" / "failure-modes.md").read_text(), re.MULTILINE))
     found = numbers(PAGE)
     assert len(found) == len(set(found))
     assert set(found) <= modes
@@ -63,7 +63,7 @@ def test_a_wrong_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_line_of_the_status_exists() -> None:
     """The command adds a line with each label."""
     sources = (path.read_text() for path in (ROOT / "tools" / "intake_ledger_cli").rglob("*.py"))
-    labels = set(re.findall(r'\badd(?:_line\(lines, |_count\(|_if_any\(|\()"([^"]+)"', "".join(sources)))
+    labels = set(re.findall(r'\badd(?:_line\(lines, |_count\(|_if_any\(|_text\(|\()\s*"([^"]+)"', "".join(sources)))
     named = set(re.findall(r"line `([^`]+)`", TABLES))
     assert named
     assert named <= labels

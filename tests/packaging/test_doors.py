@@ -5,9 +5,12 @@ So a module can move to another place, and at most one module of `tests/inside` 
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -90,12 +93,12 @@ def shown(door: str) -> frozenset[str]:
     [
         ("from intake_ledger.audit.diff import judge", ["intake_ledger.audit.diff"]),
         ("from intake_ledger.audit import diff", ["intake_ledger.audit.diff"]),
-        ("from intake_ledger_cli import redrive", ["intake_ledger_cli.redrive"]),
+        ("from intake_ledger_cli.act import redrive", ["intake_ledger_cli.act.redrive"]),
         ("import intake_ledger.garbage as garbage", ["intake_ledger.garbage"]),
         ("import cdk_intake_ledger\ncdk_intake_ledger.pipeline_checks.CHECKS", ["cdk_intake_ledger.pipeline_checks"]),
         ("patch.setattr('intake_ledger.audit.look.PAUSES', ())", ["intake_ledger.audit.look"]),
         ("f'import sys, intake_ledger.consumer.composition; {1}'", ["intake_ledger.consumer.composition"]),
-        ("ROOT / 'tools/intake_ledger_cli/status_table.py'", ["intake_ledger_cli/status_table.py"]),
+        ("ROOT / 'tools/intake_ledger_cli/show/status_table.py'", ["intake_ledger_cli/show/status_table.py"]),
         ("from intake_ledger.ledger import Ledger", []),
         ("from intake_ledger.executions import decide", []),
         ("from intake_ledger import protocol, once", []),
@@ -121,3 +124,17 @@ def test_tests_stay_before_the_doors() -> None:
         for module in sorted(set(behind_doors(path.read_text())))
     ]
     assert wrong == []
+
+
+@pytest.mark.failure_mode("F746")
+def test_an_app_needs_no_boto3() -> None:
+    """A machine that synthesizes may have none. The runtime's modules that the constructs import send no request."""
+    program = """
+        import importlib, pkgutil, sys
+        sys.modules.update(boto3=None, botocore=None)
+        import cdk_intake_ledger as door
+        for one in pkgutil.walk_packages(door.__path__, door.__name__ + "."):
+            importlib.import_module(one.name)
+    """
+    ended = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -1,4 +1,4 @@
-"""A container image needs no more than the Dockerfile in docs/dependencies.md installs."""
+"""A container image needs no more than the Dockerfile in docs/processor.md installs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from cdk_intake_ledger.bundling import LAMBDA_MODULES
 from cdk_intake_ledger.functions import TESTED_RUNTIME
 from tests.synth.build import PROCESSORS, new_stack, only, template_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "dependencies.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "processor.md").read_text()
 [DOCKERFILE] = re.findall(r"^```dockerfile\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 [RUNTIME, POWERTOOLS, _] = re.findall(r"^RUN pip (install .*)$", DOCKERFILE, re.MULTILINE)
 BASE = (*sorted(LAMBDA_MODULES - {"awslambdaric", "pip", "runtime_client", "simplejson", "snapshot_restore_py"}),)

@@ -44,7 +44,7 @@ def test_the_app_runs_from_the_root(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "Catalogue.template.json").is_file()
+    assert (tmp_path / "Billing.template.json").is_file()
 
 
 def test_the_imports_keep_their_directions() -> None:
@@ -101,3 +101,10 @@ def test_each_cache_is_on_the_page_of_the_architecture() -> None:
     }
     assert {"make_consumer", "make_parts", "_session"} <= caches
     assert not {name for name in caches if f"`{name}`" not in table}
+
+
+def test_the_app_is_the_short_one_of_the_start_page() -> None:
+    """Its processor is the one of docs/getting-started.md, so a reader sees one pipeline everywhere."""
+    assert len((ROOT / "app.py").read_text().splitlines()) <= 35
+    processor = (ROOT / "examples" / "invoices" / "processor" / "invoices.py").read_text()
+    assert processor in (ROOT / "docs" / "getting-started.md").read_text()

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("benchmarks", "docs", "examples", "tests") for page in ROOT.glob(f"{folder}/**/*.md")),
+    ]
+)
 _BLOCK = re.compile("^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _DEFINED = re.compile(r"^ *(?:def|class) (\w+)", re.MULTILINE)
@@ -73,21 +78,28 @@ def test_make_test_runs_every_folder_of_tests() -> None:
     tests = sorted(part for part in parts if "pytest" in recipes[part])
     targets = sorted(options.sub("", recipes[part]) for part in tests)
     assert recipes["truth"] == "\t@pytest tests/truth\n"
-    assert targets == [f"\t@pytest {folder} $(QUICK)\n" for folder in sorted(folders - {"tests/truth"})]
-    assert set(parts) - set(tests) == {"types", "lint", "house"}
+    quick = folders - {"tests/truth", "tests/local"} | {"suite"}
+    assert [target for target in targets if not re.fullmatch(r"\t@pytest .+ \$\(QUICK\)\n", target)] == []
+    assert sorted(folder for target in targets for folder in target.split()[1:-1]) == sorted(quick)
+    assert set(parts) - set(tests) == {"types", "lint"}
     assert recipes["test"].endswith(" parts\n")
 
 
 def test_make_thorough_runs_every_folder_and_ci_all_of_it() -> None:
-    """`make thorough` runs the tests that `make test` leaves out. CI runs both."""
+    """`make thorough` runs the tests that `make test` leaves out. CI runs both, then `make truth`."""
     makefile = (ROOT / "Makefile").read_text()
     folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     chosen = re.findall(r"\t@pytest (.+) -m (?:thorough|\"thorough or wide\")\n", makefile)
-    assert {folder for line in chosen for folder in line.split()} == folders - {"tests/truth"}
+    assert {folder for line in chosen for folder in line.split()} == {*folders, "suite"} - {
+        "tests/truth",
+        "tests/ordinary",
+    }
+    assert "\t@pytest tests/local $(QUICK) $(RECORDING)\n" in makefile
+    assert re.search(r"\t.* deployed thorough-deployed thorough-stacks thorough-engine\n", makefile)
     assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == [
         "test",
-        "truth",
         "thorough",
+        "truth",
         "prove",
     ]
 
@@ -104,15 +116,27 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+def test_the_readme_and_the_documents_are_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 700
+    pages = [*(ROOT / "docs").rglob("*.md")]
+    assert len(pages) <= 45
+    assert sum(len(page.read_text().split()) for page in pages) <= 65_000
+
+
 def test_each_promise_names_the_test_that_would_break() -> None:
-    """Each item of the README's promises has a row with tests. Each row of the comparison has tests too."""
+    """Each promise of the README links its test. Each one of the page of promises, and each row of the comparison, has
+    a row with tests.
+    """
     readme, promises, comparison = (
         (ROOT / name).read_text() for name in ("README.md", "docs/promises.md", "docs/compare.md")
     )
-    section = readme.split("## Promises\n", 1)[1].split("\n## ", 1)[0]
-    items = re.findall(r"^\d+\. (?:\*\*(.+?)\*\*)?", section, re.MULTILINE)
+    short = re.findall(r"^\d+\. \*\*.*$", readme.split("## Promises\n", 1)[1].split("\n## ", 1)[0], re.MULTILINE)
+    assert len(short) == 5
+    assert [line for line in short if not _PROOF.search(line)] == []
+    defined, tested = promises.split("\n## Their tests\n", 1)
+    items = re.findall(r"^\d+\. \*\*(.+?)\*\*", defined, re.MULTILINE)
     assert len(items) == 9
-    assert re.findall(r"^\| \[(.+)\]\(\.\./README\.md#promises\) \|", promises, re.MULTILINE) == items
+    assert re.findall(r"^\| ([\w ]+) \|", tested.split("\n## ")[0], re.MULTILINE)[1:] == items
     by_hand = comparison.split("## By hand", 1)[1].split("\n## ", 1)[0]
     rows = [
         row
@@ -125,6 +149,18 @@ def test_each_promise_names_the_test_that_would_break() -> None:
     named = [test for page in PAGES for _, test in _PROOF.findall(page.read_text())]
     assert len(named) > 30
     assert [test for test in named if not test.lower().startswith("test")] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_links_its_tests_once_at_its_end(page: Path) -> None:
+    """Sentences have no marks. Only the promises and the comparison have one for each answer."""
+    text = page.read_text()
+    assert page.name in ("promises.md", "compare.md") or "✓" not in text
+    found = re.findall(r"^Tests: (.+)$", text, re.MULTILINE)
+    assert len(found) <= 1
+    tests = _LINK.findall("".join(found))
+    assert len(tests) == len(set(tests))
+    assert [line for line in text.partition("\nTests: ")[2].splitlines()[1:] if line and line[0] != "["] == []
 
 
 def test_every_document_can_be_found_from_the_readme() -> None:

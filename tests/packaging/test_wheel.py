@@ -47,11 +47,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
-    """The wheel has no tests, no examples, and no folder of another package."""
+    """The wheel has no examples, no tests but those for an account, and no folder of another package."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
-    packages = {"cdk_intake_ledger", "intake_ledger", "intake_ledger_cli", "intake_ledger_testing"}
+    packages = {
+        "cdk_intake_ledger",
+        "intake_ledger",
+        "intake_ledger_cli",
+        "intake_ledger_suite",
+        "intake_ledger_testing",
+    }
     assert {top for top in tops if not top.endswith(".dist-info")} == packages
     assert {"cdk_intake_ledger/__init__.py", "cdk_intake_ledger/py.typed", "intake_ledger/py.typed"} <= set(names)
     queries = {str(path.relative_to(ROOT / "lambda_src")) for path in (ROOT / "lambda_src").rglob("*.sql")}
@@ -76,6 +82,7 @@ def test_every_module_of_the_sources_is_in_the_wheel(wheel: Path) -> None:
         "cdk_intake_ledger": "constructs",
         "intake_ledger": "lambda_src",
         "intake_ledger_cli": "tools",
+        "intake_ledger_suite": "suite",
         "intake_ledger_testing": "tools",
     }
     for package, root in sources.items():

@@ -75,6 +75,12 @@ class ExecutionWorld(NamedTuple):
     """Executions are stopped when a newer version comes. A task of each runs on."""
     removals: int = 0
     """Permanent deletions of the newest of two versions."""
+    incomplete: bool = False
+    """A set is woken before its last part comes."""
+    collisions: bool = False
+    """Both messages have one identity, and other fingerprints."""
+    forgets: int = 0
+    """A person has the key forgotten, also while a worker pauses. That worker may die soon after it."""
 
 
 WORLDS = {
@@ -189,6 +195,9 @@ class World:
         """The messages about an execution that has ended."""
         return [] if self.left.durable else [body]
 
+    def forget(self) -> None:
+        """A person has the key forgotten."""
+
     def rest(self) -> str:
         """Errors when nothing moves any more, and attempts that no failure has spent."""
         failed = sum(
@@ -198,6 +207,12 @@ class World:
         if self.left.stops and self.row is not None and self.row.attempts > 1 + failed:
             return "a stop has spent an attempt"
         return at_rest(self)
+
+    def dead_letter(self, body: str, attributes: Any) -> str:
+        """The name of a copy in the dead-letter queue."""
+        if any(not isinstance(part, Change) or part.execution for part in parse_message(body)):
+            self.bad = "a copy is no message of the object, so its redrive would be lost"
+        return str(attributes["version_id"])
 
     def can_begin(self, execution: MemoryExecution) -> bool:
         """False if the execution fails before its effect."""
@@ -278,7 +293,7 @@ def steps(w: World) -> Iterator[Step]:
     """Each step from here, with each fault of a worker."""
     yield from plain_steps(w)
     for body in dict.fromkeys(w.queue):
-        if not (w.left.deaths or w.left.pauses):
+        if not (w.left.deaths or w.left.pauses or w.left.forgets):
             continue
         label = f"a worker handles {short(body)}"
         requests = work(copy.deepcopy(w), body)
@@ -288,6 +303,8 @@ def steps(w: World) -> Iterator[Step]:
                 yield f"{label}, and dies after request {number}", _dying(body, number, after=True)
             if w.left.pauses:
                 yield from _pauses(label, body, number)
+            if w.left.forgets and not w.left.puts:
+                yield from _forgotten_meanwhile(label, body, number, requests)
 
 
 def plain_steps(w: World) -> Iterator[Step]:
@@ -314,7 +331,7 @@ def plain_steps(w: World) -> Iterator[Step]:
                 yield from _ends(w, name, label, "SUCCEEDED", {})
             if w.left.fails:
                 yield from _ends(w, name, f"{label} fails:", "FAILED", {"fails": 1})
-            if w.left.poison and execution.given["versionId"] == "version-1":
+            if w.left.poison and execution.given["versionId"] in ("version-1", "1"):
                 yield from _ends(w, name, f"{label} is poisoned:", "FAILED", {"poison": 1}, "Unprocessable")
             if w.left.aborts:
                 yield from _ends(w, name, f"{label} with a task:", "ABORTED", {"aborts": 1})
@@ -325,6 +342,8 @@ def plain_steps(w: World) -> Iterator[Step]:
         yield f"a task of {version} ends", partial(_task, version=version, writes=False)
     if w.left.removals and len(w.s3.keys.get(KEY, ())) > 1:
         yield "the newest version is deleted", _remove
+    if w.left.forgets and not w.left.puts:
+        yield "a person has the key forgotten", lambda x: x.forget()
     row, now = w.row, w.clock()
     if row is not None and (row.is_live(now) or (row.retry_at or 0) > now):
         yield "leases and waits end", lambda x: x.clock.advance(LAPSE)
@@ -438,6 +457,32 @@ def _pauses(label: str, body: str, number: int) -> Iterator[Step]:
     yield f"{label}, and pauses before request {number}: others start and fail", lambda x: take_over(x, 2, ends=True)
 
 
+def _forgotten_meanwhile(label: str, body: str, number: int, requests: int) -> Iterator[Step]:
+    """A worker pauses before a request while a person has the key forgotten, and may die before a later one."""
+
+    def forget(x: World, dies: int) -> None:
+        x.queue.remove(body)
+
+        def fault(place: int, is_after: bool) -> None:
+            if place == dies and not is_after:
+                raise DiedError
+            if place == number and not is_after:
+                x.clock.advance(LAPSE)
+                x.forget()
+
+        try:
+            acknowledged = bool(work(x, body, fault, acknowledges=True))
+        except DiedError:
+            acknowledged = False
+        if not acknowledged:
+            x.queue.append(x.returned(body))
+
+    text = f"{label}, and pauses before request {number}: a person has the key forgotten"
+    yield text, lambda x: forget(x, -1)
+    for dies in range(number + 1, requests + 3):
+        yield f"{text}, and it dies before request {dies}", partial(forget, dies=dies)
+
+
 def _handle(w: World, body: str, fault: Callable[[int, bool], None] = lambda _, __: None) -> None:
     w.queue.remove(body)
     taken = w.taken
@@ -514,10 +559,7 @@ class MemoryQueues:
         self._w.queue.append(body)
 
     def dead_letter(self, body: str, attributes: Any, group: str) -> None:
-        if any(not isinstance(part, Change) or part.execution for part in parse_message(body)):
-            self._w.bad = "a copy is no message of the object, so its redrive would be lost"
-        self._w.rejected.append(str(attributes["version_id"]))
-        self._w.rejected = sorted(set(self._w.rejected))
+        self._w.rejected = sorted({*self._w.rejected, self._w.dead_letter(body, attributes)})
 
 
 def work(

@@ -20,7 +20,20 @@ from intake_ledger.ledger import LedgerTable, break_claim
 from intake_ledger.protocol import Origin, Reason, ReasonCode, RowKey, State, StateKind
 from tests.inside.kit import Key, inserted_item, parse_update_statement
 from tests.protocol import program
-from tests.protocol.program import BUCKET, KEY, Config, Effect, Finished, Frozen, Message, Raised, Request, freeze, thaw
+from tests.protocol.program import (
+    BUCKET,
+    KEY,
+    Config,
+    Effect,
+    Finished,
+    Frozen,
+    Memory,
+    Message,
+    Raised,
+    Request,
+    freeze,
+    thaw,
+)
 from tests.protocol.reduction import Symmetry, mirrored_arguments, mirrored_label, pooled
 from tests.protocol.s3_script import Script, Shown, forged_marker
 from tests.protocol.strict_store import StrictDynamoDB
@@ -160,6 +173,10 @@ class World(NamedTuple):
     downstream: str = "absent"
     clean: bool = True
     """The last write to the downstream is committed."""
+    present: bool = False
+    """The downstream may have an object: an attempt on one has begun since the last removal that was told."""
+    kept: str = ""
+    """The version of an object that was committed, if no attempt on the key has begun since."""
     fence: int = 0
     """The highest fence that a processor received."""
     versions: tuple[str, ...] = ()
@@ -249,6 +266,7 @@ class Explorer:
             started=self.script.epoch[s.legacy],
             committed=self.script.epoch[s.legacy],
             downstream=past,
+            present=self.script.shown[s.legacy].kind is StateKind.OBJECT,
             forged=s.forged,
             queue=(),
             items=(),
@@ -471,6 +489,8 @@ class Explorer:
             tick=w.tick + 1,
             started=backup.started,
             committed=backup.committed,
+            present=True,
+            kept="",
             versions=backup.versions,
             tries=(),
             restores=w.restores - 1,
@@ -491,7 +511,7 @@ class Explorer:
             if int(content.get("retry_at", "0")) > now:
                 yield "a wait is over", w._replace(items=self._lapse(w.items, key, "retry_at"))
             if "expires_at" in content and int(content["expires_at"]) * 1000 < now:
-                yield f"TTL removes {key[1]}", w._replace(items=w.items[:place] + w.items[place + 1 :])
+                yield f"TTL removes {key[1]}", w._replace(items=w.items[:place] + w.items[place + 1 :], kept="")
 
     def _timely(self, w: World) -> bool:
         """Assume of operations that each change is first handled, and that the audit runs, within the retention."""
@@ -791,6 +811,10 @@ class Explorer:
             if not self.script.has_been(identity, request.arguments["kind"], w.done):
                 bad = bad or f"the processor is told that {identity} was {request.arguments['kind']}, which is not so"
             return w._replace(bad=bad, owed=False, fence=max(w.fence, fence))
+        complete = self.config.memory in (Memory.COMPLETE, Memory.RECORDED) and self.scenario.after is None
+        excused = w.present or w.asked or w.owed or w.healing
+        if complete and request.arguments["kind"] == "removed" and not excused:
+            bad = bad or "a removal is told although the downstream has no object"
         again = w.asked or (w.healing and w.committed not in w.transactions)
         first = max(w.committed + (0 if again else 1), w.started)
         fits = self._epochs(identity, first, w.done)
@@ -811,6 +835,7 @@ class Explorer:
         if request.operation not in WRITES:
             return w
         if _reports(request):
+            w = w._replace(kept="" if answer.kind == "ok" else w.kept)
             w = _put(w, slot, k._replace(late=False, working=False, unwoken=answer.kind == "ok"))
         if answer.kind == "refused" and k.working and self._held_at_all(w, slot):
             w = _put(w, slot, k._replace(overwritten=True))
@@ -865,6 +890,8 @@ class Explorer:
             return w._replace(versions=tuple(sorted({*w.versions, identity})), bad=bad)
         if not k.working:
             return self._check_settled(w, identity)
+        present = row.get("kind", "object") == "object"
+        w = w._replace(present=present, kept=identity if present and "version_id" in row else "")
         fits = self._epochs(identity, w.committed + (0 if w.asked or w.healing else 1), w.done)
         bad = w.bad or ("" if fits else f"G3: {identity} committed again, committed epoch {w.committed}")
         reruns = w.reruns + (w.started == w.committed and w.asked > 0 and not w.healing)
@@ -894,6 +921,9 @@ class Explorer:
         if not _claims(request) or self.config.every_version:
             return w
         after = _row_of(items, request)
+        if w.kept == _row_identity(after) and not (w.asked or w.owed):
+            return w._replace(bad=f"{w.kept} is processed again, and nothing but an untold removal came between")
+        w = w._replace(present=w.present or after.get("kind", "object") == "object", kept="")
         before = next((row for row in map(_content, (item for _, item in w.items)) if "status" in row), {})
         read = _late_writes(before) - {_row_identity(after)} - _late_writes(after)
         if not read:
@@ -909,11 +939,12 @@ class Explorer:
             row, was = _content(item), before.get(key, {})
             if row.get("status") != "PROCESSED" or row == was:
                 continue
-            name, told = row.get("settled_as"), self.config.deletes or row.get("kind") == "object"
+            deletes = self.config.deletes or self._config(w.deployed).deletes
+            name, told = row.get("settled_as"), deletes or row.get("kind") == "object"
             if row.get("committed_state") != _row_identity(row) and name != "removed_unprocessed":
                 return f"{_row_identity(row)} was never committed, and its row is settled as {name}"
-            if told:
-                continue
+            if told or ":own_owner" in _values(request):
+                continue  # a claim that is given back, since no attempt is on an untold removal
             if name is None:
                 return "a removal is settled, and its row does not say so"
             open_ = was.get("kind") == "object" and was.get("status") != "PROCESSED"
@@ -999,18 +1030,23 @@ class Explorer:
             return ""
         if w.asked and not w.served and len(w.asks) == 0 and not w.tick:
             return "a reprocess request was swallowed"
-        if self.config.effect is Effect.TRANSACT and w.booked[-1:] != (current.identity,):
+        booked = w.booked[-1] if w.booked else "absent"
+        if self.config.effect is Effect.TRANSACT and self._effect(booked) != self._effect(current.identity):
             return f"G4: at rest S3 shows {current.identity}, the effects are {w.booked}"
-        ignored = not self.config.deletes and current.kind is not StateKind.OBJECT
+        deletes = self.config.deletes and self._config(w.deployed).deletes
+        ignored = not deletes and current.kind is not StateKind.OBJECT
         # A late worker's plain write over a transaction is not healed: the transaction cannot be repeated.
         sometimes = self.config.effect is Effect.SOMETIMES
         beyond = (w.excused and not self._exact) or (sometimes and any("transactional" in row for row in rows))
-        shown = current.identity
-        if self.config.effect is Effect.FENCED and current.kind is not StateKind.OBJECT:
-            shown = "absent"  # a tombstone does not name the marker
+        shown = self._effect(current.identity)
         if self.config.effect is Effect.REJECTS:
             shown = shown if shown in self.config.bad else "absent"
-        if w.downstream != shown and not ignored and not beyond and not (self.scenario.forgetful and w.clean):
+        if (
+            self._effect(w.downstream) != shown
+            and not ignored
+            and not beyond
+            and not (self.scenario.forgetful and w.clean)
+        ):
             return f"G4: at rest S3 shows {current.identity}, the downstream has {w.downstream}"
         if (
             not w.tick
@@ -1020,6 +1056,11 @@ class Explorer:
         ):
             return f"G4: at rest S3 shows {current.identity}, the ledger {self._committed_identity(rows)}"
         return ""
+
+    def _effect(self, identity: str) -> str:
+        """The state that the downstream has after the effect of this one. Each removal leaves nothing."""
+        marker = identity[:2] == "v#" and self.script.operations[int(identity[2:]) - 1] == "m"
+        return "absent" if marker else identity
 
     def _miscounts(self, row: Mapping[str, str]) -> bool:
         """True if the row of a committed state does not say whether it has rejected rows."""
@@ -1202,6 +1243,8 @@ class Explorer:
             return w.items, Frozen("ok" if self.script.readable(program.wanted(request.arguments), w.done) else "gone")
         if request.service == "s3":
             return w.items, self._head(w, request)
+        if request.operation == "describe_table":
+            return w.items, Frozen("ok", w.restores < self.scenario.restores)
         return self._apply(w.items, request)
 
     def _head(self, w: World, request: Request) -> Frozen:

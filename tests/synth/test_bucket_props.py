@@ -66,7 +66,7 @@ def test_a_bucket_is_emptied_with_its_stack() -> None:
 @pytest.mark.parametrize(
     ("props", "rule", "text"),
     [
-        ({"versioned": False}, "bucket-props-without-versions", "has versioned=False: .* by their versions. Omit it"),
+        ({"versioned": False}, "bucket-must-be-versioned", "VersioningConfiguration.Status none .* by their versions"),
         ({"encryption": s3.BucketEncryption.S3_MANAGED}, "bucket-props-beside-option", "Pass encryption_key to"),
         ({"removal_policy": RemovalPolicy.DESTROY}, "bucket-props-beside-option", "Pass removal_policy to"),
         ({"auto_delete_objects": True}, "bucket-props-auto-delete", "the removal_policy is RETAIN"),

@@ -23,7 +23,7 @@ from tests.inside.command import commands
 from tests.synth.build import Json, variables
 from tests.synth.test_cfn_lint import ACCEPTED, REGIONS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cloudformation.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "template.md").read_text().partition("\n## Without a CDK app")[2]
 LIMIT = 51_200
 """Bytes of a template in a request to CloudFormation."""
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"

@@ -40,7 +40,8 @@ def hardened() -> App:
         "cluster": ecs.Cluster(stack, "Cluster", vpc=vpc),
         "image": ecs.ContainerImage.from_registry("example/orders"),
     }
-    _, *snippets = re.findall("^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    section = PAGE.read_text().partition("\n## Compliance\n")[2]
+    _, *snippets = re.findall("^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     exec("\n".join(snippets).replace('"processors/orders"', repr(str(PROCESSORS / "orders"))), names)
     in_parts(stack, names)
     app.synth()

@@ -35,6 +35,7 @@ from tests.synth.build import (
     rules_in,
     statements,
     template_of,
+    template_with,
     warned,
 )
 
@@ -176,9 +177,7 @@ def test_the_function_of_the_sets_finds_waiting_rows_in_the_index(template: Json
 
 
 def test_a_pipeline_without_sets_has_none_of_this() -> None:
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor())
-    assert "INTAKE_SETS" not in environment(template_of(stack), "OrdersConsumer")
+    assert "INTAKE_SETS" not in environment(template_with(), "OrdersConsumer")
 
 
 def test_a_set_name_fixes_the_logical_ids() -> None:

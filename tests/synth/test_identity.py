@@ -27,7 +27,18 @@ from cdk_intake_ledger import (
     NetworkOptions,
 )
 from cdk_intake_ledger.testing import logical_ids
-from tests.synth.build import Json, new_app, new_stack, processor, refused, resources, template_of, variables, warned
+from tests.synth.build import (
+    Json,
+    new_app,
+    new_stack,
+    processor,
+    refused,
+    resources,
+    template_of,
+    template_with,
+    variables,
+    warned,
+)
 
 ROOT = Path(__file__).parents[2]
 STATEFUL = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue")
@@ -130,7 +141,7 @@ def test_cdk_diff_is_empty(moved: Mapping[bool, Path]) -> None:
 
 @pytest.mark.failure_mode("F97")
 def test_without_a_name_a_move_makes_new_resources() -> None:
-    """`intake-ledger adopt` moves their content. The old resources are retained, with queues and policies."""
+    """The old resources are retained, with queues and policies, so that the pipeline can go on with them."""
     found = []
     for id_ in ("Orders", "Invoices"):
         stack = new_stack()
@@ -142,10 +153,9 @@ def test_without_a_name_a_move_makes_new_resources() -> None:
 @pytest.mark.parametrize(("asked", "policy"), [({}, "Retain"), ({"removal_policy": RemovalPolicy.DESTROY}, "Delete")])
 def test_queues_follow_the_removal_policy(asked: Json, policy: str) -> None:
     """F97: a replaced queue may hold messages."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor(), **asked)
+    template = template_with(**asked)
     for type_ in ("AWS::SQS::Queue", "AWS::SQS::QueuePolicy"):
-        for one in resources(template_of(stack), type_).values():
+        for one in resources(template, type_).values():
             assert (one["DeletionPolicy"], one["UpdateReplacePolicy"]) == (policy, policy)
 
 
@@ -191,13 +201,11 @@ def test_a_fixed_id_is_no_other_constructs() -> None:
 
 
 def test_what_holds_data_says_whose_it_is() -> None:
-    """F97: `intake-ledger adopt` finds retained resources by their tag."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", name="billing", processor=processor())
+    """F97: `intake-ledger status` finds retained resources by their tag."""
     tags = [
         (one["Type"].split("::")[-1], tag["Key"], tag["Value"])
         for type_ in STATEFUL
-        for one in resources(template_of(stack), type_).values()
+        for one in resources(template_with(name="billing"), type_).values()
         for tag in one["Properties"]["Tags"]
     ]
     assert sorted(tags) == [
@@ -207,7 +215,7 @@ def test_what_holds_data_says_whose_it_is() -> None:
 
 @pytest.mark.failure_mode("F192")
 def test_the_functions_say_that_the_pipeline_is_deployed() -> None:
-    """`intake-ledger ls` tells a deployed pipeline from retained resources by the tag of its functions."""
+    """`intake-ledger status` tells a deployed pipeline from retained resources by the tag of its functions."""
     stack = new_stack()
     pipeline = IntakePipeline(stack, "Orders", processor=processor())
     functions = resources(template_of(stack), "AWS::Lambda::Function", "Orders").values()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from aws_cdk import Environment, NestedStack, Stack
+from aws_cdk import Environment, NestedStack
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -18,7 +18,18 @@ from cdk_intake_ledger import (
     MonitoringOptions,
     SetForm,
 )
-from tests.synth.build import Json, new_app, new_stack, only, processor, resources, rules_in, template_of, warnings
+from tests.synth.build import (
+    Json,
+    new_app,
+    new_stack,
+    only,
+    processor,
+    resources,
+    rules_in,
+    template_of,
+    template_with,
+    warnings,
+)
 from tests.synth.message_stack import messages
 
 HERE = Environment(account="111122223333", region="eu-central-1")
@@ -144,7 +155,5 @@ def test_a_log_group_of_yours_keeps_its_encryption() -> None:
 
 
 def test_without_a_key_log_groups_have_the_key_of_the_service() -> None:
-    stack = Stack(new_app(), "Stack")
-    IntakePipeline(stack, "Orders", processor=processor())
-    groups = resources(template_of(stack), "AWS::Logs::LogGroup").values()
+    groups = resources(template_with(), "AWS::Logs::LogGroup").values()
     assert all("KmsKeyId" not in group["Properties"] for group in groups)

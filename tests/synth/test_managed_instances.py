@@ -93,3 +93,28 @@ def test_sets_of_files_run_there_too() -> None:
     function = only(template_of(stack), "AWS::Lambda::Function", "LoadsConsumer")
     assert function["Handler"] == f"{managed_instances.__name__}.handler"
     assert "CapacityProviderConfig" in function
+
+
+@pytest.mark.failure_mode("F690")
+@pytest.mark.parametrize(
+    ("rule", "changed"),
+    [
+        ("final-capacity", "CapacityProviderConfig.LambdaManagedInstancesCapacityProviderConfig"),
+        ("final-command", "ImageConfig.Command"),
+    ],
+)
+def test_another_capacity_or_command_is_refused(rule: str, changed: str) -> None:
+    """Invocations would share memory and `/tmp`, or the image would start other code."""
+    stack = new_stack()
+    image = Processor.from_image(
+        PROCESSORS / "pictures",
+        entrypoint="pictures:process",
+        architecture=lambda_.Architecture.ARM_64,
+        memory_size=8_192,
+        capacity_provider=provider(stack),
+    )
+    function = IntakePipeline(stack, "Orders", processor=image).function.node.default_child
+    assert isinstance(function, lambda_.CfnFunction)
+    function.add_property_deletion_override(changed)
+    with refused(rule):
+        template_of(stack)

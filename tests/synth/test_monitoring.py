@@ -18,7 +18,18 @@ from cdk_intake_ledger import (
 )
 from intake_ledger.contract import ALARMS, METRICS, OBJECTS
 from intake_ledger.protocol import VERDICT_METRICS, OutcomeKind
-from tests.synth.build import Json, new_stack, only, processor, refused, resources, template_of, variables, warned
+from tests.synth.build import (
+    Json,
+    new_stack,
+    only,
+    processor,
+    refused,
+    resources,
+    template_of,
+    template_with,
+    variables,
+    warned,
+)
 from tests.synth.message_stack import messages
 
 ROOT = Path(__file__).parents[2]
@@ -149,9 +160,7 @@ def test_queues_are_watched(template: Json) -> None:
 )
 def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, periods: int) -> None:
     """No other alarm would show that delivery is broken, so missing data causes this alarm."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
-    properties = alarm(template_of(stack), "AuditMissing")
+    properties = alarm(template_with(audit=AuditOptions(interval=interval)), "AuditMissing")
     assert (properties["MetricName"], properties["Threshold"]) == ("AuditRuns", 1)
     assert (properties["ComparisonOperator"], properties["TreatMissingData"]) == ("LessThanThreshold", "breaching")
     assert (properties["Period"], properties["EvaluationPeriods"]) == (period, periods)
@@ -174,9 +183,7 @@ def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template:
 @pytest.mark.parametrize("interval", [Duration.minutes(5), Duration.minutes(15), Duration.days(1)])
 def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
     """One tick is enough. Ticks are at most 15 minutes apart, and no period has two of them."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
-    template = template_of(stack)
+    template = template_with(audit=AuditOptions(interval=interval))
     properties = alarm(template, "AuditDeliveryProblems")
     assert (properties["EvaluationPeriods"], properties.get("DatapointsToAlarm", 1)) == (1, 1)
     minutes = int(only(template, "AWS::Scheduler::Schedule")["ScheduleExpression"].split("(")[1].split(" ")[0])
@@ -190,9 +197,7 @@ def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
 )
 def test_an_audit_that_never_gets_through_is_an_alarm(interval: Duration, period: int, periods: int) -> None:
     """A 0 in a period is a complete run."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor(), audit=AuditOptions(interval=interval))
-    properties = alarm(template_of(stack), "AuditIncomplete")
+    properties = alarm(template_with(audit=AuditOptions(interval=interval)), "AuditIncomplete")
     assert (properties["MetricName"], properties["Threshold"], properties["Statistic"]) == (
         "AuditIncomplete",
         1,

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 
 from cdk_intake_ledger import IntakePipeline
 from tests.cli_actions import NEEDED
-from tests.synth.build import actions, new_stack, processor, statements, template_of
+from tests.synth.build import actions, new_stack, processor, resources, statements, template_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
 
@@ -31,3 +31,12 @@ def test_the_role_of_the_page_may_do_what_each_command_does() -> None:
         "sqs:DeleteMessage",
         "sqs:SendMessage",
     }
+
+
+def test_the_status_of_the_page_has_as_many_alarms_as_a_pipeline() -> None:
+    """Each of them has a dimension by which `status` knows it: the pipeline, a queue or a function."""
+    stack = new_stack()
+    IntakePipeline(stack, "Invoices", processor=processor())
+    alarms = resources(template_of(stack), "AWS::CloudWatch::Alarm").values()
+    assert f"1 of {len(alarms)} in ALARM" in PAGE
+    assert all("Dimensions" in str(one) for one in alarms)

@@ -1,17 +1,32 @@
 """`OutcomeEvents`: the function that sends outcomes to EventBridge."""
 
 import json
-from pathlib import Path
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from aws_cdk import Duration, Stack
+from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 
 from cdk_intake_ledger import IntakeLedger, IntakePipeline, MessageIntake, MessageSource, OutcomeEvents
-from intake_ledger.contract import ALARMS, MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_INTAKES, Source
-from tests.synth.build import Json, actions, new_stack, only, processor, refused, statements, template_of, variables
+from intake_ledger.contract import ALARMS, MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_DETAILS, OUTCOME_INTAKES, Source
+from intake_ledger.protocol import Row, Status
+from tests.inside.outcomes import outcome_events
+from tests.synth.build import (
+    Json,
+    actions,
+    new_stack,
+    only,
+    processor,
+    refused,
+    statements,
+    template_of,
+    variables,
+    warnings,
+)
 
 
 def both(stack: Stack, **ledger: Any) -> list[Any]:
@@ -55,7 +70,6 @@ def test_the_function_knows_each_intake_and_reads_both_images(template: Json) ->
     assert (alarm["MetricName"], alarm["Statistic"], alarm["Period"]) == (row.metric, row.statistic, row.period)
     assert (alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (row.periods, row.no_data)
     assert alarm["AlarmDescription"].endswith(f": {row.meaning} ({row.runbook})")
-    assert (Path(__file__).parents[2] / row.runbook).is_file()
 
 
 def test_it_may_read_the_stream_and_send_to_the_bus_only(template: Json) -> None:
@@ -124,3 +138,95 @@ def test_an_alarm_after_the_stream_has_ended_is_refused() -> None:
     found = both(stack)
     with refused("outcome-events-late-after", "late_after is 1 day"):
         OutcomeEvents(stack, "Outcomes", intakes=found, late_after=Duration.hours(24))
+
+
+def pattern(**fields: Any) -> events.EventPattern:
+    return events.EventPattern(**({"source": ["intake-ledger"]} | fields))
+
+
+def receive(stack: Stack, patterns: list[Any]) -> None:
+    """Intakes that take outcomes from a bus that gets those of all."""
+    bus, shared = events.EventBus(stack, "Bus"), IntakeLedger(stack, "Ledger")
+    intakes: list[Any] = [IntakePipeline(stack, "Orders", processor=processor(), ledger=shared)]
+    for one, wanted in zip(["Notes", "Bills"], patterns, strict=False):
+        intakes.append(
+            MessageIntake(
+                stack,
+                one,
+                name=one,
+                source=MessageSource.event_bridge(wanted, event_bus=bus),
+                key="detail.key",
+                identity="detail.id",
+                processor=processor(),
+                ledger=shared,
+            )
+        )
+    OutcomeEvents(stack, "Outcomes", intakes=intakes, event_bus=bus)
+
+
+LOOP, MAY_LOOP = "outcome-events-loop", "outcome-events-may-loop"
+DETAIL_TYPES = ["Intake Committed"]
+OF_NOTES = pattern(detail={"pipeline": ["Notes"]})
+OF_BILLS = pattern(detail={"pipeline": [{"prefix": "Bil"}]}, detail_type=DETAIL_TYPES)
+
+
+@pytest.mark.failure_mode("F671")
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        ([pattern()], "error: Stack/Notes → Stack/Notes"),
+        ([pattern(detail_type=DETAIL_TYPES)], "error: Stack/Notes → Stack/Notes"),
+        ([OF_BILLS, OF_NOTES], "error: Stack/Notes → Stack/Bills → Stack/Notes"),
+        ([pattern(detail={"pipeline": events.Match.anything_but("Orders")})], "error: Stack/Notes → Stack/Notes"),
+        ([pattern(detail={"bucket": ["inbox"]})], "warning: Stack/Notes → Stack/Notes"),
+        ([pattern(detail={"pipeline": [Aws.STACK_NAME]})], "warning: Stack/Notes → Stack/Notes"),
+        ([pattern(detail_type=["Intake Rejected"])], "warning: Stack/Notes → Stack/Notes"),
+        ([events.EventPattern(account=[Aws.ACCOUNT_ID])], "warning: Stack/Notes → Stack/Notes"),
+        ([pattern(detail={"pipeline": ["Orders"]})], ""),
+        ([pattern(detail={"pipeline": events.Match.anything_but("Notes")})], ""),
+        ([pattern(detail={"pipeline": ["Orders", "Bills"]}), pattern(detail={"pipeline": ["Orders"]})], ""),
+        ([pattern(detail={"cents": [{"exists": True}]})], ""),
+        ([events.EventPattern(source=["shop"])], ""),
+    ],
+)
+def test_outcomes_that_come_back_as_messages_are_found(patterns: list[Any], found: str) -> None:
+    """It is an error if they certainly do, and a warning if a value decides that comes later."""
+    stack = new_stack()
+    receive(stack, patterns)
+    assert loops(stack) == found
+
+
+@pytest.mark.failure_mode("F671")
+def test_a_loop_through_a_rule_and_a_queue_of_the_app_is_found() -> None:
+    """Its rule is made after the construct. Another bus, or a rule that is off, makes no loop."""
+    for bus_is_ours, enabled in ((True, True), (True, False), (False, True)):
+        stack = new_stack()
+        intakes = both(stack)
+        bus = events.EventBus(stack, "Bus")
+        OutcomeEvents(stack, "Outcomes", intakes=intakes, event_bus=bus)
+        target = targets.SqsQueue(intakes[1].queue)
+        rule_bus = bus if bus_is_ours else None
+        events.Rule(stack, "R", event_bus=rule_bus, event_pattern=pattern(), targets=[target], enabled=enabled)
+        assert loops(stack) == ("error: Stack/Shop → Stack/Shop" if bus_is_ours and enabled else "")
+
+
+@pytest.mark.failure_mode("F671")
+def test_the_check_knows_each_field_of_an_event() -> None:
+    """A field that it does not know would be absent to it, so a pattern with the field would make no loop."""
+    full = Row(Status.PROCESSED, 3, version_id="v", etag="e", size=1, committed_fence=3, committed_at=1)
+    full = replace(full, commit_id="4", processor_version="a1", reason="no amount", reason_code="unprocessable")
+    for row in (full, replace(full, status=Status.REJECTED)):
+        event = outcome_events.outcome_of("inbox/a", "Orders@latest", None, row, {"Orders": OBJECTS})
+        assert event is not None
+        assert set(json.loads(event["Detail"])) == set(OUTCOME_DETAILS[event["DetailType"]])
+
+
+def loops(stack: Stack) -> str:
+    """The loop that synthesis refuses or warns of."""
+    try:
+        template_of(stack)
+    except RuntimeError as error:
+        [first, *_] = re.findall(rf"outcomes come back as messages: ([^:]+):.*{LOOP}", str(error))
+        return f"error: {first}"
+    told = [one for one in warnings(stack) if MAY_LOOP in one]
+    return f"warning: {told[0].split(': ')[1]}" if told else ""

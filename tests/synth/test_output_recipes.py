@@ -54,6 +54,11 @@ class Service:
     honours: bool = True
     forgets: bool = False
     """It has forgotten each key when the next request comes."""
+    redirect: int | None = None
+    """The status of the first answer, which names another place and has no effect."""
+    answer: bytes = b"receipt"
+    sends: int | None = None
+    """The bytes of the first answer before the connection ends. None: all. 0: not even its status."""
     effects: list[bytes] = field(default_factory=list)
     requests: int = 0
     url: str = ""
@@ -73,10 +78,27 @@ def service() -> Iterator[Service]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            service.receive(self.headers["Idempotency-Key"], self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if service.redirect is not None:
+                self.send_response(service.redirect)
+                self.send_header("Location", "/moved")
+                service.redirect, service.requests = None, service.requests + 1
+                self.end_headers()
+                return
+            service.receive(self.headers["Idempotency-Key"], body)
+            sends, service.sends = service.sends, None
+            if sends == 0:
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(service.answer)))
+            self.end_headers()
+            self.wfile.write(service.answer[:sends])
+
+        def do_GET(self) -> None:
+            """Show the place of a redirect, which takes nothing."""
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b"receipt")
+            self.wfile.write(b"hello")
 
         def log_message(self, *_: Any) -> None:
             """Print nothing."""
@@ -104,6 +126,44 @@ def send(service: Service, *faults: Fault) -> None:
 def test_a_service_that_honours_keys_has_one_effect(service: Service, fault: Fault) -> None:
     send(service, fault, Fault.KILLED_AFTER_EFFECT)
     assert service.effects == [b"10\n20\n"]
+
+
+def committed(service: Service) -> str | None:
+    """The commit of an upload that no fault of the pipeline disturbs. The service got the content once."""
+    names: dict[str, Any] = {"URL": service.url}
+    exec(recipe("A service over HTTP"), names)
+    pipeline = LocalPipeline(names["sent_over_http"])
+    pipeline.put("a.csv", "10\n20\n")
+    pipeline.run()
+    assert service.effects == [b"10\n20\n"]
+    row = pipeline.row("a.csv")
+    assert row is not None
+    return row.commit_id
+
+
+@pytest.mark.failure_mode("F664")
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_no_effect(service: Service, code: int) -> None:
+    """urllib would follow some of them with a GET without the content, and see a success."""
+    service.redirect = code
+    assert committed(service) == "receipt"
+    assert service.requests == 2
+
+
+@pytest.mark.failure_mode("F664")
+def test_no_answer_fails_after_the_effect(service: Service) -> None:
+    """The 100 bytes of it that the recipe keeps may end inside a character."""
+    service.answer = b"-" + "ä".encode() * 100
+    assert committed(service) == f"-{'ä' * 49}\ufffd"
+    assert service.requests == 1
+
+
+@pytest.mark.failure_mode("F664")
+@pytest.mark.parametrize(("sends", "requests"), [(0, 2), (3, 1)])
+def test_an_answer_that_is_cut_repeats_no_effect(service: Service, sends: int, requests: int) -> None:
+    service.sends = sends
+    committed(service)
+    assert service.requests == requests
 
 
 def test_a_service_that_ignores_keys_has_the_effect_twice(service: Service) -> None:

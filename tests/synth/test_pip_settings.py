@@ -1,21 +1,21 @@
-"""uv reads nothing of pip's configuration. Each setting that decides on wheels or the network is translated."""
+"""uv reads nothing of pip's configuration. Its indexes are handed over, and what has no equal is refused."""
 
 import base64
 import os
-import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
 from cdk_intake_ledger.bundling import WheelError, install, parse_requirements
-from tests.inside.constructs import pip_settings, uv_settings
+from tests.inside.constructs import _uv_settings
 from tests.synth.build import rules_in
 from tests.wheel_maker import WheelFolder, write_simple_index
 
@@ -105,7 +105,7 @@ def test_the_index_is_the_one_of_pip(index: Index, tmp_path: Path, monkeypatch: 
     """A variable of uv counts only if pip has no index."""
     monkeypatch.setenv("PIP_INDEX_URL", index.public)
     monkeypatch.setenv("UV_INDEX", index.private)
-    assert rules_in(refused("one==1.1")) == ["wheel-missing"]
+    assert rules_in(refused("one==1.1")) == ["wheels-missing"]
     assert versions("one==1.0") == ["one-1.0"]
     monkeypatch.delenv("PIP_INDEX_URL")
     monkeypatch.delenv("UV_INDEX")
@@ -130,7 +130,7 @@ def test_an_index_in_the_file_replaces_those_of_the_settings(index: Index, monke
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index.private)
     monkeypatch.setenv("HOST_OF_INDEX", index.host)
     lines = ("--index-url http://${HOST_OF_INDEX}/public/simple", "one==1.1")
-    assert rules_in(refused(*lines)) == ["wheel-missing"]
+    assert rules_in(refused(*lines)) == ["wheels-missing"]
     assert versions(lines[0], f"--extra-index-url {index.private}", lines[1]) == ["one-1.1"]
 
 
@@ -140,7 +140,7 @@ def test_folders_of_wheels_and_no_index(index: Index, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PIP_INDEX_URL", index.private)
     monkeypatch.setenv("PIP_NO_INDEX", "true")
     monkeypatch.setenv("PIP_FIND_LINKS", f"public missing {index.private}/two/")
-    assert rules_in(refused("one==1.1")) == ["wheel-missing"]
+    assert rules_in(refused("one==1.1")) == ["wheels-missing"]
     assert versions("one==1.0", "two==1.0") == ["one-1.0", "two-1.0"]
     monkeypatch.setenv("PIP_NO_INDEX", "false")
     assert versions("one==1.1") == ["one-1.1"]
@@ -150,7 +150,7 @@ def test_credentials_are_taken_from_netrc(index: Index, tmp_path: Path, monkeypa
     """And a password never is in a message."""
     monkeypatch.setenv("PIP_INDEX_URL", index.private.replace("team:secret", "team:wrong-one"))
     problem = refused("one==1.1")
-    assert rules_in(problem) == ["index-unreachable"]
+    assert rules_in(problem) == ["wheels-missing"]
     assert "wrong-one" not in problem
     monkeypatch.setenv("PIP_INDEX_URL", index.private.replace("team:secret@", ""))
     Path(os.environ["HOME"]).mkdir()
@@ -171,102 +171,85 @@ def test_constraints_hold_for_what_is_not_pinned(index: Index, monkeypatch: pyte
     assert versions("two==1.0") == ["one-1.0", "two-1.0"]
 
 
-@pytest.mark.parametrize(("name", "value"), [("PIP_REQUIRE_HASHES", "1"), ("PIP_TIMEOUT", "soon")])
-def test_a_setting_that_is_not_met_is_named(
-    index: Index, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+@pytest.mark.parametrize(
+    ("name", "value", "variable"),
+    [
+        ("PIP_REQUIRE_HASHES", "1", "UV_REQUIRE_HASHES"),
+        ("PIP_KEYRING_PROVIDER", "import", "UV_KEYRING_PROVIDER"),
+        ("PIP_PRE", "1", "UV_PRERELEASE"),
+        ("PIP_UPLOADED_PRIOR_TO", "2026-01-01", "UV_EXCLUDE_NEWER"),
+    ],
+)
+def test_a_setting_without_an_equal_is_refused_with_the_variable_of_uv(
+    index: Index, monkeypatch: pytest.MonkeyPatch, name: str, value: str, variable: str
 ) -> None:
-    """Missing hashes and a wrong time are errors."""
+    """Who has set the variable has said it to uv."""
     monkeypatch.setenv("PIP_INDEX_URL", index.public)
     monkeypatch.setenv(name, value)
-    assert re.search("`--require-hashes` mode|UV_HTTP_TIMEOUT", refused("one==1.0"))
+    problem = refused("one==1.0")
+    assert f"Set {variable} too" in problem
+    assert rules_in(problem) == ["pip-setting"]
+    monkeypatch.setenv(variable, "given")
+    assert _uv_settings(parse_requirements([]))[1][variable] == "given"
 
 
 def test_a_proxy_is_used(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host of the index is known to the proxy only."""
     monkeypatch.setenv("PIP_INDEX_URL", "http://packages.invalid/public/simple")
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    assert rules_in(refused("one==1.0")) == ["index-unreachable"]
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    assert rules_in(refused("one==1.0")) == ["wheels-missing"]
     monkeypatch.setenv("PIP_PROXY", f"http://{index.host}")
     assert versions("one==1.0") == ["one-1.0"]
     assert "http://packages.invalid/public/simple/one/" in index.seen
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "expected"),
+    ("name", "value", "variable"),
     [
-        ("PIP_CERT", "own.pem", ("SSL_CERT_FILE", "own.pem")),
-        ("REQUESTS_CA_BUNDLE", "own.pem", ("SSL_CERT_FILE", "own.pem")),
-        ("PIP_CLIENT_CERT", "client.pem", ("SSL_CLIENT_CERT", "client.pem")),
-        ("PIP_DEFAULT_TIMEOUT", "2.5", ("UV_HTTP_TIMEOUT", "3")),
-        ("PIP_RETRIES", "7", ("UV_HTTP_RETRIES", "7")),
-        ("PIP_TRUSTED_HOST", "a.example:8443 b.example", ("--allow-insecure-host", "b.example")),
-        ("PIP_KEYRING_PROVIDER", "import", ("UV_KEYRING_PROVIDER", "subprocess")),
-        ("PIP_PRE", "1", ("--prerelease=allow", "--no-config")),
-        ("PIP_UPLOADED_PRIOR_TO", "2026-01-01", ("UV_EXCLUDE_NEWER", "2026-01-01")),
+        ("PIP_CERT", "own.pem", "SSL_CERT_FILE"),
+        ("REQUESTS_CA_BUNDLE", "own.pem", "SSL_CERT_FILE"),
+        ("PIP_CLIENT_CERT", "own.pem", "SSL_CLIENT_CERT"),
+        ("PIP_TRUSTED_HOST", "a.example:8443 b.example", "UV_INSECURE_HOST"),
     ],
 )
 def test_settings_that_need_another_network(
-    index: Index, monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: tuple[str, str]
+    index: Index, monkeypatch: pytest.MonkeyPatch, name: str, value: str, variable: str
 ) -> None:
-    """Under uv's names, which uv accepts."""
-    for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(variable, raising=False)
+    for other in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(other, raising=False)
     monkeypatch.chdir(index.folder)
+    Path("own.pem").touch()
     monkeypatch.setenv(name, value)
-    arguments, environment = uv_settings([("find-links", str(index.folder / "public"))])
-    given = [*pairwise(arguments), *environment.items()]
-    path = str(index.folder / expected[1])
-    assert expected in given or (expected[0], path) in given
-
-
-CONFIGURED = {
-    "machine": {"global": {"index-url": "http://machine", "timeout": "1", "retries": "1", "cert": "machine.pem"}},
-    "legacy": {"global": {"index-url": "http://legacy", "proxy": "legacy"}},
-    "user": {"global": {"Index_Url": "http://user", "extra-index-url": "\n  http://a\n  http://b"}},
-    "site": {"install": {"timeout": "2"}, "global": {"timeout": "3", "retries": ""}, "list": {"cert": "none.pem"}},
-    "chosen": {"global": {"index-url": "http://chosen", "constraint": "c.txt"}},
-}
+    _, environment = _uv_settings(parse_requirements([]))
+    assert environment[variable] in (value, str(index.folder / value))
 
 
 @pytest.mark.failure_mode("F420")
-@pytest.mark.parametrize("chosen", [False, True])
-def test_the_files_are_read_as_pip_reads_them(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_a_private_index_in_a_file_of_pip_is_asked_alone(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pip: bool
 ) -> None:
-    """Each place, with its precedence: pip itself is asked."""
-    home = Path(os.environ["HOME"])
-    places = {
-        "machine": Path(os.environ["XDG_CONFIG_DIRS"], "pip"),
-        "legacy": home / ".pip",
-        "user": Path(os.environ["XDG_CONFIG_HOME"], "pip"),
-        "chosen": tmp_path / "chosen",
-        "site": tmp_path / "site",
-    }
-    for place, sections in CONFIGURED.items():
-        places[place].mkdir(parents=True)
-        lines = [f"[{name}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items()) for name, keys in sections.items()]
-        (places[place] / "pip.conf").write_text("".join(lines))
+    """Without pip nothing reads the file, so the public index is not asked either. A variable of uv does not add it."""
     monkeypatch.delenv("PIP_CONFIG_FILE")
-    if chosen:
-        monkeypatch.setenv("PIP_CONFIG_FILE", str(places["chosen"] / "pip.conf"))
-    monkeypatch.setenv("PIP_CERT", "variable.pem")
-    monkeypatch.setattr(sys, "prefix", str(places["site"]))
-    told = subprocess.run(
-        [sys.executable, "-c", ASK_PIP, str(places["site"])], check=True, capture_output=True, text=True
-    )
-    assert told.stdout.splitlines() == [f"{name}={value!r}" for name, value in sorted(pip_settings().items())]
+    folder = Path(os.environ["HOME"], ".config", "pip")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+    folder.mkdir(parents=True)
+    (folder / "pip.conf").write_text(f"[global]\nindex-url = {index.private}\n[install]\ntimeout = 9\n")
+    monkeypatch.setenv("UV_INDEX", index.public)
+    if has_pip:
+        assert versions("two==1.0") == ["one-1.1", "two-1.0"]
+        assert rules_in(refused("one==1.0")) == ["wheels-missing"]
+        return
+    run = subprocess.run
 
+    def without_pip(command: list[str], **options: Any) -> Any:
+        return run([sys.executable, "-c", "exit(1)"] if "pip" in command[:3] else command, **options)
 
-ASK_PIP = """
-import sys
-from pip._internal.cli.parser import ConfigOptionParser
-sys.prefix = sys.argv[1]
-parser = ConfigOptionParser(name="install", isolated=False)
-parser.config.load()
-found = {name.removeprefix("--"): value.strip() for name, value in parser._get_ordered_configuration_items()}
-found.pop("config-file", None)
-print(*(f"{name}={value!r}" for name, value in sorted(found.items())), sep="\\n")
-"""
+    monkeypatch.setattr(subprocess, "run", without_pip)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    problem = refused("two==1.0")
+    assert f"{folder / 'pip.conf'}" in problem
+    assert rules_in(problem) == ["pip-settings"]
 
 
 def test_a_file_that_cannot_be_read_is_named(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

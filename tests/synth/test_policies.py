@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from functools import cache
 from inspect import signature
 from typing import Any
 
@@ -16,7 +17,17 @@ from aws_cdk import aws_s3 as s3
 from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, Processor, SetForm
 from tests.cli_actions import GRANTS, NEEDED
 from tests.inside.constructs import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS
-from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, statements, template_of
+from tests.synth.build import (
+    Json,
+    actions,
+    new_app,
+    new_stack,
+    processor,
+    resources,
+    statements,
+    template_of,
+    template_with,
+)
 from tests.synth.message_stack import messages
 
 CONSUMER = {
@@ -32,7 +43,7 @@ AUDIT = {
     "s3:GetBucketNotification", "s3:GetBucketVersioning", "s3:GetLifecycleConfiguration",
     "s3:ListBucket", "s3:ListBucketVersions",
     "s3:GetObject", "s3:GetObjectVersion",
-    "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:DescribeContinuousBackups",
+    "dynamodb:BatchGetItem", "dynamodb:DeleteItem",
     "dynamodb:DescribeTimeToLive", "dynamodb:GetItem",
     "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem",
     "sqs:GetQueueAttributes", "sqs:SendMessage",
@@ -43,9 +54,7 @@ AUDIT = {
 
 @pytest.fixture(scope="module")
 def template() -> Json:
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor())
-    return template_of(stack)
+    return template_with()
 
 
 @pytest.mark.parametrize(("path", "expected"), [("OrdersConsumer", CONSUMER), ("OrdersAuditRole", AUDIT)])
@@ -76,8 +85,8 @@ def test_no_wildcards_but_the_objects_of_the_bucket(template: Json) -> None:
 )
 def test_the_functions_read_what_the_filters_let_through(filters: list[tuple[str, str]], readable: list[str]) -> None:
     """By prefix. If a filter has no prefix, or if they do not fit into a policy, the whole bucket."""
-    stack = new_stack()
     given = [s3.NotificationKeyFilter(prefix=one or None, suffix=other or None) for one, other in filters]
+    stack = new_stack()
     IntakePipeline(stack, "Orders", processor=processor(), filters=given)
     template = template_of(stack)
     for path in ("OrdersConsumer", "OrdersAuditRole"):
@@ -133,8 +142,9 @@ def test_the_scheduler_may_start_the_audit_and_nothing_else(template: Json) -> N
     assert statement["Resource"] == {"Fn::GetAtt": [audit, "Arn"]}
 
 
-def granted(grant: str, *, key: bool = False) -> tuple[list[Json], Json]:
-    """The statements that a grant of the pipeline gives to a role."""
+@cache
+def people(*, key: bool) -> Json:
+    """The template of a pipeline, with a role for each grant."""
     stack = new_stack()
     pipeline = IntakePipeline(
         stack,
@@ -143,10 +153,16 @@ def granted(grant: str, *, key: bool = False) -> tuple[list[Json], Json]:
         encryption_key=kms.Key(stack, "Key") if key else None,
         filters=[s3.NotificationKeyFilter(prefix="in/", suffix=".csv"), s3.NotificationKeyFilter(prefix="b/")],
     )
-    role = iam.Role(stack, "Person", assumed_by=iam.AccountRootPrincipal())
-    assert getattr(pipeline, grant)(role).success
-    template = template_of(stack)
-    return list(statements(template, "Person")), template
+    for grant in ("grant_operate", "grant_put", "grant_read", "grant_read_ledger", "grant_redrive", "grant_reprocess"):
+        role = iam.Role(stack, f"{grant.title().replace('_', '')}Person", assumed_by=iam.AccountRootPrincipal())
+        assert getattr(pipeline, grant)(role).success
+    return template_of(stack)
+
+
+def granted(grant: str, *, key: bool = False) -> tuple[list[Json], Json]:
+    """The statements that a grant of the pipeline gives to a role, and the template."""
+    template = people(key=key)
+    return list(statements(template, f"{grant.title().replace('_', '')}Person")), template
 
 
 def test_grant_put_is_for_what_the_pipeline_takes() -> None:
@@ -262,7 +278,7 @@ def test_a_grant_of_an_operation_writes_its_records_and_no_rows(grant: str) -> N
 
 @pytest.mark.failure_mode("F176")
 def test_grant_operate_changes_rows_of_the_bucket_and_deletes_none() -> None:
-    """`dismiss` and `retry-now` update rows. Only records, locks and marks are put and deleted."""
+    """`dismiss` and `retry` update rows. Only records, locks and marks are put and deleted."""
     found, template = granted("grant_operate")
     (bucket,) = resources(template, "AWS::S3::Bucket", "OrdersBucket")
     (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
@@ -292,7 +308,7 @@ def test_grant_operate_of_sets_covers_their_rows_and_queues() -> None:
     sets = FileSets(stack, "Loads", pipeline=pipeline, form=form, processor=processor(), name="loads")
     found = granted_to_operate(stack, sets)
     given = {action for one in found for action in actions(one)}
-    commands = ("list", "inspect", "redrive", "reprocess", "retry-now", "status")
+    commands = ("list", "inspect", "retry", "status")
     assert given >= set[str]().union(*(NEEDED[command] for command in commands))
     assert _leading_keys(found) == {"loads#operations", "loads#downstream", "the bucket/*"}
     queues = [one["Resource"]["Fn::GetAtt"][0] for one in found if any("sqs:" in action for action in actions(one))]
@@ -313,7 +329,9 @@ def test_grant_operate_of_messages_covers_their_rows_and_queues() -> None:
     )
     found = granted_to_operate(stack, intake)
     given = {action for one in found for action in actions(one)}
-    assert given >= {"logs:CreateLogStream"} | NEEDED["list"] | NEEDED["redrive"] | NEEDED["retry-now"]
+    assert given >= {"logs:CreateLogStream"} | NEEDED["list"] | {
+        one for one in NEEDED["retry"] if not one.startswith("s3:")
+    }
     assert _leading_keys(found) == {"orders#operations", "orders#downstream", "messages:orders/*"}
     assert not any(action.startswith("s3:") for action in given)
 
@@ -334,6 +352,14 @@ def test_the_grants_are_enough_for_the_command_line(command: str) -> None:
     """`tests/unit/test_cli_commands.py` holds the same table against what each command calls."""
     given = {action for grant in GRANTS[command] for one in granted(grant)[0] for action in actions(one)}
     assert given >= NEEDED[command]
+
+
+@pytest.mark.failure_mode("F602")
+@pytest.mark.parametrize("deletes", [False, True])
+def test_only_a_consumer_that_tells_removals_describes_the_table(*, deletes: bool) -> None:
+    """It asks whether the table was restored."""
+    given = {action for one in statements(template_with(deletes=deletes), "OrdersConsumer") for action in actions(one)}
+    assert ("dynamodb:DescribeTable" in given) is deletes
 
 
 def test_the_pipeline_is_a_grantee() -> None:

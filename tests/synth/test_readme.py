@@ -3,21 +3,20 @@
 import io
 import re
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
-from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from PIL import Image
 
 from cdk_intake_ledger import Processor
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange
-from tests.synth.build import PROCESSORS, new_stack, template_of
+from tests.synth.build import new_stack
 
 ROOT = Path(__file__).parents[2]
 TEXT = "".join((ROOT / name).read_text() for name in ("README.md", "docs/processor.md"))
+TEXT = TEXT.partition("\n## Dependencies")[0]
 SNIPPETS = re.findall("^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
@@ -26,51 +25,11 @@ def snippet(beginning: str) -> str:
     return str(text)
 
 
-def test_the_stack_of_the_readme_synthesises() -> None:
-    """The snippet of the stack, with a role and a table."""
-    stack = new_stack()
-    key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
-    names = {
-        "self": stack,
-        "partner_role": iam.Role(stack, "Partner", assumed_by=iam.AccountRootPrincipal()),
-        "table": dynamodb.Table(stack, "Own", partition_key=key),
-    }
-    code = snippet("from cdk_intake_ledger import IntakePipeline")
-    exec(
-        code.replace('"processors/invoices"', repr(str(PROCESSORS / "orders"))).replace(
-            "invoices:process", "orders:process"
-        ),
-        names,
-    )
-    policies = str(
-        [resource for resource in template_of(stack)["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
-    )
-    assert "s3:PutObject" in policies
-    assert "dynamodb:DeleteItem" in policies
-
-
-def test_the_function_of_the_readme_rejects_and_saves() -> None:
-    """An unreadable invoice is rejected with the reason. Others are saved, and the ledger has their names."""
-    saved: list[tuple[bytes, int]] = []
-
-    def save(invoice: bytes, *, fence: int) -> str:
-        saved.append((invoice, fence))
-        return f"invoice {len(saved)}"
-
-    def parse(stream: IO[bytes]) -> bytes | None:
-        return stream.read() or None
-
-    names: dict[str, Any] = {"parse": parse, "save": save}
-    exec(snippet("from intake_ledger import"), names)
-    pipeline = LocalPipeline(names["process"])
-    pipeline.put("a.csv", "10 EUR")
-    pipeline.put("empty.csv", "")
-    pipeline.run()
-    row = pipeline.row("a.csv")
-    assert row is not None
-    assert row.commit_id == "invoice 1"
-    assert saved == [(b"10 EUR", row.committed_fence)]
-    assert [message.reason for message in pipeline.dead_letters] == ["no invoice in it"]
+def test_the_snippets_of_the_readme_are_those_of_the_app() -> None:
+    """`tests/ordinary` runs both files."""
+    files = [(ROOT / name).read_text() for name in ("app.py", "examples/invoices/processor/invoices.py")]
+    own = re.findall("^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert [[text in file for file in files] for text in own] == [[True, False], [False, True]]
 
 
 def test_rows_and_writes() -> None:

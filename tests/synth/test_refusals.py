@@ -180,8 +180,6 @@ def test_times_that_others_follow_from_are_needed_at_synthesis(options: Json) ->
 @pytest.mark.parametrize(
     ("made", "rule", "text"),
     [
-        (lambda: processor(ephemeral_storage_size=511), "ephemeral-storage", "ephemeral_storage_size is 511"),
-        (lambda: processor(ephemeral_storage_size=10_241), "ephemeral-storage", "ephemeral_storage_size is 10,241"),
         (lambda: processor(environment={"INTAKE_TABLE_NAME": "mine"}), "environment-name", "has 'INTAKE_TABLE_NAME'"),
         (
             lambda: processor(environment={"POWERTOOLS_SERVICE_NAME": "x"}),
@@ -220,16 +218,6 @@ def test_a_processor_that_cannot_run_is_refused(made: Callable[[], Processor], r
     (problem,) = refusal(processor=made()).problems
     assert text in problem
     assert rules_in(problem) == [rule]
-
-
-def test_no_more_layers_than_lambda_takes() -> None:
-    """Lambda takes five, and the pipeline adds one."""
-    stack = new_stack()
-    arn = "arn:aws:lambda:eu-central-1:111122223333:layer:own:1"
-    layers = [lambda_.LayerVersion.from_layer_version_arn(stack, f"Layer{number}", arn) for number in range(5)]
-    (problem,) = refusal(stack=stack, processor=processor(layers=layers)).problems
-    assert "processor has 5 layers" in problem
-    assert rules_in(problem) == ["layer-count"]
 
 
 def test_refusals_are_written_alike() -> None:

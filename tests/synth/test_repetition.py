@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger import IntakePipeline
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
 from tests.alarms import Alarm, Point, alarms_of, points_of
 from tests.inside.kit import local_runtime
 from tests.inside.objects import PowertoolsTelemetry
-from tests.synth.build import Json, new_stack, processor, template_of, variables
+from tests.synth.build import Json, template_with, variables
 
 FILES, REPEATS = 40, 2
 MINUTE = 60_000
@@ -58,9 +57,7 @@ class Repeating(LocalPipeline):
 
 @pytest.fixture(scope="module")
 def template() -> Json:
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor())
-    return template_of(stack)
+    return template_with()
 
 
 @pytest.fixture(autouse=True)

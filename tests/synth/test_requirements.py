@@ -23,12 +23,11 @@ HASH = "sha256:" + "0" * 64
         f"markupsafe==3.0.3 --hash {HASH}",
         f"inhouse @ https://example.org/inhouse-1-py3-none-any.whl#sha256={'0' * 64}",
         "boto3",
-        "boto3>=1.20",
     ],
 )
 def test_what_always_means_the_same_is_accepted(line: str) -> None:
     """A version, a hash, or a name that Lambda has."""
-    assert parse_requirements([line]).problems == ()
+    assert parse_requirements([line]).problems == []
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ def test_what_always_means_the_same_is_accepted(line: str) -> None:
         ),
         ("pandas>=2", "requirement-pinned", "is 'pandas>=2', which is not pinned: .* Write pandas==1.2.3"),
         ("pandas==2.*", "requirement-pinned", r"'pandas==2.\*', which is not pinned"),
-        ("boto3>=99", "requirement-pinned", "which is not pinned"),
+        ("boto3>=1.20", "requirement-pinned", "which is not pinned"),
         ("boto3<1.30", "requirement-pinned", "which is not pinned"),
         ("boto3[crt]", "requirement-pinned", "which is not pinned"),
         (
@@ -49,16 +48,16 @@ def test_what_always_means_the_same_is_accepted(line: str) -> None:
             "requirement-url-hash",
             "a URL without a hash: .* Append #sha256=",
         ),
-        ("./inhouse-1-py3-none-any.whl", "requirement-path", "a package index: .* Name a wheel as"),
-        ("git+https://example.org/inhouse.git", "requirement-path", "does not name a distribution in a package index"),
-        ("-e .", "requirement-editable", "r line 1 is '-e .'"),
-        ("-e ../inhouse", "requirement-editable", "only wheels are installed"),
-        ("--no-binary :all:", "requirement-pip-option", "has the option --no-binary, which is not supported"),
-        ("-c constraints.txt", "requirement-pip-option", "has the option --constraint, which is not supported"),
+        ("./inhouse-1-py3-none-any.whl", "requirement-format", "a wheel, or name its folder by --find-links"),
+        ("git+https://example.org/inhouse.git", "requirement-format", "which is not a requirement"),
+        ("-e .", "requirement-option", "r line 1 is '-e .'"),
+        ("-e ../inhouse", "requirement-option", "wheels of a package index are installed"),
+        ("--no-binary :all:", "requirement-option", "is '--no-binary :all:', which is not supported"),
+        ("-c constraints.txt", "requirement-option", "is '-c constraints.txt', which is not supported"),
         ("what is this", "requirement-format", "which is not a requirement"),
-        ("pandas==2.3.0 --global-option=x", "requirement-option", "has '--global-option=x', which is not supported"),
+        ("pandas==2.3.0 --global-option=x", "requirement-format", "which is not a requirement"),
         ("-r missing.txt", "requirements-unreadable", "missing.txt' cannot be read"),
-        ("pandas=='2", "requirement-quotes", "which cannot be read: No closing quotation. Close the quotation marks"),
+        ("pandas=='2", "requirement-format", "which is not a requirement"),
     ],
 )
 def test_everything_else_is_refused_with_its_line_and_the_fix(line: str, rule: str, text: str) -> None:
@@ -79,38 +78,7 @@ def test_all_problems_of_a_file_are_told_with_their_lines(tmp_path: Path) -> Non
         "requirements.txt line 6",
         "more.txt line 2",
     ]
-    (line,) = requirements.lines
-    assert line.hashes == (HASH, HASH)
-
-
-def test_two_versions_of_one_name_are_refused() -> None:
-    """uv's own error does not say which lines."""
-    (problem,) = parse_requirements(["a==1", "b==1", "A==2"], "r").problems
-    assert problem.startswith("r line 3 is 'a==2' and r line 1 is 'a==1': ")
-    assert rules_in(problem) == ["requirement-repeated"]
-    assert parse_requirements(["a==1; python_version < '3.13'", "a==2; python_version >= '3.13'"]).problems == ()
-
-
-def test_hashes_are_for_all_lines_or_for_none() -> None:
-    """uv would name neither file nor line. A file can also demand them."""
-    (problem,) = parse_requirements(["--require-hashes", "a==1"]).problems
-    assert rules_in(problem) == ["requirement-hash"]
-    url = f"inhouse @ https://example.org/inhouse-1-py3-none-any.whl#sha256={'0' * 64}"
-    (problem,) = parse_requirements([f"a==1 --hash={HASH}", "b==1", url, "boto3"], "r").problems
-    assert problem.startswith("r line 2 is 'b==1' without a hash, and other lines have one")
-    assert rules_in(problem) == ["requirement-hash"]
-
-
-def test_markers_are_those_of_lambda() -> None:
-    """And not of the machine that synthesises."""
-    lines = parse_requirements([
-        "mac==1 ; sys_platform == 'darwin'",
-        "linux==1 ; sys_platform == 'linux'",
-        "arm==1 ; platform_machine == 'aarch64'",
-        "old==1 ; python_version < '3.13'",
-    ])  # fmt: skip
-    assert [line.text() for line in lines.for_lambda("3.13", "arm64")] == ["linux==1", "arm==1"]
-    assert [line.text() for line in lines.for_lambda("3.12", "x86_64")] == ["linux==1", "old==1"]
+    assert requirements.lines == [f"markupsafe==3.0.3 --hash={HASH} --hash={HASH}"]
 
 
 def test_the_hash_is_that_of_the_pins(tmp_path: Path) -> None:
@@ -131,7 +99,7 @@ def test_the_hash_is_that_of_the_pins(tmp_path: Path) -> None:
 def test_folders_of_wheels_are_looked_for_beside_the_file(tmp_path: Path) -> None:
     """uv runs in another place."""
     (tmp_path / "requirements.txt").write_text("--find-links wheels\n--index-url=https://example.org/simple\na==1\n")
-    assert read_requirements(tmp_path / "requirements.txt").options == (
-        ("find-links", str(tmp_path / "wheels")),
-        ("index-url", "https://example.org/simple"),
-    )
+    assert read_requirements(tmp_path / "requirements.txt").options == [
+        f"--find-links {tmp_path / 'wheels'}",
+        "--index-url https://example.org/simple",
+    ]

@@ -107,7 +107,6 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str, str]] = [
     ({}, "resubmit_rate", 5_000, 5_001, "resubmit-rate-range", "resubmit_rate is 5,001: it must be 1 to 5,000"),
     ({}, "max_concurrency", 2, 1, "max-concurrency-range", "max_concurrency is 1: it must be 2 to 1,000"),
     ({}, "max_concurrency", 1_000, 1_001, "max-concurrency-range", "max_concurrency is 1,001"),
-    ({}, "reserved_concurrency", 1, 0, "reserved-concurrency-minimum", "because 0 stops the function"),
     (
         {"max_concurrency": 10},
         "reserved_concurrency",

@@ -19,7 +19,7 @@ from cdk_intake_ledger import (
     IntakePipeline,
     NetworkOptions,
 )
-from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, template_of
+from tests.synth.build import Json, actions, new_app, new_stack, processor, resources, template_of, template_with
 
 POLICIES = {
     "AWS::IAM::Policy": "PolicyDocument",
@@ -255,9 +255,7 @@ def test_what_holds_data_outlives_its_stack(template: Json) -> None:
 
 def test_one_option_lets_a_test_clean_up() -> None:
     """`DESTROY` applies to all data, and switches off the table's deletion protection."""
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor(), removal_policy=RemovalPolicy.DESTROY)
-    template = template_of(stack)
+    template = template_with(removal_policy=RemovalPolicy.DESTROY)
     for type_ in ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"):
         for name, resource in resources(template, type_).items():
             assert resource["DeletionPolicy"] == "Delete", name

@@ -17,11 +17,11 @@ from tests.synth.build import (
     new_app,
     new_stack,
     only,
-    processor,
     refused,
     resources,
     statements,
     template_of,
+    template_with,
     variables,
     warned,
 )
@@ -147,9 +147,7 @@ def test_rules_of_this_account_may_send_to_both_queues(template: Json) -> None:
 
 
 def test_a_pipeline_without_a_machine_has_none_of_it() -> None:
-    stack = new_stack()
-    IntakePipeline(stack, "Orders", processor=processor())
-    template = template_of(stack)
+    template = template_with()
     assert not of_states(template)
     assert not resources(template, "AWS::Events::Rule")
 

@@ -60,7 +60,7 @@ def _listed(value: Any) -> list[Any]:
     [
         ({"pk": "id"}, "table-keys"),
         ({"sort_key": None}, "table-keys"),
-        ({"sort_key": dynamodb.Attribute(name="sk", type=NUMBER)}, "table-keys"),
+        ({"sort_key": dynamodb.Attribute(name="sk", type=NUMBER)}, "table-key-types"),
         ({"time_to_live_attribute": None}, "table-time-to-live"),
         ({"time_to_live_attribute": "ttl"}, "table-time-to-live"),
         ({"index": None}, "table-index"),
@@ -73,6 +73,7 @@ def test_a_table_that_is_no_ledger_is_refused(options: dict[str, Any], rule: str
     ledger = IntakeLedger(stack, "Ledger", table=own_table(stack, **options))
     with refused(rule):
         IntakePipeline(stack, "Orders", processor=processor(), ledger=ledger)
+        template_of(stack)
 
 
 def test_what_an_imported_table_must_be_is_said() -> None:

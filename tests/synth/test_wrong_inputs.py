@@ -182,7 +182,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory, numbers: "count[int]") -> I
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory, numbers: "count[int]") -> dict[str, list[str]]:
-    """The rules that warn about each input that synthesis takes, by the input. All are in one app."""
+    """The rules that warn about each input that synthesis takes, by the input. All are in one app.
+
+    Each stream is warned about long records, whatever the input is.
+    """
     app: App = new_app()
     folder, stacks = tmp_path_factory.mktemp("accepted"), dict[str, Stack]()
     for call, answer, _ in CASES:
@@ -190,7 +193,8 @@ def accepted(tmp_path_factory: pytest.TempPathFactory, numbers: "count[int]") ->
             stacks[call] = Stack(app, f"Stack{next(numbers)}")
             give(call, Inputs(stacks[call], folder, numbers))
     app.synth()
-    return {call: [rule for text in warnings(stack) for rule in rules_in(text)] for call, stack in stacks.items()}
+    rules = {call: [rule for text in warnings(stack) for rule in rules_in(text)] for call, stack in stacks.items()}
+    return {call: [rule for rule in found if rule != "message-record-too-long"] for call, found in rules.items()}
 
 
 @pytest.mark.parametrize(("call", "answer", "told"), CASES, ids=[case[0] for case in CASES])

@@ -136,6 +136,13 @@ def _kms(request: Request) -> Iterator[Need]:
     )
 
 
+def _stream(request: Request) -> Iterator[Need]:
+    arn = str(request.parameters.get("StreamARN") or request.parameters["StreamArn"])
+    # `Template.attribute` does not know the time in the ARN.
+    arn = re.sub("/stream/.*", "/stream/1", arn)
+    yield Need(f"{request.service.removesuffix('streams')}:{request.operation}", arn)
+
+
 def _tagging(request: Request) -> Iterator[Need]:
     yield Need(f"tag:{request.operation}", "*")
 
@@ -146,7 +153,9 @@ def _without_resource(request: Request) -> Iterator[Need]:
 
 _SERVICES: dict[str, Callable[[Request], Iterator[Need]]] = {
     "dynamodb": _dynamodb,
+    "dynamodbstreams": _stream,
     "events": _events,
+    "kinesis": _stream,
     "kms": _kms,
     "lambda": _lambda,
     "logs": _logs,

@@ -74,7 +74,7 @@ UNUSED: dict[str, dict[str, str]] = {
     | _KEYS
     | _POLLING
     | {
-        "dynamodb:Scan": "The check of rows of messages, which runs once a day.",
+        "dynamodb:DescribeTable": "The removal of a key without a row: `tests/unit/test_removed_twice.py`.",
         "kms:DescribeKey": _KEY,
         "s3:AbortMultipartUpload": "An output above 8 MiB whose upload fails: `tests/unit/test_outputs.py`.",
         "s3:ListBucketVersions": _FORBIDDEN,
@@ -212,7 +212,7 @@ def test_each_request_of_a_command_is_on_the_page_of_permissions() -> None:
         if need.action not in NEEDED.get(request.command, ()) and not _named(need.action)
     }
     assert not missing
-    assert {request.command for request in requests()} >= {"list", "inspect", "redrive", "status"}
+    assert {request.command for request in requests()} >= {"list", "inspect", "retry", "status"}
 
 
 def _named(action: str) -> bool:

@@ -21,9 +21,9 @@ from tests.truth.reference import OLDEST, newest_model, oldest_model
 ROOT = Path(__file__).parents[2]
 SOURCES = (ROOT / "lambda_src" / "intake_ledger", ROOT / "tools" / "intake_ledger_cli")
 UNSENT = {
-    "AssumeRole": "the operator's role of the acceptance command: tests/local/test_acceptance.py",
     "DeleteObject": "the tombstone of a forgotten output: tests/unit/test_cli_forget.py",
-    "DescribeLogGroups": "what remains of a forgotten key: tests/unit/test_cli_forget.py",
+    "DescribeContinuousBackups": "what remains of a forgotten key: tests/unit/test_cli_forget.py",
+    "DescribeLogGroups": "as above",
     "DescribeStateMachine": "an audit in parts that a person starts: tests/unit/test_cli_commands.py",
     "GetDurableExecution": "an execution of a durable function: tests/examples/test_approval.py, which takes long",
     "GetDurableExecutionHistory": "as above: tests/unit/test_cli_durable.py",
@@ -41,8 +41,6 @@ UNSENT = {
     "StartQueryExecution": "the local AWS knows no tables of Athena: tests/integration/test_audit_athena.py",
 }
 """Operations that the code names, and that no deployed test has to send, with the reasons. Some depend on the time."""
-_ACCEPTANCE = "acceptance"
-"""The folder of the command that makes and removes a stack. `make thorough` runs it, and records nothing."""
 _PROCESSORS = "/runners/inline.py:"
 """The module that calls processors."""
 _WRITES = {"PutItem": "Put", "UpdateItem": "Update", "DeleteItem": "Delete"}
@@ -139,7 +137,7 @@ def test_the_oldest_botocore_is_written_down() -> None:
     """The extras, the pins and the page name the same version."""
     assert f'"boto3>={OLDEST}"' in (ROOT / "pyproject.toml").read_text()
     assert f"botocore=={OLDEST} " in (ROOT / "scripts" / "reference-requirements.txt").read_text()
-    assert f"boto3 {OLDEST} " in (ROOT / "docs" / "dependencies.md").read_text()
+    assert f"boto3 {OLDEST} " in (ROOT / "docs" / "processor.md").read_text()
 
 
 def test_each_operation_that_the_code_names_is_sent() -> None:
@@ -151,7 +149,6 @@ def test_each_operation_that_the_code_names_is_sent() -> None:
         operation
         for folder in SOURCES
         for path in folder.rglob("*.py")
-        if _ACCEPTANCE not in path.parts
         for operation in operations_in(path.read_text(), names)
     }
     assert named - sent <= set(UNSENT)

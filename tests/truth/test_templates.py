@@ -53,7 +53,7 @@ _LONGEST_REFERENCE = "x" * 128
 def sizes(template: Template) -> Iterator[tuple[str, str, float]]:
     """Each number of a template that has a quota, with its place."""
     body = template.body
-    yield "resources of a stack", template.name, len(body["Resources"])
+    yield "resources of a stack", template.name, len(body.get("Resources", ()))
     yield "bytes of a template", template.name, len(json.dumps(body, separators=(",", ":")))
     yield "outputs of a stack", template.name, len(body.get("Outputs", {}))
     for type_, of in _SIZES.items():

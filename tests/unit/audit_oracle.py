@@ -289,6 +289,9 @@ def _insert(made: AuditWorld, key: str, record: Record) -> None:
     committed = record.about if record.outcome is Outcome.PROCESSED else record.committed
     if committed is not None:
         more["committed_state"] = committed.identity
+        if committed.removed and not made.settings.deletes:
+            # The downstream still has a version. The audit reports its return, and the ledger writes it back.
+            more |= {"settled_as": "removal", "kept_state": "v#kept", "kept_fence": 1, "committed_fence": 1}
     if record.late_write is not None:
         more["late_writes"] = frozenset({record.late_write.identity})
     if record.untagged:

@@ -30,7 +30,7 @@ from tests.unit.support import RETENTION, START, create_table, one_change
 
 STACK = "Intake"
 NAME = "Intake-Invoices-0A1B2C3D"
-ASKING = {"adopt", "dismiss", "redrive", "reprocess"}
+ASKING = {"dismiss", "resume", "retry"}
 """Commands that ask a person before they change something."""
 PARTS = "Intake-Parts-4E5F6A7B"
 _SITES = count(1)
@@ -195,7 +195,24 @@ def make_site(
 def make_message_site(source: str = "sqs") -> Site:
     """The resources of an intake of messages."""
     site = make_site(Ordering.EVERY_VERSION)
-    deployed = replace(site.deployed, bucket=f"messages:{NAME}", audit_function=None, message_source=source)
+    variables = site.environment() | {
+        "INTAKE_MESSAGE_SOURCE": source,
+        "INTAKE_MESSAGE_KEY": "order",
+        "INTAKE_MESSAGE_IDENTITY": "id",
+        "INTAKE_PROCESSOR": "orders:book",
+        "INTAKE_PROCESSING_TIMEOUT_SECONDS": "60",
+        "INTAKE_MAX_ATTEMPTS": "12",
+        "INTAKE_MIN_BACKOFF_SECONDS": "15",
+        "INTAKE_MAX_BACKOFF_SECONDS": "900",
+        "INTAKE_MAX_EVENT_AGE_SECONDS": "21600",
+    }
+    deployed = replace(
+        site.deployed,
+        bucket=f"messages:{NAME}",
+        audit_function=None,
+        message_source=source,
+        message_variables=variables,
+    )
     if source == "fifo":
         urls = []
         for url in (deployed.queue_url, deployed.dead_letter_url):
@@ -361,3 +378,14 @@ def deny_puts(monkeypatch: pytest.MonkeyPatch) -> None:
             raise denied("dynamodb:PutItem", "PutItem")
 
     monkeypatch.setattr(Aws, "dynamodb", ReadOnly())
+
+
+def groups_of(operation: str) -> list[str]:
+    """The message groups of all messages that an operation of SQS sends from now on."""
+    groups = list[str]()
+
+    def seen(params: Any, **_: Any) -> None:
+        groups.extend(one.get("MessageGroupId", "") for one in params.get("Entries", [params]))
+
+    client("sqs").meta.events.register(f"provide-client-params.sqs.{operation}", seen)
+    return groups

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import boto3
 import botocore.session
 import moto.core.responses
+import moto.core.serialize
 import pytest
 from botocore.config import Config
 from hypothesis import settings
@@ -20,6 +21,7 @@ from moto.sqs.responses import SQSResponse
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Ordering
+from intake_ledger_suite import MARKERS
 from tests.settings import examples
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table
 
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _TABLES = count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks of the suite, whose checks are tested here."""
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
+
 
 # An example may take long on a busy machine. That does not mean that the code is wrong.
 settings.register_profile("patient", deadline=None, max_examples=examples(100))
@@ -47,6 +56,16 @@ def session_for(**options: Any) -> boto3.Session:
     return boto3.session.Session(**options) if any(options.values()) else shared_session()
 
 
+_any_value = moto.core.serialize.ResponseSerializer.get_value
+
+
+def _value(self: Any, value: Any, key: str, shape: Any) -> Any:
+    """Read a member of DynamoDB's answer, which is a dictionary. Moto would try each member under four names."""
+    if isinstance(value, dict) and self.operation_model.service_model.service_name == "dynamodb":
+        return value.get(key)
+    return _any_value(self, value, key, shape)
+
+
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator["DynamoDBClient"]:
     """A DynamoDB client for moto. The machine's AWS settings have no effect on it."""
@@ -61,6 +80,7 @@ def dynamodb() -> Iterator["DynamoDBClient"]:
         patch.setattr(boto3, "Session", session_for)
         # Moto inspects all members of a class in each request.
         patch.setattr(moto.core.responses, "method_names_from_class", cache(method_names_from_class))
+        patch.setattr(moto.core.serialize.ResponseSerializer, "get_value", _value)
         # Moto does not know this operation. No redrive of SQS is running.
         patch.setattr(SQSResponse, "list_message_move_tasks", lambda _: ActionResult({"Results": []}), raising=False)
         yield boto3.client("dynamodb")

@@ -54,6 +54,7 @@ class SetBench(LocalSets):
             self._record,
             manifest=form.pattern if form.kind is FormKind.MANIFEST else None,
             marker=form.pattern if form.kind is FormKind.MARKER else None,
+            hidden_parts=form.hidden_parts,
             quiet_folder=form.pattern if form.kind is FormKind.QUIET else None,
             part_processor=self._process_part,
             versioned=versioned,

@@ -245,7 +245,7 @@ class Wire:
 
         def call(*plain: Any, **arguments: Any) -> Any:
             if self.down is not None:
-                raise self.down
+                raise self.down.with_traceback(None)
             self.requests.append(name)
             if self.lose and name in ("put_item", "update_item", "delete_item"):
                 self.lose -= 1
@@ -265,6 +265,9 @@ class AllRows:
 
     def all_rows_since(self) -> int:
         return self.since
+
+    def is_complete(self) -> bool:
+        return self.since == 0
 
 
 @dataclass(slots=True)

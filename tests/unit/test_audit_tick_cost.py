@@ -10,7 +10,7 @@ import pytest
 from intake_ledger.protocol import audit_settings
 from tests.inside.audits import DeliveryCheck, Looked
 from tests.inside.audits import function as audit
-from tests.inside.command import prices
+from tests.inside.kit import prices
 from tests.unit.test_audit_delivery import Aws, bridged
 from tests.unit.test_audit_function import Context, LiveAudit, deployed  # noqa: F401 - the fixture
 
@@ -57,7 +57,6 @@ def test_a_tick_costs_what_the_page_says(deployed: LiveAudit, monkeypatch: pytes
     assert rest == {"GetItem": 1, "Query": 3, "UpdateItem": 1}
     check = Counter(aws.called)
     assert set(check) - {*S3, *SQS, *KMS} == {
-        "DescribeContinuousBackups",
         "DescribeTimeToLive",
         "GetFunctionConcurrency",
         "GetFunctionConfiguration",

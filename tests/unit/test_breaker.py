@@ -2,15 +2,18 @@
 Bad files do not look like an outage.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk_intake_ledger.testing import LocalPipeline, LocalSets
+from intake_ledger import FileSet, ObjectChange
 from intake_ledger.protocol import RowKey, Status, Unprocessable, breaker_key, success_key
-from tests.inside.kit import object_consumer
+from tests.inside.kit import MemoryS3, OutcomeCounter, object_consumer
 from tests.inside.objects import CLOSE_MS, MAX_BAD_KEYS, RECENT_MS, SHARE_MS, THRESHOLD, CircuitBreaker, least_wait_ms
 from tests.unit.support import DAY, HOUR, MINUTE, PIPELINE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
@@ -420,3 +423,81 @@ class TestInFront:
         downstream.consumer.handle({"Records": [message(bodies[-1], "short")]}, short)
         downstream.out = False
         assert downstream.handle(bodies[-2]) == []
+
+
+class Reads:
+    """S3 opens each object once, and then cuts it, refuses it or does not answer."""
+
+    def __init__(self, s3: Any, problem: str) -> None:
+        self._open, self._cut, self._problem = s3.get_object, s3.cut, problem
+        self._opened: set[str] = set()
+
+    def __call__(self, **request: Any) -> Any:
+        if self._problem != "cut" and request["Key"] in self._opened:
+            self._opened.clear()
+            error: Exception = {
+                "refused": ARCHIVED,
+                "out": OUTAGE,
+                "unreachable": EndpointConnectionError(endpoint_url="https://s3"),
+            }[self._problem]
+            raise error.with_traceback(None)  # otherwise it grows each time
+        self._opened.add(request["Key"])
+        answer = self._open(**request)
+        if self._problem == "cut":
+            self._cut()
+        return answer
+
+
+def read_twice(change: ObjectChange) -> None:
+    change.read(max_bytes=100)
+    change.read(max_bytes=100)
+
+
+def read_all_twice(changes: Sequence[ObjectChange]) -> dict[str, None]:
+    for change in changes:
+        read_twice(change)
+    return {change.idempotency_key: None for change in changes}
+
+
+def read_parts_twice(set_: FileSet) -> None:
+    for _ in range(2):
+        for part in set_.parts:
+            part.read(max_bytes=100)
+
+
+@pytest.mark.failure_mode("F660")
+@pytest.mark.parametrize("problem", ["cut", "refused", "out", "unreachable"])
+@pytest.mark.parametrize("kind", ["objects", "objects of one call", "sets"])
+def test_errors_of_the_consumers_own_reads_do_not_open_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str, problem: str
+) -> None:
+    """A processor's own request to S3 may be its downstream."""
+    opened: list[str] = []
+    monkeypatch.setattr(OutcomeCounter, "downstream_out", lambda *_, **__: opened.append("out"))
+    tests: dict[str, Callable[[], LocalPipeline | LocalSets]] = {
+        "objects": lambda: LocalPipeline(read_twice),
+        "objects of one call": lambda: LocalPipeline(read_all_twice, max_per_call=2),
+        "sets": lambda: LocalSets(read_parts_twice, marker="in/*/_SUCCESS"),
+    }
+    local = tests[kind]()
+    for number in range(12):
+        local.put(f"in/{number}/part", "10 EUR")
+        if kind == "sets":
+            local.put(f"in/{number}/_SUCCESS", "")
+    monkeypatch.setattr(local._s3, "get_object", Reads(local._s3, problem))
+    local.run(hours=0.02)
+    assert local.outcomes["Failed"] >= THRESHOLD
+    assert not opened
+
+
+@pytest.mark.failure_mode("F660")
+def test_a_processors_own_request_to_s3_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its downstream may be S3."""
+    opened: list[str] = []
+    monkeypatch.setattr(OutcomeCounter, "downstream_out", lambda *_, **__: opened.append("out"))
+    other = MemoryS3(clock=lambda: 0)
+    local = LocalPipeline(lambda _: other.get_object(Bucket="b", Key="another object"))
+    for number in range(6):
+        local.put(str(number), "10 EUR")
+    local.run(hours=0.02)
+    assert opened

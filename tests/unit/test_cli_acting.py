@@ -1,4 +1,4 @@
-"""F160, F161: pause, resume, retry-now and SIGTERM. Each operation says who did what, when and why."""
+"""F160, F161: pause, resume, retry and SIGTERM. Each operation says who did what, when and why."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def now() -> int:
 def test_a_pause_says_who_why_and_how_it_ends(person: Person) -> None:
     """In status, in the audit's report and in the list of operations. `resume` ends all of it."""
     because = "the warehouse is being moved"
-    person.types("pause", "--because", because, "--yes")
+    person.types("pause", "--because", because, "--yes", "--wait")
     assert "Messages wait in the queue" in person.complaint
     assert f"pause by {WHO} because {because}" in person.complaint
     assert person.functions.source == "Disabled"
@@ -43,10 +43,10 @@ def test_a_pause_says_who_why_and_how_it_ends(person: Person) -> None:
     problem = describe_pause(client("dynamodb"), table, NAME)
     assert problem.startswith(f"paused by {WHO} because {because}")
     assert problem.endswith("run `intake-ledger resume`")
-    person.types("resume")
+    assert person.types("resume", "--wait") == "takes messages\n"
     assert person.functions.source == "Enabled"
     assert describe_pause(client("dynamodb"), table, NAME) == ""
-    assert "takes messages" in person.types("status")
+    assert "takes messages" in person.types("status", "--all")
     found = person.reads("operations")["operations"]
     assert [(one["what"], one["by"], one["because"]) for one in found] == [
         ("resume", WHO, ""),
@@ -98,8 +98,9 @@ def test_retry_now_ends_the_waits_and_the_breakers_pause(
     site.row("in/due", replace(failed, retry_at=now() - MINUTE))
     site.row("in/just", replace(failed, retry_at=now() - 1_000))
     site.reject("in/rejected", "no invoice")
-    done = person.reads("retry-now")
-    assert (done["retried"], done["changed"], done["failed"], done["notRetried"]) == (3, 0, 0, [])
+    found = person.reads("retry", "--waiting")
+    done = found["due"]
+    assert (done["retried"], done["changed"], done["failed"]) == (3, 0, 0)
     assert {(row["key"], row["due"]) for row in _due(site)} == {
         ("in/failed", True),
         ("in/waits", True),
@@ -115,8 +116,9 @@ def test_retry_now_ends_the_waits_and_the_breakers_pause(
     item = client("dynamodb").get_item(TableName=site.deployed.table, Key=place)["Item"]
     assert now() - MINUTE < from_dynamodb(item)["retry_now_at"] <= now()
     operation = person.reads("operations")["operations"][0]
-    assert (operation["what"], operation["result"]) == ("retry-now", "3 objects")
-    assert person.reads("retry-now")["retried"] == 0
+    what = f"retry --waiting --id {found['requestId']}"
+    assert (operation["what"], operation["result"]) == (what, "3 tried now")
+    assert person.reads("retry", "--waiting")["due"]["retried"] == 0
 
 
 @pytest.mark.failure_mode("F161")
@@ -126,18 +128,18 @@ def test_a_retry_that_fails_is_recorded(person: Person, monkeypatch: pytest.Monk
 
     person.site.row("in/a", Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=now() + HOUR))
     monkeypatch.setattr(retrying, "send", refused)
-    person.types("retry-now", ends=1)
+    person.types("retry", "--waiting", ends=1)
     [operation] = person.reads("operations")["operations"]
-    assert (operation["what"], operation["result"]) == ("retry-now", "failed: SQS did not answer; 0 objects")
+    assert operation["result"] == "failed: SQS did not answer; nothing sent"
 
 
 @pytest.mark.failure_mode("F161")
-def test_retry_now_takes_keys(person: Person) -> None:
+def test_retry_takes_keys(person: Person) -> None:
     """Others keep their time."""
     row = Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=now() + HOUR)
     for key in ("in/a", "in/b"):
         person.site.row(key, row)
-    assert person.reads("retry-now", "in/a")["retried"] == 1
+    assert person.reads("retry", "in/a")["due"]["retried"] == 1
     assert {(row["key"], row["due"]) for row in _due(person.site)} == {("in/a", True), ("in/b", False)}
 
 
@@ -163,9 +165,7 @@ def test_sigterm_gives_hidden_messages_back(person: Person, monkeypatch: pytest.
 
     monkeypatch.setattr(redrive, "send", stopped)
     before = signal.getsignal(signal.SIGTERM)
-    assert "10 messages moved back to the queue" in person.types("redrive", ends=143)
+    assert "10 messages moved back to the queue" in person.types("retry", "--prefix", "", ends=143)
     assert signal.getsignal(signal.SIGTERM) is before
     assert person.site.visible(person.site.deployed.dead_letter_url) == 1
-    assert (
-        person.reads("operations")["operations"][0]["result"] == "interrupted; 10 messages moved, 0 failed, 1 not moved"
-    )
+    assert person.reads("operations")["operations"][0]["result"] == "interrupted; 10 redriven, 1 left"

@@ -8,10 +8,9 @@ from unittest.mock import Mock
 import pytest
 
 from intake_ledger.protocol import State, StateKind
-from tests.inside.command import Aws, announcing, drain
+from tests.inside.command import Aws, again, redrive
 from tests.unit.cli_support import NAME, WHO, client, denied, deny_puts, make_site, new_consumer_log
 from tests.unit.support import notification, record
-from tests.unit.test_cli_adopt import Renamed, rename  # noqa: F401 - a fixture
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
@@ -33,9 +32,9 @@ def person(sit: Callable[..., Person]) -> Person:  # noqa: F811
 
 
 COMMANDS = [
-    pytest.param(("redrive", "--reason", "invoice"), "about 1 are there, only --reason invoice", id="redrive"),
-    pytest.param(("reprocess", "--prefix", "in/"), "2 objects of `reprocess --prefix in/`", id="prefix"),
-    pytest.param(("reprocess", "in/a", "in/b"), "2 objects of `reprocess in/a in/b`", id="keys"),
+    pytest.param(("retry", "--reason", "invoice"), "move 1 dead letter back to the queue", id="redrive"),
+    pytest.param(("retry", "--again", "--prefix", "in/"), "2 objects of `retry --again --prefix in/`", id="prefix"),
+    pytest.param(("retry", "--again", "in/b"), "process 1 object again, although", id="keys"),
 ]
 
 
@@ -83,26 +82,27 @@ def test_a_dry_run_neither_asks_nor_leaves_a_record(
 @pytest.mark.failure_mode("F174")
 def test_each_operation_is_listed_with_its_result(person: Person) -> None:
     """Who, what with its options, and the numbers at the end."""
-    person.types("redrive", "--reason", "invoice")
-    request = person.reads("reprocess", "--prefix", "")["reprocessId"]
+    retry = person.reads("retry", "--reason", "invoice")["requestId"]
+    request = person.reads("retry", "--again", "--prefix", "")["requestId"]
     found = person.reads("operations")["operations"]
-    assert [(one["by"], one["what"], one["result"]) for one in found] == [
-        (WHO, f"reprocess --prefix '' --id {request}", "2 requests sent, 0 failed"),
-        (WHO, "redrive --reason invoice", "1 messages moved, 0 failed"),
+    assert [(one["by"], one["what"].removesuffix(f" --id {retry}"), one["result"]) for one in found] == [
+        (WHO, f"retry --again --prefix '' --id {request}", "2 requests sent, 0 failed"),
+        (WHO, "retry --reason invoice", "1 redriven"),
     ]
-    assert "1 messages moved" in person.types("operations")
+    assert "1 redriven" in person.types("operations")
 
 
 @pytest.mark.failure_mode("F174")
 def test_an_interrupted_operation_leaves_its_record(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is written before the first change."""
-    monkeypatch.setattr(drain.Drain, "receive", _interrupted)
-    person.types("redrive", ends=130)
+    monkeypatch.setattr(redrive, "send", _interrupted)
+    person.types("retry", "--prefix", "", ends=130)
     [found] = person.reads("operations")["operations"]
-    assert (found["what"], found["result"]) == ("redrive", "interrupted; 0 messages moved, 0 failed")
+    assert found["what"].startswith("retry --prefix '' --id ")
+    assert found["result"] == "interrupted; 1 left"
 
 
-def _interrupted(_: Any) -> Any:
+def _interrupted(*_: Any) -> Any:
     raise KeyboardInterrupt
 
 
@@ -110,7 +110,7 @@ def _interrupted(_: Any) -> Any:
 def test_a_record_that_is_denied_does_not_stop_a_redrive(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once. A role of an earlier deployment may not write records."""
     deny_puts(monkeypatch)
-    assert person.reads("redrive")["moved"] == 1
+    assert person.reads("retry", "--prefix", "")["redriven"]["moved"] == 1
     assert person.complaint.count("not recorded in the ledger: dynamodb:PutItem is not allowed") == 1
 
 
@@ -118,14 +118,14 @@ def test_a_record_that_is_denied_does_not_stop_a_redrive(person: Person, monkeyp
 def test_each_operation_is_in_the_consumers_log(person: Person) -> None:
     """People who search the log for a time find what others did: one line at the beginning, one with the result."""
     lines = new_consumer_log()
-    person.types("redrive", "--reason", "invoice")
+    person.types("retry", "--reason", "invoice")
     person.types("pause", "--because", "a test", "--yes")
     assert "log" not in person.complaint
-    told = [(one["message"], one["service"], one["done_by"], one["what"]) for one in lines()]
-    redrive = ("operation", NAME, WHO, "redrive --reason invoice")
+    told = [(one["message"], one["service"], one["done_by"], one["what"].split(" --id ")[0]) for one in lines()]
+    retry = ("operation", NAME, WHO, "retry --reason invoice")
     pause = ("operation", NAME, WHO, "pause")
-    assert told == [redrive, redrive, pause, pause]
-    assert [one.get("result") for one in lines()] == [None, "1 messages moved, 0 failed", None, "paused"]
+    assert told == [retry, retry, pause, pause]
+    assert [one.get("result") for one in lines()] == [None, "1 redriven", None, "paused"]
     assert lines()[2]["because"] == "a test"
     assert {name for one in lines() for name in one if name.endswith("_at")} == {"begun_at"}
 
@@ -147,28 +147,15 @@ def test_a_missing_log_does_not_stop_a_redrive(
     logs.delete_log_group(logGroupName="/aws/lambda/consumer")
     if error:
         monkeypatch.setattr(Aws, "logs", Mock(exceptions=logs.exceptions, put_log_events=Mock(side_effect=error)))
-    assert person.reads("redrive")["moved"] == 1
+    assert person.reads("retry", "--prefix", "")["redriven"]["moved"] == 1
     assert person.complaint.count(f"not written to the consumer's log: {why}") == 1
-    assert person.reads("operations")["operations"][0]["result"] == "1 messages moved, 0 failed"
+    assert person.reads("operations")["operations"][0]["result"] == "1 redriven"
 
 
 @pytest.mark.failure_mode("F174")
 def test_many_objects_are_counted_up_to_a_limit(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket may have millions of objects, and the person waits for the question."""
-    monkeypatch.setattr(announcing, "COUNTED", 1)
+    monkeypatch.setattr(again, "COUNTED", 1)
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
-    person.types("reprocess", "--prefix", "", yes=False, ends=1)
+    person.types("retry", "--again", "--prefix", "", yes=False, ends=1)
     assert "more than 1 objects of" in person.complaint
-
-
-@pytest.mark.failure_mode("F174")
-def test_an_adoption_names_both_pipelines(
-    rename: Callable[..., Renamed],  # noqa: F811
-) -> None:
-    """Its record has the numbers."""
-    renamed = rename()
-    renamed.upload(renamed.old, "in/1.csv")
-    renamed.adopt()
-    [operation] = renamed.reads("operations")["operations"]
-    assert operation["what"] == f"adopt --from {renamed.former}"
-    assert operation["result"] == "0 rows, 1 messages, 0 dead-letter messages; complete"

@@ -40,7 +40,7 @@ class TestExitCodes:
         leave_report(person.site)
         for command in (
             *(("status",), ("list",), ("list", "--csv"), ("list", "--by-reason")),
-            *(("inspect", "in/lost.csv"), ("report",)),
+            *(("inspect", "in/lost.csv"), ("audit", "--last")),
         ):
             person.types(*command, "--exit-code", ends=3)
             person.types(*command)
@@ -48,9 +48,9 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         "arguments",
         [
-            ("list", "--waiting", "--stuck"),
+            ("list", "--status", "running", "--csv"),
             ("list", "--csv", "--json"),
-            ("list", "--stuck", "--after", "x"),
+            ("list", "--status", "stuck", "--after", "x"),
             ("list", "--older-than", "tomorrow"),
             ("inspect", "s3://another-bucket/in/a.csv"),
             ("no-such-command",),
@@ -60,6 +60,14 @@ class TestExitCodes:
     def test_wrong_usage_ends_with_2(self, person: Person, arguments: tuple[str, ...]) -> None:
         assert person.types(*arguments, ends=2) == ""
         assert person.complaint
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [("ls", "status"), ("dismiss --undo", "retry KEY"), ("watch", "status --watch")],
+    )
+    def test_an_old_command_names_the_new_one(self, person: Person, old: str, new: str) -> None:
+        person.types(*old.split(), ends=2, yes=False)
+        assert person.complaint == f"intake-ledger: `{old}` is now `intake-ledger {new}`\n"
 
     def test_the_version_needs_no_stack(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert commands.run(["--version"]) == 0
@@ -113,7 +121,7 @@ class TestErrors:
 class TestOutput:
     def test_each_document_has_the_version_of_its_form(self, person: Person) -> None:
         leave_report(person.site)
-        for command in (("status",), ("list",), ("list", "--by-reason"), ("inspect", "in/a.csv"), ("report",)):
+        for command in (("status",), ("list",), ("list", "--by-reason"), ("inspect", "in/a.csv"), ("audit", "--last")):
             assert person.reads(*command)["formatVersion"] == 1
 
     def test_watch_in_a_pipe_is_one_line_for_each_look(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +133,7 @@ class TestOutput:
                 raise KeyboardInterrupt
 
         monkeypatch.setattr(time, "sleep", sleep)
-        first, second = person.types("watch").splitlines()
+        first, second = person.types("status", "--watch").splitlines()
         for line in (first, second):
             at, *parts = line.split()
             assert time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")
@@ -174,8 +182,8 @@ class TestList:
             ((), ["in/old.csv", "late/a", "in/new.csv"]),
             (("--prefix", "in/"), ["in/old.csv", "in/new.csv"]),
             (("--older-than", "2h"), ["in/old.csv"]),
-            (("--stuck",), ["in/dead.csv", "in/loop.csv"]),
-            (("--stuck", "--older-than", "2h"), []),
+            (("--status", "stuck"), ["in/dead.csv", "in/loop.csv"]),
+            (("--status", "stuck", "--older-than", "2h"), []),
         ],
     )
     def test_rows_are_selected(self, person: Person, options: tuple[str, ...], keys: list[str]) -> None:
@@ -249,7 +257,7 @@ class TestList:
         assert sum(seen) <= 120
 
 
-def test_ls_lists_the_pipelines_of_a_region(
+def test_status_without_a_stack_lists_the_pipelines_of_a_region(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A pipeline whose stack was deleted still has its table and queues."""
@@ -273,14 +281,16 @@ def test_ls_lists_the_pipelines_of_a_region(
                 yield {"ResourceTagMappingList": [{"ResourceARN": arn, "Tags": tags}]}
 
     monkeypatch.setattr(Aws, "tagging", Tagging())
-    assert commands.run(["ls"]) == 0
+    assert commands.run(["status"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in shown[1:]] == [["Invoices", "Intake", "deployed"], ["Orders", "Old", "only"]]
-    assert commands.run(["ls", "--json"]) == 0
+    assert commands.run(["status", "--watch"]) == commands.run(["list"]) == 2
+    assert "name the stack: --stack" in capsys.readouterr().err
+    assert commands.run(["status", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [(one["name"], one["deployed"]) for one in document["pipelines"]] == [("Invoices", True), ("Orders", False)]
     monkeypatch.setattr(pipelines, "list_pipelines", lambda aws: pipelines.FoundPipelines(aws.region, []))
-    assert commands.run(["ls"]) == 0
+    assert commands.run(["status"]) == 0
     assert PIPELINE_TAG in capsys.readouterr().out
 
 

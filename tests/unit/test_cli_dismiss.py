@@ -24,7 +24,7 @@ from intake_ledger.protocol import (
 )
 from intake_ledger.requests import redriven as attributes_of
 from tests.inside.command import dismissing, drain
-from tests.unit.cli_support import WHO, Site, client, denied, make_site
+from tests.unit.cli_support import WHO, Site, client, denied, make_message_site, make_site
 from tests.unit.support import DAY, RETENTION, START, created, marked, notification, record, redriven, reprocess
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
@@ -73,18 +73,17 @@ def test_a_dismissed_object_leaves_status_list_and_the_alarm(person: Person) -> 
     found = person.reads("status")
     assert (found["rejected"], found["dismissed"], found["deadLetters"]["waiting"]) == (1, 1, 1)
     assert [row["key"] for row in person.reads("list", "--status", "REJECTED")["rows"]] == ["in/other"]
-    assert [row["key"] for row in person.reads("list", "--dismissed")["rows"]] == [KEY]
-    assert "DISMISSED" in person.types("list", "--dismissed")
-    assert "see: list --dismissed" in person.types("status")
+    assert [row["key"] for row in person.reads("list", "--status", "dismissed")["rows"]] == [KEY]
+    assert "DISMISSED" in person.types("list", "--status", "dismissed")
+    assert "see: list --status dismissed" in person.types("status")
     row = stored(person)
     assert (row.status, row.reason, row.reason_code, row.updated_at) == (
         Status.REJECTED, "no invoice", "unprocessable", START,
     )  # fmt: skip
     assert "REJECTED after 1 attempt: dismissed, see: operations" in person.types("inspect", KEY)
-    assert person.reads("reprocess", "--rejected", "--dry-run")["sent"] == 1
     [operation] = person.reads("operations")["operations"]
     assert (operation["what"], operation["by"], operation["because"]) == (f"dismiss {KEY}", WHO, BECAUSE)
-    assert operation["result"] == "1 rows, 1 dead-letter messages"
+    assert operation["result"] == "1 row, 1 dead-letter message"
 
 
 @pytest.mark.failure_mode("F176")
@@ -100,22 +99,18 @@ def test_several_keys_are_dismissed_in_one_pass(person: Person) -> None:
     assert f"2 rejected versions of {KEY}, in/other" in person.complaint
     assert person.reads("operations")["operations"][0]["what"] == f"dismiss {KEY} in/other"
     assert [row["key"] for row in person.reads("list", "--status", "REJECTED")["rows"]] == ["in/third"]
-    assert person.reads("dismiss", "--undo", KEY, "in/other")["messages"] == 2
-    assert dead_letters(person) == 3
+    assert person.reads("retry", KEY, "in/other")["reopened"] == 2
+    assert dead_letters(person) == 1
     person.types("dismiss", KEY, "in/other", "--version-id", "v1", "--because", BECAUSE, ends=2)
     assert "--version-id is for one key, and 2 were given" in person.complaint
 
 
 @pytest.mark.failure_mode("F176")
-def test_an_undo_restores_row_and_message(person: Person) -> None:
-    """The new message asks for a retry of this rejection, as the deleted one did."""
+def test_a_retry_opens_a_dismissed_object(person: Person) -> None:
+    """Its message asks for a retry of this rejection, as the deleted one did."""
     before = stored(person)
     person.types("dismiss", KEY, "--because", BECAUSE)
-    person.types("dismiss", "--undo", KEY)
-    assert stored(person) == before
-    found = person.reads("status")
-    assert (found["rejected"], found["dismissed"]) == (1, 0)
-    assert person.reads("redrive", "--reason", "unprocessable")["moved"] == 1
+    assert person.reads("retry", KEY)["reopened"] == 1
     [message] = person.site.messages()
     told = attributes_of(message[REDRIVEN])
     assert told is not None
@@ -125,32 +120,26 @@ def test_an_undo_restores_row_and_message(person: Person) -> None:
     assert change.key == KEY
     state = State(StateKind.OBJECT, "v1", None, None, START)
     assert judge_state(before, change, state, now=START + DAY, policy=POLICY).verdict is Verdict.ACCEPTED
-    assert [one["what"] for one in person.reads("operations")["operations"]][1:] == [
-        f"dismiss --undo {KEY}",
-        f"dismiss {KEY}",
-    ]
 
 
 @pytest.mark.failure_mode("F176")
-def test_an_undo_leaves_out_characters_that_sqs_refuses(person: Person) -> None:
+def test_a_retry_leaves_out_characters_that_sqs_refuses(person: Person) -> None:
     """A reason may quote the content. The copy of the consumer does the same."""
     person.site.row(KEY, replace(stored(person), reason="no \x00 invoice \x1b in \ufffe"))
     person.types("dismiss", KEY, "--because", BECAUSE)
-    person.types("dismiss", "--undo", KEY)
-    asked: Any = {"QueueUrl": person.site.deployed.dead_letter_url, "MessageAttributeNames": ["All"]}
-    [message] = client("sqs").receive_message(**asked)["Messages"]
-    assert message["MessageAttributes"]["reason"]["StringValue"] == "no \ufffd invoice \ufffd in \ufffd"
+    person.types("retry", KEY)
+    [message] = person.site.messages()
+    told = attributes_of(message[REDRIVEN])
+    assert told is not None
+    assert told.attributes["reason"] == "no \ufffd invoice \ufffd in \ufffd"
 
 
 @pytest.mark.failure_mode("F176")
-def test_an_undo_needs_a_dismissed_object(person: Person) -> None:
-    """And a dismissal needs a rejected one, and a reason."""
-    person.types("dismiss", "--undo", KEY, ends=1)
-    assert "is not dismissed (the ledger has: REJECTED)" in person.complaint
+def test_a_dismissal_needs_a_rejected_object_and_a_reason(person: Person) -> None:
     person.types("dismiss", "in/unknown", "--because", "x", ends=1)
     assert "is not rejected (the ledger has: no row)" in person.complaint
     person.types("dismiss", KEY, ends=2)
-    assert "dismiss needs --because" in person.complaint
+    assert "Missing option '--because'" in person.complaint
     assert dead_letters(person) == 1
     assert person.reads("operations")["operations"] == []
 
@@ -207,6 +196,46 @@ def test_one_version_can_be_dismissed_alone(sit: Callable[..., Person]) -> None:
     person.types("dismiss", KEY, "--because", BECAUSE, "--version-id", "v2")
     assert (stored(person).dismissed, stored(person, version="v2").dismissed) == (False, True)
     assert dead_letters(person) == 1
+
+
+@pytest.mark.failure_mode("F682")
+def test_a_dismissed_message_stays_closed_and_other_contents_stay(sit: Callable[..., Person]) -> None:  # noqa: F811
+    """The letters of other contents, and of another identity with the same fence, have the only copy of their content.
+    They keep the alarm red.
+    """
+    person = sit(make_message_site())
+    name = person.site.deployed.name
+    for identity in ("v1", "v2"):
+        row = Row(Status.REJECTED, FENCE, version_id=identity, etag="e1", reason="no invoice", rejected_fence=FENCE)
+        person.site.row(KEY, row)
+        person.site.dead_letter(
+            "{}", reason="x", pipeline=name, key=quote(KEY), version_id=identity, rejected_fence=FENCE
+        )
+    other = {"reason_code": "identity_rejected", "pipeline": name, "key": quote(KEY), "version_id": "v1"}
+    person.site.dead_letter('{"pieces": 3}', reason="x", **other)
+    done = person.reads("dismiss", KEY, "--version-id", "v1", "--because", BECAUSE)
+    assert (done["rows"], done["messages"], done["otherMessages"], dead_letters(person)) == (1, 1, 2, 2)
+    assert "1 rejected message of" in person.complaint
+    assert "the only copy of the content: after a `retry`, the source has to send it again" in person.complaint
+    assert (stored(person).dismissed, stored(person, version="v2").dismissed) == (True, False)
+
+
+@pytest.mark.failure_mode("F682")
+def test_a_dismissed_message_that_is_retried_comes_again_from_its_source(sit: Callable[..., Person]) -> None:  # noqa: F811
+    """Its content is gone. Only the same content opens the row then."""
+    person = sit(make_message_site())
+    row = Row(Status.REJECTED, FENCE, version_id="v1", etag="e1", reason="no invoice", rejected_fence=FENCE)
+    person.site.row(KEY, row)
+    person.types("dismiss", KEY, "--because", BECAUSE)
+    found = person.reads("retry", KEY)
+    assert (found["choices"][0]["choice"], found["reopened"], dead_letters(person)) == ("reopen", 1, 0)
+    after = stored(person)
+    assert (after.dismissed, after.status, after.reason_code) == (False, Status.REJECTED, "copy_lost")
+    assert "send the message again" in person.types("inspect", KEY)
+    for etag, verdict in (("e1", Verdict.ACCEPTED), ("e2", Verdict.REJECTED)):
+        state = State(StateKind.OBJECT, "v1", etag, 1, START)
+        again = judge_state(after, created(state), state, now=START, policy=POLICY)
+        assert again.verdict is verdict
 
 
 V1 = State(StateKind.OBJECT, "v1", "e1", 1, START)

@@ -111,7 +111,7 @@ def claimed(site: Site, durable: FakeDurable, key: str, *, runs: bool = True, to
 
 def test_executions_of_each_version_are_counted(person: Person, durable: FakeDurable) -> None:
     """Those of former versions run on after a deployment."""
-    assert "Executions    none running" in person.types("status")
+    assert "Executions  none running" in person.types("status", "--all")
     durable.add(1, "old", "{}", START - HOUR)
     durable.add(2, "new", "{}", START)
     assert "2 running, the oldest since" in person.types("status")
@@ -127,9 +127,9 @@ def test_a_list_has_the_last_step_of_each(person: Person, durable: FakeDurable) 
         {"EventType": "CallbackStarted", "Name": "approve"},
         {"EventType": "StepSucceeded", "Name": "read"},
     ]
-    shown = person.types("list", "--running")
+    shown = person.types("list", "--status", "running")
     assert "approve (callback started)" in shown
-    first, second = person.reads("list", "--running")["executions"]
+    first, second = person.reads("list", "--status", "running")["executions"]
     assert first == {
         "key": "in/7.pdf",
         "attempt": 2,
@@ -139,7 +139,7 @@ def test_a_list_has_the_last_step_of_each(person: Person, durable: FakeDurable) 
     }
     assert second["key"] is None
     durable.events = []
-    assert person.reads("list", "--running")["executions"][0]["lastStep"] is None
+    assert person.reads("list", "--status", "running")["executions"][0]["lastStep"] is None
 
 
 def test_inspect_names_the_execution_and_its_last_step(person: Person, durable: FakeDurable) -> None:
@@ -162,10 +162,10 @@ def test_a_claim_whose_execution_runs_is_not_stuck(person: Person, durable: Fake
     """Its lease has ended, because a poll is late."""
     claimed(person.site, durable, "in/runs.pdf")
     claimed(person.site, durable, "in/ended.pdf", runs=False)
-    assert [row["key"] for row in person.reads("list", "--stuck")["rows"]] == ["in/ended.pdf"]
+    assert [row["key"] for row in person.reads("list", "--status", "stuck")["rows"]] == ["in/ended.pdf"]
 
 
 def test_an_old_boto3_is_named(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(person.functions, "list_durable_executions_by_function")
-    person.types("list", "--running", ends=1)
+    person.types("list", "--status", "running", ends=1)
     assert "install 1.42.1" in person.complaint

@@ -133,7 +133,7 @@ def test_a_page_on_a_full_disk_keeps_the_former_one(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    person.types("report", "--html", str(page), ends=1)
+    person.types("audit", "--html", str(page), ends=1)
     [line] = person.complaint.splitlines()
     assert "No space left on device: check disk space and permissions" in line
     assert [path.read_text() for path in tmp_path.iterdir()] == ["the former page"]

@@ -27,13 +27,20 @@ ROWS = {
         size=12,
         committed_state="v#v2",
         committed_at=START + HOUR,
-        committed_fence=7,
+        committed_fence=START,
+        processor_version="0123456789ab",
         commit_id="row 4",
         first_claimed_at=START,
         updated_at=START + HOUR,
     ),
     "eu/b.csv": Row(
-        Status.PROCESSING, 9, version_id="v4", committed_state="v#v3", committed_at=START, updated_at=START + 2 * HOUR
+        Status.PROCESSING,
+        9,
+        version_id="v4",
+        committed_state="v#v3",
+        committed_at=START,
+        committed_fence=START + HOUR,
+        updated_at=START + 2 * HOUR,
     ),
     'us/a "quoted", name\n.csv': Row(
         Status.REJECTED, 3, version_id="v1", reason="no amount", reason_code="unprocessable", updated_at=START
@@ -76,6 +83,9 @@ def test_each_form_has_the_same_values(person: Person, tmp_path: Path) -> None:
         (("--reason", "amount"), {'us/a "quoted", name\n.csv'}),
         (("--since", "HOUR"), {"eu/a.csv", "eu/b.csv"}),
         (("--since", "HOUR", "--before", "LATER"), {"eu/a.csv"}),
+        (("--committed-since", "HOUR"), {"eu/b.csv"}),
+        (("--committed-before", "HOUR"), {"eu/a.csv"}),
+        (("--processor-version", "0123456789ab" + "c" * 52, "--committed-before", "LATER"), {"eu/a.csv"}),
     ],
 )
 def test_a_selection(person: Person, tmp_path: Path, options: tuple[str, ...], keys: set[str]) -> None:

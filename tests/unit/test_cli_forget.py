@@ -21,6 +21,7 @@ from intake_ledger.protocol import (
     Status,
     forgotten_key,
     group_key,
+    group_line,
     newest_forgotten_key,
     rejects_place,
     row_key,
@@ -79,7 +80,7 @@ def fill(site: Site, key: str, *, at: int = START) -> None:
     site.dead_letter(body, reason="no amount", key=quote(key), rejected_fence=at, pipeline=NAME)
     put(site, RowKey(pk, f"{NAME}@lock"), fence=at, holder="")
     for what in (f"dismiss {key}", f"release s3://{deployed.bucket}/{key}"):
-        record_ = {"at": START, "done_by": "ana", "what": what, "because": f"{key}!", "result": "1 rows"}
+        record_ = {"at": START, "done_by": "ana", "what": what, "because": f"{key}!", "result": "1 row"}
         put(site, RowKey(deployed.operations_partition, f"{START:014d}#{what[:3]}{len(key)}"), **record_)
     put(site, RowKey(f"{NAME}#downstream", f"pause {len(key)}"), because=f"pause for {key}")
     batch = RequestBatch(ulid(START, len(key)), "1", Command.REPROCESS, START, [Entry(key), Entry("in/others")])
@@ -114,10 +115,8 @@ SITES: dict[str, Callable[[], Site]] = {
 }
 
 
-@pytest.mark.failure_mode("F441")
-@pytest.mark.parametrize("kind", SITES)
-def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind: str) -> None:
-    """Those of other keys stay, also of a longer one. The record of the operation has the hash and the reason."""
+def filled(kind: str) -> tuple[Site, str]:
+    """A pipeline of a kind whose stores name a key and another one."""
     site = SITES[kind]()
     key = "loads/7/manifest.json" if kind == "sets" else KEY
     fill(site, key)
@@ -125,6 +124,14 @@ def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind:
     if kind == "sets":
         parts = Membership(client("dynamodb"), site.deployed.table, site.deployed.bucket)
         parts.register(NAME, key, "v#1", ["loads/7/a", "loads/7/b"])
+    return site, key
+
+
+@pytest.mark.failure_mode("F441")
+@pytest.mark.parametrize("kind", SITES)
+def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind: str) -> None:
+    """Those of other keys stay, also of a longer one. The record of the operation has the hash and the reason."""
+    site, key = filled(kind)
     person = seat(site)
     assert any(names(text, key) for text in stores(site))
     found = person.reads("forget", key, *BECAUSE)
@@ -136,7 +143,7 @@ def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind:
     assert found["digest"] == marker.sk
     operations = person.reads("operations")["operations"]
     assert (operations[0]["what"], operations[0]["because"]) == (f"forget {marker.sk}", "ticket 4711")
-    assert operations[0]["result"].startswith("1 rows")
+    assert operations[0]["result"].startswith("1 row")
     assert {one["what"] for one in operations[1:]} >= {"dismiss (forgotten)", "release (forgotten)"}
     remains = " ".join(one["what"] for one in found["remains"])
     for part in ("log lines in", "copies in the queue", "the table's point-in-time recovery"):
@@ -200,6 +207,22 @@ def test_the_lock_of_its_group_names_the_key_no_more(
     seat(site).reads("forget", KEY, *BECAUSE)
     holder = LedgerTable(client("dynamodb"), site.deployed.table).read(place)["holder"]
     assert holder == (holder_name(row) if left else "")
+
+
+@pytest.mark.failure_mode("F633")
+def test_the_line_of_its_group_names_the_key_no_more(seat: Callable[[Site], Person]) -> None:
+    site = make_site()
+    site = Site(replace(site.deployed, exclusive_by=GroupPattern("in/{name}.")))
+    fill(site, KEY)
+    line = {}
+    for number, key in enumerate((KEY, OTHER)):
+        row = row_key(NAME, Ordering.LATEST, site.deployed.bucket, key, "v#v1")
+        line[key] = RowKey(group_key(NAME, "Ana Díaz").pk, f"{group_line(NAME)}{number}")
+        put(site, line[key], fence=START, waiter=holder_name(row))
+    seat(site).reads("forget", KEY, *BECAUSE)
+    table = LedgerTable(client("dynamodb"), site.deployed.table)
+    assert table.read(line[KEY]) == {}
+    assert table.read(line[OTHER])["fence"] == START
 
 
 def test_the_marker_is_the_one_that_workers_read(seat: Callable[[Site], Person]) -> None:
@@ -375,3 +398,71 @@ def test_items_of_another_pipeline_are_listed(seat: Callable[[Site], Person]) ->
     assert "items of the key of Another: use the command with --pipeline Another" in [
         one["what"] for one in found["remains"]
     ]
+
+
+def items_of(site: Site) -> list[Any]:
+    return list(client("dynamodb").scan(TableName=site.deployed.table)["Items"])
+
+
+def restore(site: Site, items: list[Any]) -> None:
+    """The table as it was."""
+    dynamodb, table = client("dynamodb"), site.deployed.table
+    for one in items_of(site):
+        dynamodb.delete_item(TableName=table, Key={name: one[name] for name in ("pk", "sk")})
+    for one in items:
+        dynamodb.put_item(TableName=table, Item=one)
+
+
+def marker_of(site: Site, key: str) -> dict[str, Any]:
+    marker = forgotten_key(NAME, f"{site.deployed.bucket}/{key}")
+    return LedgerTable(client("dynamodb"), site.deployed.table).read(marker)
+
+
+@pytest.mark.failure_mode("F644")
+@pytest.mark.parametrize("kind", SITES)
+def test_a_restore_brings_no_forgotten_key_back(seat: Callable[[Site], Person], kind: str) -> None:
+    """The stream of operations has the hash and the time. The marker gets this time, and not that of the restore."""
+    site, key = filled(kind)
+    person, before = seat(site), items_of(site)
+    person.types("forget", key, *BECAUSE)
+    marker = marker_of(site, key)
+    del marker["removed"]  # the restored table has no claim of a paused worker
+    restore(site, before)
+    assert any(names(text, key) for text in stores(site))
+    for found in (person.reads("forget", "--again", *BECAUSE), person.reads("forget", "--again", *BECAUSE)):
+        assert (found["hashes"], found["later"], found["left"]) == (1, 0, {})
+        assert not [text for text in stores(site) if names(text, key)]
+        assert marker_of(site, key) == marker
+    assert sum(OTHER in text or quote(OTHER) in text for text in stores(site)) >= 4
+
+
+@pytest.mark.failure_mode("F644")
+def test_a_new_use_of_a_forgotten_key_stays(seat: Callable[[Site], Person]) -> None:
+    """Its row is later than the marker. So does a key that the bucket has, and its marker does not refuse new uses."""
+    site = make_site()
+    for key in (KEY, OTHER):
+        fill(site, key)
+    person, before = seat(site), items_of(site)
+    for key in (KEY, OTHER):
+        person.types("forget", key, *BECAUSE)
+    times = [marker_of(site, key)["forgotten_at"] for key in (KEY, OTHER)]
+    restore(site, before)
+    site.row(KEY, Row(Status.PROCESSED, now() + HOUR, version_id="v9", updated_at=now() + HOUR))
+    site.put(OTHER)
+    found = person.reads("forget", "--again", *BECAUSE, ends=1)
+    assert (found["hashes"], found["keys"], found["later"]) == (2, 2, 1)
+    assert [key for key, why in found["left"].items() if "S3 has 1 versions" in why] == [OTHER]
+    assert [marker_of(site, key)["forgotten_at"] for key in (KEY, OTHER)] == times
+    rows = [one for one in items_of(site) if one["sk"]["S"] == f"{NAME}@latest"]
+    assert {one["pk"]["S"].partition("/")[2] for one in rows} == {KEY, OTHER}
+    assert person.types("operations").count("forget --again") == 1
+    client("logs").delete_log_group(logGroupName="/aws/lambda/consumer")
+    person.types("forget", "--again", *BECAUSE, ends=1)
+    assert "cannot be read: there is no log group" in person.complaint
+
+
+@pytest.mark.parametrize("arguments", [(), (KEY, "--again"), ("--again", "--output", "s3://b/k")])
+def test_again_takes_no_key(seat: Callable[[Site], Person], arguments: tuple[str, ...]) -> None:
+    person = seat(make_site())
+    person.types("forget", *arguments, *BECAUSE, ends=2)
+    assert "--again without a key" in person.complaint

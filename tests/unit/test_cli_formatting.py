@@ -46,6 +46,7 @@ from tests.inside.command import (
     escape,
     formatting,
     json_output,
+    many,
     tables,
 )
 from tests.unit.cli_support import denied
@@ -109,9 +110,10 @@ def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> Non
         (replace(ROW, status=Status.FAILED, attempts=2, retry_at=START + MINUTE), "will be retried, next attempt 20"),
         (replace(ROW, status=Status.FAILED, retry_at=START), "failed and will be retried"),
         (replace(ROW, status=Status.FAILED, waiting_since=START), "waits since 2026-11-18"),
-        (replace(ROW, status=Status.REJECTED, attempts=5), "after 5 attempts: redrive or reprocess it"),
+        (replace(ROW, status=Status.REJECTED, attempts=5), "after 5 attempts: retry it"),
         (ROW, "PROCESSED after 1 attempt"),
-        (replace(ROW, attempts=0), "recorded without an attempt"),
+        (replace(ROW, attempts=0, settled_as="removal"), "recorded without an attempt"),
+        (replace(ROW, attempts=0), "processed before a removal that was undone"),
     ],
 )
 def test_each_status_is_told_with_what_follows(row: Row, said: str) -> None:
@@ -310,3 +312,8 @@ def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
     with terminal.capture() as capture:
         terminal.print(tables.report_table(content, None, START))
     assert "Waiting" not in capture.get()
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 rows"), (1, "1 row"), (2_000, "2,000 rows")])
+def test_one_of_several_has_no_plural(number: int, said: str) -> None:
+    assert many(number, "rows") == said

@@ -15,7 +15,7 @@ from intake_ledger.protocol import (
     group_key,
     row_key,
 )
-from tests.inside.groups import holder_name
+from tests.inside.groups import holder_hash, holder_name
 from tests.unit.cli_support import NAME, Site, client, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit
@@ -55,6 +55,25 @@ def test_status_names_the_groups_that_are_waited_for(sit: Callable[..., Person])
     shown = " ".join(person.types("status").split())
     assert "2 waiting for acme, held by in/acme/1 for 2" in shown
     assert "1 waiting for idle, which is free" in shown
+
+
+@pytest.mark.failure_mode("F633")
+def test_a_reason_keeps_a_hash_and_commands_name_the_key(sit: Callable[..., Person]) -> None:
+    site, at = grouped(lease_ms=HOUR)
+    holder = row_key(NAME, Ordering.LATEST, site.deployed.bucket, "in/acme/1", "v#v1")
+    hashes = {"in/acme/5": holder_hash(holder_name(holder)), "in/acme/6": holder_hash("another")}
+    for key, name in hashes.items():
+        reason = f"another key of the group acme is in work since 2026-11-18T11:06:40+00:00: {name}"
+        waits = Row(Status.FAILED, at, version_id="v1", updated_at=at, waiting_since=at, reason=reason)
+        site.row(key, replace(waits, reason_code=ReasonCode.GROUP_HELD))
+    person = sit(site)
+    shown = {
+        one["key"]: one["reason"] for one in person.reads("list", "--status", "waiting")["rows"] if one["key"] in hashes
+    }
+    assert shown["in/acme/5"].endswith(": in/acme/1")
+    assert shown["in/acme/6"].endswith(hashes["in/acme/6"]), "it has lost the group since"
+    [found] = person.reads("inspect", "in/acme/5", "--no-logs")["states"]
+    assert found["row"]["reason"].endswith(": in/acme/1")
 
 
 @pytest.mark.parametrize(("lease_ms", "holder"), [(HOUR, "in/acme/1"), (MINUTE, None)])

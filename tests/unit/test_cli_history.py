@@ -338,6 +338,9 @@ def test_the_messages_that_changed_nothing_have_their_gaps(person: Person, monke
         (replace(created(State(StateKind.OBJECT, "v0"), key=KEY), event_id="OLD"), Verdict.STALE, START + MINUTE),
     ):
         telemetry.decided(change, Ruling(verdict, "why", row), now=now)
+    # A letter that the SQS console has moved without its attributes.
+    no = replace(row, status=Status.REJECTED, committed_state=None)
+    telemetry.decided(copy, Ruling(Verdict.REJECTED, "this state was rejected", no), now=START + 2 * MINUTE)
     logs(monkeypatch, written.getvalue().splitlines())
     found = person.reads("inspect", KEY)["history"]
     assert [
@@ -347,10 +350,11 @@ def test_the_messages_that_changed_nothing_have_their_gaps(person: Person, monke
         ("DUPLICATE", 62, 62, True, "v1"),
         ("DUPLICATE", 22_162_000, 22_162_000, False, "v1"),
         ("STALE", None, MINUTE, False, "v0"),
+        ("REJECTED", None, 2 * MINUTE, True, "v1"),
     ]
     assert found["repeatsUntil"] == START + 15 * MINUTE + history.REPEATS_MS
     shown = person.types("inspect", KEY)
-    assert "3 messages changed nothing" in shown
+    assert "4 messages changed nothing" in shown
     assert "DUPLICATE  62 ms after the commit (ObjectCreated:Put, event 79104EXAMPLEB723)" in shown
     assert "DUPLICATE  6 hours after the commit" in shown
     assert "STALE  1 minute after its event" in shown

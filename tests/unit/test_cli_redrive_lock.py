@@ -52,15 +52,15 @@ def test_a_second_redrive_is_told_who_runs_the_first(person: Person, monkeypatch
 
     def meanwhile(*arguments: Any) -> Any:
         if not ends:
-            ends.extend(commands.run(["redrive", more, "--stack", STACK]) for more in ("--yes", "--dry-run"))
+            ends.extend(commands.run(["retry", "--prefix=", more, "--stack", STACK]) for more in ("--yes", "--dry-run"))
         return send(*arguments)
 
     monkeypatch.setattr(redrive, "send", meanwhile)
-    assert "11 messages moved" in person.types("redrive")
+    assert "11 messages moved" in person.types("retry", "--prefix", "")
     assert ends == [1, 1]
     assert person.complaint.count(f"a redrive of {NAME} is running since 20") == 2
     assert f"by {WHO} on {socket.gethostname()}, process {os.getpid()}." in person.complaint
-    assert [one["what"] for one in person.reads("operations")["operations"]] == ["redrive"]
+    assert [one["what"].split(" --id ")[0] for one in person.reads("operations")["operations"]] == ["retry --prefix ''"]
 
 
 @pytest.mark.failure_mode("F175")
@@ -68,13 +68,13 @@ def test_the_lock_of_a_killed_redrive_lapses(person: Person) -> None:
     """Until then the message says when. Nothing is moved, and no record is left."""
     until = now() + MINUTE
     hold(person, until)
-    person.types("redrive", ends=1)
+    person.types("retry", "--prefix", "", ends=1)
     assert f"by {OTHER} on desk-7, process 9." in person.complaint
     assert "its lock lapses at 20" in person.complaint
     assert held(person)["token"] == "t"
     assert person.reads("operations")["operations"] == []
     hold(person, now() - 1)
-    assert person.reads("redrive")["moved"] == 11
+    assert person.reads("retry", "--prefix", "")["redriven"]["moved"] == 11
     assert held(person) == {}
 
 
@@ -95,7 +95,7 @@ def test_the_lock_is_released_at_each_end(person: Person, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(redrive, "send", ended)
     more = ("--dry-run",) if end == "dry run" else ()
-    person.types("redrive", *more, ends={"error": 1, "SIGTERM": 143}.get(end, 0))
+    person.types("retry", "--prefix", "", *more, ends={"error": 1, "SIGTERM": 143}.get(end, 0))
     assert all(one["by"] == WHO for one in seen)
     assert bool(seen) is (end != "dry run")
     assert held(person) == {}
@@ -113,7 +113,7 @@ def test_a_redrive_renews_its_lock(person: Person, monkeypatch: pytest.MonkeyPat
         return send(*arguments)
 
     monkeypatch.setattr(redrive, "send", looked)
-    person.types("redrive")
+    person.types("retry", "--prefix", "")
     assert len(seen) == 2
     assert seen[1] > now() > 5
 
@@ -134,7 +134,7 @@ def test_a_suspended_redrive_stops_if_another_took_over(person: Person, monkeypa
         return send(*arguments)
 
     monkeypatch.setattr(redrive, "send", suspended)
-    person.types("redrive", ends=1)
+    person.types("retry", "--prefix", "", ends=1)
     assert "this redrive was suspended for minutes and lost its lock" in person.complaint
     assert held(person)["by"] == OTHER
     assert person.site.visible(person.site.deployed.dead_letter_url) == 1
@@ -144,5 +144,5 @@ def test_a_suspended_redrive_stops_if_another_took_over(person: Person, monkeypa
 def test_a_role_without_permission_for_the_lock_still_redrives(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """Roles of an earlier deployment have none. The command says so."""
     deny_puts(monkeypatch)
-    assert person.reads("redrive")["moved"] == 11
+    assert person.reads("retry", "--prefix", "")["redriven"]["moved"] == 11
     assert "without the lock of redrives: dynamodb:PutItem is not allowed" in person.complaint

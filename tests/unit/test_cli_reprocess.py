@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import KeyFilter, Ordering, Row, State, StateKind, Status
+from intake_ledger.protocol import KeyFilter, Ordering, StateKind
 from tests.inside.command import (
     CliError,
     ReprocessResult,
@@ -14,7 +14,6 @@ from tests.inside.command import (
     key_targets,
     prefix_targets,
     reprocess,
-    review_targets,
     send_requests,
 )
 from tests.unit.cli_support import UNLIMITED, UNRECORDED, Site, client, make_site
@@ -133,32 +132,6 @@ def test_directory_markers_under_a_prefix_are_counted_and_one_that_is_named_is_r
     assert [target.key for target in prefix(site, "in/", result)] == ["in/a.csv", "in/b/c.csv"]
     assert (result.skipped, result.directory_markers) == (0, 2)
     assert [target.key for target in keys(site, "in/b/")] == ["in/b/"]
-
-
-def test_what_was_rejected_is_asked_for_oldest_first() -> None:
-    """Failed rows are left out, because they will be retried. With a reason, only matching rows are requested."""
-    site = make_site()
-    site.reject("in/b", "no invoice in it", at=START + 1)
-    site.reject("in/a", "KeyError: 'total'", at=START)
-    site.row("in/c", Row(Status.FAILED, 1, reason="no invoice", updated_at=START))
-    assert list(review_targets(client("dynamodb"), site.deployed, Status.REJECTED, None, before=LATER)) == [
-        Target("in/a"),
-        Target("in/b"),
-    ]
-    assert list(review_targets(client("dynamodb"), site.deployed, Status.REJECTED, "INVOICE", before=LATER)) == [
-        Target("in/b")
-    ]
-
-
-def test_in_every_version_the_rejected_version_itself_is_asked_for() -> None:
-    """The request names the rejected version, even if S3 has a newer one."""
-    site = make_site(Ordering.EVERY_VERSION)
-    site.reject("in/a", "no invoice in it", version="v7")
-    [target] = review_targets(client("dynamodb"), site.deployed, Status.REJECTED, None, before=LATER)
-    assert target == Target("in/a", State(StateKind.OBJECT, "v7"))
-    send(site, [target])
-    [change] = site.changes()
-    assert change.identity == "v#v7"
 
 
 def test_the_same_id_sends_the_same_messages() -> None:

@@ -40,9 +40,9 @@ def test_the_help_imports_no_sdk() -> None:
 def test_a_command_imports_its_own_module(command: str) -> None:
     found = modules_after(f"commands.load({command!r})")
     assert not set(found) & set(HEAVY)
-    own = {one.removeprefix("intake_ledger_cli.") for one in found if one.startswith("intake_ledger_cli.")}
+    own = {one.rpartition(".")[2] for one in found if one.startswith("intake_ledger_cli.")}
     assert "looking_commands" in own
-    assert not own & {"adopt", "report_page", "redrive", "reprocess", "template_command"}
+    assert not own & {"report_page", "redrive", "reprocess", "retry_command", "template_command"}
     assert len(found) < 370  # 588 before
 
 
@@ -51,7 +51,7 @@ def test_the_help_begins_with_what_people_need_first(capsys: pytest.CaptureFixtu
     assert [*commands.COMMANDS][:3] == ["status", "list", "inspect"]
     assert commands.run(["--help"]) == 0
     shown = capsys.readouterr().out
-    lines = [line.strip("│ ").partition(" ")[0] for line in shown.splitlines()]
+    lines = [line.removeprefix("│ ").partition(" ")[0] for line in shown.splitlines()]
     assert [one for one in lines if one in commands.COMMANDS] == [*commands.COMMANDS]
 
 

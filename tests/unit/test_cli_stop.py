@@ -1,4 +1,4 @@
-"""`redrive --stop` and `reprocess --stop`, and the ID that redriven messages carry."""
+"""`operations stop`, and the ID that redriven messages carry."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from intake_ledger.protocol import Change, Origin, Row, State, StateKind, Status
 from intake_ledger.requests import Redriven, Stop, batch_item, batch_key, packed, queried_batches, read_stop, redriven
 from tests.inside.command import from_sqs, now_ms, redrive, reprocess, send, stopping
 from tests.inside.objects import has_begun
-from tests.unit.cli_support import Site, client, make_message_site, make_site
+from tests.unit.cli_support import Site, client, make_site
 from tests.unit.support import HOUR, START
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
@@ -51,13 +51,13 @@ def stop_of(site: Site, request_id: str) -> Stop | None:
 
 def ids(person: Person) -> list[str]:
     found = person.reads("operations")["operations"]
-    return [one["requestId"] for one in found if "requestId" in one and "--stop" not in one["what"]]
+    return [one["requestId"] for one in found if "requestId" in one]
 
 
 @pytest.mark.failure_mode("F434")
 def test_a_redriven_message_carries_its_operation_and_its_reasons(person: Person) -> None:
     letters(person.site)
-    person.types("redrive")
+    person.types("retry", "--prefix", "")
     [message] = person.site.messages()
     back = redriven(message.pop(REDRIVEN))
     assert message == {"body": "{}", "rejected_fence": str(START)}
@@ -108,18 +108,18 @@ def test_a_body_that_leaves_no_room_is_redriven_without_the_id(person: Person, m
         return ["too long"] if REDRIVEN in arguments[2][0].attributes else send(*arguments)
 
     monkeypatch.setattr(redrive, "send", too_long)
-    assert person.reads("redrive")["moved"] == 1
+    assert person.reads("retry", "--prefix", "")["redriven"]["moved"] == 1
     [message] = person.site.messages()
     assert (REDRIVEN in message, message["reason"]) == (False, LETTER["reason"])
-    assert person.reads("redrive", "--stop", "--because", "wrong")["unreachable"] == 1
+    assert person.reads("operations", "stop", "--because", "wrong")["unreachable"] == 1
 
 
 @pytest.mark.failure_mode("F434")
 def test_the_only_redrive_needs_no_id(person: Person) -> None:
     letters(person.site, 2)
-    person.types("redrive")
+    person.types("retry", "--prefix", "")
     [request_id] = ids(person)
-    done = person.reads("redrive", "--stop", "--because", "the fix is not deployed")
+    done = person.reads("operations", "stop", "--because", "the fix is not deployed")
     assert (done["stopped"], done["outstanding"], done["unreachable"]) == (request_id, 2, 0)
     found = stop_of(person.site, request_id)
     assert found is not None
@@ -127,22 +127,22 @@ def test_the_only_redrive_needs_no_id(person: Person) -> None:
     assert request_id in " ".join(person.types("operations").split())
     [*_, listed] = person.reads("operations")["operations"]
     assert (listed["requestId"], listed["stoppedAt"]) == (request_id, found.at)
-    assert "outstanding" not in listed, "the audit deletes the records"
-    person.types("redrive", "--stop", "--because", "again", ends=1)
-    assert "no redrive of the last 14 days can be stopped" in person.complaint
+    assert (listed["outstanding"], listed["withdrawn"], listed["countedAt"]) == (2, 0, None)
+    person.types("operations", "stop", "--because", "again", ends=1)
+    assert "no operation of the last 14 days can be stopped" in person.complaint
 
 
 def test_one_of_several_is_named(person: Person) -> None:
     for _ in range(2):
         letters(person.site)
-        person.types("redrive")
+        person.types("retry", "--prefix", "")
     first, second = ids(person)
-    person.types("redrive", "--stop", "--because", "wrong", ends=1)
-    assert f"--id {first}" in person.complaint
-    assert f"--id {second}" in person.complaint
-    person.types("redrive", "--stop", "--id", ID, "--because", "wrong", ends=1)
-    assert f"--id {ID} is no redrive" in person.complaint
-    person.types("redrive", "--stop", "--id", first, "--because", "wrong")
+    person.types("operations", "stop", "--because", "wrong", ends=1)
+    assert f"{first}" in person.complaint
+    assert f"{second}" in person.complaint
+    person.types("operations", "stop", ID, "--because", "wrong", ends=1)
+    assert f"{ID} is no operation" in person.complaint
+    person.types("operations", "stop", first, "--because", "wrong")
     assert stop_of(person.site, second) is None
 
 
@@ -150,23 +150,34 @@ def test_one_of_several_is_named(person: Person) -> None:
 def test_what_was_committed_is_listed(person: Person) -> None:
     site = person.site
     site.put("in/a", "in/b", "in/c")
-    person.types("reprocess", "--prefix", "in/")
+    person.types("retry", "--again", "--prefix", "in/")
     [request_id] = ids(person)
     [batch] = queried_batches(client("dynamodb"), site.deployed.table, site.deployed.name)
     done = Row(Status.PROCESSED, START, committed_fence=START)
     for key, row in (("in/a", done), ("in/b", replace(done, served_reprocess_id=request_id))):
         site.row(key, row)
     site.row("in/c", replace(NO, status=Status.FAILED, reprocess_id=request_id))
-    found = person.reads("reprocess", "--stop", "--because", "the wrong prefix")
+    found = person.reads("operations", "stop", "--because", "the wrong prefix")
     assert (found["outstanding"], found["committed"], found["begun"]) == (1, ["in/b"], ["in/c"])
-    assert found["servedBefore"] == 0
+    assert (found["begunBefore"], found["begunAfter"]) == (2, 0)
+    # The audit has found one served before the stop.
     batch.entries.pop()
-    LedgerTable(client("dynamodb"), site.deployed.table).write(
-        batch_key(site.deployed.name, batch), batch_item(batch, made_at=START)
-    )
-    again = person.reads("reprocess", "--stop", "--id", request_id, "--because", "again")
-    assert again["servedBefore"] == 1
-    person.types("reprocess", "--id", request_id, "in/a", ends=1)
+    table, place = LedgerTable(client("dynamodb"), site.deployed.table), batch_key(site.deployed.name, batch)
+    table.write(place, batch_item(batch, made_at=START))
+    site.row("in/a", replace(done, served_reprocess_id=request_id, first_claimed_at=now_ms() + HOUR))
+    again = person.reads("operations", "stop", request_id, "--because", "again")
+    assert (again["begunBefore"], again["begunAfter"], again["outstanding"]) == (2, 1, 0)
+    # It counts for the last time.
+    batch = replace(batch, entries=[], counts={"begunBefore": 1, "withdrawn": 1}, counted_at=now_ms())
+    table.write(place, batch_item(batch, made_at=START))
+    again = person.reads("operations", "stop", request_id, "--because", "again")
+    assert (again["begunBefore"], again["withdrawn"], again["committed"]) == (2, 1, [])
+    listed = person.reads("operations")["operations"][-1]
+    assert (listed["begunBefore"], listed["withdrawn"], listed["countedAt"]) == (2, 1, batch.counted_at)
+    shown = " ".join(person.types("operations").split())
+    assert "2 begun before, 1 withdrawn (last counted at" in shown
+    assert shown.count("begun before") == 1, "the lines of the stops keep no numbers"
+    person.types("retry", "--again", "--id", request_id, "in/a", ends=1)
     assert "was stopped by" in person.complaint
     assert "because the wrong prefix" in person.complaint
 
@@ -189,7 +200,9 @@ def test_a_running_command_ends_when_it_is_stopped(
         return send(*arguments)
 
     monkeypatch.setattr(redrive if command == "redrive" else reprocess, "send", stopped)
-    person.types(*(("redrive",) if command == "redrive" else ("reprocess", "--prefix", "in/")), ends=1)
+    person.types(
+        *(("retry", "--prefix", "") if command == "redrive" else ("retry", "--again", "--prefix", "in/")), ends=1
+    )
     assert "was stopped by a colleague" in person.complaint
     assert len(site.messages()) == 10
 
@@ -197,11 +210,9 @@ def test_a_running_command_ends_when_it_is_stopped(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("redrive", "--stop"), "--because"),
-        (("redrive", "--stop", "--because", "x", "--key", "in/a"), "omit what selects"),
-        (("reprocess", "--stop", "--because", "x", "in/a"), "omit what selects"),
-        (("redrive", "--id", ID), "add --stop"),
-        (("reprocess", "in/a", "--because", "x"), "add --stop"),
+        (("operations", "stop"), "--because"),
+        (("operations", "stop", ID, "another", "--because", "x"), "operations takes nothing, or `stop ID`"),
+        (("operations", "end"), "operations takes nothing, or `stop ID`"),
     ],
 )
 def test_wrong_options_say_the_fix(person: Person, arguments: tuple[str, ...], problem: str) -> None:
@@ -209,9 +220,14 @@ def test_wrong_options_say_the_fix(person: Person, arguments: tuple[str, ...], p
     assert problem in person.complaint
 
 
-def test_messages_have_no_reprocess_to_stop(sit: Callable[..., Person]) -> None:  # noqa: F811
-    person = sit(make_message_site(), audit=False)
-    person.types("reprocess", "--stop", "--because", "x", ends=2)
+@pytest.mark.failure_mode("F434")
+def test_a_retry_is_stopped_by_its_id(person: Person) -> None:
+    """It sends redriven messages and requests under one ID."""
+    letters(person.site)
+    found = person.reads("retry", "in/a", "--because", "the fix is deployed")
+    done = person.reads("operations", "stop", found["requestId"], "--because", "it is not deployed")
+    assert (done["stopped"], done["command"]) == (found["requestId"], "retry")
+    assert done["outstanding"] + done["withdrawn"] == 1
 
 
 CHANGE = Change("b", "in/a", Origin.S3, "e", "{}", State(StateKind.OBJECT, "v1", "e1"))
@@ -242,7 +258,7 @@ def test_a_stop_leaves_what_has_begun(change: Change, row: Row | None, expected:
 
 @pytest.mark.failure_mode("F437")
 def test_status_names_a_redrive_of_sqs_that_is_running(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--stop` does not reach its messages: they carry no ID."""
+    """`operations stop` does not reach its messages: they carry no ID."""
     person.site.dead_letter("{}")
     assert person.reads("status")["moveTask"] is None
     sqs, arns = client("sqs"), list[str]()

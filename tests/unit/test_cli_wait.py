@@ -1,6 +1,7 @@
 """F390: `wait` ends when everything under a prefix is committed, and says why if it does not."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import Ordering, Row, Status
-from tests.inside.command import Aws, UsageError, parse_until
+from tests.inside.command import Aws, UsageError, now_ms, parse_until
 from tests.unit.cli_support import Site, client, denied, make_set_site, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, sit
@@ -21,10 +22,10 @@ __all__ = ["sit"]
 pytestmark = pytest.mark.usefixtures("dynamodb")
 
 
-def commit(site: Site, key: str, version: str) -> None:
+def commit(site: Site, key: str, version: str, *, fence: int = START) -> None:
     etag = client("s3").head_object(Bucket=site.deployed.bucket, Key=key)["ETag"].strip('"')
     row = Row(Status.PROCESSED, START, version_id=version, etag=etag, updated_at=START)
-    site.row(key, replace(row, committed_state=row.identity, committed_fence=START))
+    site.row(key, replace(row, committed_state=row.identity, committed_fence=fence))
 
 
 @pytest.fixture
@@ -33,8 +34,12 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     steps: list[Callable[[], object]] = []
     late = [0]
 
-    def sleep(_: float) -> None:
-        if steps:
+    wait = time.sleep
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            wait(seconds)  # a thread that another test has left
+        elif steps:
             steps.pop(0)()
         else:
             late[0] += HOUR * 48
@@ -184,7 +189,8 @@ def test_its_requests_grow_with_the_keys_under_the_prefix(
     looks = [one for one in seen if one in ("ListObjectVersions", "BatchGetItem", "Query", "Scan")]
     assert looks.count("ListObjectVersions") == 2
     assert looks.count("BatchGetItem") == 3
-    assert len(looks) == 5
+    assert looks.count("Query") == 2, "the requests of people"
+    assert len(looks) == 7
 
 
 def test_throttling_is_no_outcome_and_a_denial_ends_it(
@@ -215,6 +221,129 @@ def test_throttling_is_no_outcome_and_a_denial_ends_it(
     assert "not allowed: s3:ListBucketVersions" in person.complaint
 
 
+PREFIX = ("wait", "--prefix", "loads/7/", "--expect", "1", "--until", "1m")
+
+
+def asked(person: Person, *command: str) -> str:
+    """Give a command that sends requests. Returns its ID."""
+    person.types(*command, "--yes")
+    newest: str = person.reads("operations")["operations"][0]["requestId"]
+    return newest
+
+
+def refused(site: Site, version: str) -> Row:
+    """A rejection, with its copy."""
+    row = Row(Status.REJECTED, START, version_id=version, reason="no amount", rejected_fence=START)
+    site.row("loads/7/a", row)
+    site.dead_letter("{}", key="loads/7/a", rejected_fence=START, pipeline=site.deployed.name)
+    return row
+
+
+def by_id(request_id: str) -> tuple[str, ...]:
+    return "wait", "--id", request_id, "--until", "1m"
+
+
+def again(site: Site, key: str, version: str, request_id: str, status: Status = Status.PROCESSED) -> None:
+    """The row after an attempt for a request."""
+    seen = Row(status, now_ms(), version_id=version, updated_at=now_ms(), reprocess_id=request_id, retry_at=1)
+    if status is Status.PROCESSED:
+        seen = replace(seen, served_reprocess_id=request_id, committed_state=seen.identity, committed_fence=now_ms())
+    site.row(key, seen)
+
+
+@pytest.mark.failure_mode("F643")
+def test_a_reprocess_is_waited_for_and_not_the_commit_before_it(
+    sit: Callable[..., Person], ticks: list[Callable[[], object]]
+) -> None:
+    """The old commit is there. The attempt fails once."""
+    site = make_site()
+    person = sit(site)
+    [version] = site.put("loads/7/a")
+    commit(site, "loads/7/a", version)
+    request_id = asked(person, "retry", "--again", "--prefix", "loads/7/")
+    [missing] = person.reads(*PREFIX, ends=4)["missing"]
+    assert (missing["status"], missing["why"]) == ("PROCESSED", f"its request {request_id} is not served")
+    assert person.reads(*by_id(request_id), ends=4)["outcome"] == "missing"
+    again(site, "loads/7/a", version, request_id, Status.FAILED)
+    assert person.reads(*PREFIX, ends=4)["outcome"] == "missing"
+    ticks.append(lambda: again(site, "loads/7/a", version, request_id))
+    found = person.reads(*by_id(request_id))
+    assert (found["outcome"], found["committed"], found["servedBefore"]) == ("committed", 1, 0)
+    assert person.reads(*PREFIX)["outcome"] == "committed"
+
+
+@pytest.mark.failure_mode("F643")
+def test_a_redrive_is_waited_for_and_not_the_rejection_before_it(
+    sit: Callable[..., Person], ticks: list[Callable[[], object]]
+) -> None:
+    site = make_site()
+    person = sit(site)
+    [version] = site.put("loads/7/a")
+    refused(site, version)
+    person.reads(*PREFIX, ends=1)
+    request_id = asked(person, "retry", "--prefix", "")
+    [missing] = person.reads(*PREFIX, ends=4)["missing"]
+    assert missing["why"] == f"its request {request_id} is not served"
+    no = Row(Status.REJECTED, START, version_id=version, reason="no amount again", rejected_fence=START + 1)
+    ticks.append(lambda: site.row("loads/7/a", no))
+    [rejected] = person.reads(*by_id(request_id), ends=1)["rejected"]
+    assert rejected["why"] == "no amount again"
+    assert person.reads(*PREFIX, ends=1)["outcome"] == "rejected"
+    commit(site, "loads/7/a", version)
+    assert person.reads(*by_id(request_id))["committed"] == 1
+    person.reads(*PREFIX)
+
+
+@pytest.mark.failure_mode("F643")
+@pytest.mark.parametrize("end", ["void", "stopped", "lost"])
+def test_a_request_that_will_not_be_served_ends_the_wait(
+    sit: Callable[..., Person], ticks: list[Callable[[], object]], end: str
+) -> None:
+    site = make_site()
+    person = sit(site)
+    [version] = site.put("loads/7/a")
+    if end == "lost":
+        row = refused(site, version)
+        request_id = asked(person, "retry", "--prefix", "")
+        site.row("loads/7/a", replace(row, reason_code="copy_lost"))
+        assert person.reads(*by_id(request_id), ends=1)["outcome"] == "lost"
+        assert person.reads(*PREFIX, ends=1)["outcome"] == "rejected"
+        return
+    commit(site, "loads/7/a", version)
+    request_id = asked(person, "retry", "--again", "--prefix", "loads/7/")
+    if end == "stopped":
+        person.types("operations", "stop", request_id, "--because", "wrong", "--yes")
+        found = person.reads(*by_id(request_id), ends=1)
+        assert (found["outcome"], found["withdrawn"]) == ("stopped", 1)
+    else:
+        [version] = site.put("loads/7/a")
+        commit(site, "loads/7/a", version, fence=now_ms() + HOUR)
+        found = person.reads(*by_id(request_id))
+        assert (found["outcome"], found["void"], found["committed"]) == ("committed", 1, 0)
+    assert person.reads(*PREFIX)["outcome"] == "committed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("wait", "--until", "1m"), "exactly one of"),
+        (("wait", "--id", "X", "--expect", "1"), "omit --expect"),
+    ],
+)
+def test_a_wait_is_for_a_prefix_or_an_operation(
+    sit: Callable[..., Person], arguments: tuple[str, ...], problem: str
+) -> None:
+    person = sit(make_site())
+    person.types(*arguments, ends=2)
+    assert problem in person.complaint
+
+
+def test_an_unknown_operation_is_an_error(sit: Callable[..., Person]) -> None:
+    person = sit(make_site())
+    person.types(*by_id("01KAPX3RGT3AD491WZZFYQT0R6"), ends=1)
+    assert "--id 01KAPX3RGT3AD491WZZFYQT0R6 is none of" in person.complaint
+
+
 @pytest.mark.parametrize(
     ("text", "until"),
     [
@@ -236,3 +365,35 @@ def test_another_time_limit_is_wrong_usage(text: str) -> None:
 
 def _ms(text: str) -> int:
     return int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+
+
+@pytest.mark.failure_mode("F643")
+@pytest.mark.parametrize("end", [Status.PROCESSED, Status.REJECTED])
+def test_a_retry_waits_and_prints_one_document(
+    sit: Callable[..., Person], ticks: list[Callable[[], object]], end: Status
+) -> None:
+    site = make_site()
+    person = sit(site)
+    [version] = site.put("loads/7/a")
+    refused(site, version)
+    no = Row(Status.REJECTED, START, version_id=version, reason="no amount again", rejected_fence=START + 1)
+    ticks.append(lambda: commit(site, "loads/7/a", version) if end is Status.PROCESSED else site.row("loads/7/a", no))
+    found = person.reads("retry", "loads/7/a", "--wait", ends=int(end is Status.REJECTED))
+    assert (found["redriven"]["moved"], found["waited"]["outcome"]) == (
+        1,
+        "committed" if end is Status.PROCESSED else "rejected",
+    )
+
+
+@pytest.mark.parametrize("end", [Status.PROCESSED, Status.REJECTED])
+def test_a_release_waits_for_the_next_attempt(
+    sit: Callable[..., Person], ticks: list[Callable[[], object]], end: Status
+) -> None:
+    site = make_site()
+    person = sit(site)
+    held = Row(Status.PROCESSING, 1, version_id="v1", lease_owner="w", lease_until=now_ms() + HOUR, updated_at=START)
+    site.row("loads/7/a", held)
+    ticks.append(lambda: site.row("loads/7/a", Row(end, START, version_id="v2")))
+    ended = int(end is Status.REJECTED)
+    person.types("release", "loads/7/a", "--because", "it was stopped", "--wait", "--yes", ends=ended)
+    assert ("is REJECTED" in person.complaint) is bool(ended)

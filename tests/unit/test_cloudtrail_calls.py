@@ -31,7 +31,7 @@ def test_a_write_of_an_object_is_dead_lettered_with_the_way_out(call: str) -> No
     assert "turn on EventBridge for the bucket" in str(copy.attributes["reason"])
     [change] = parse_message(copy.body)
     assert isinstance(change, Change)
-    assert change.key == KEY, "`redrive --key` finds it"
+    assert change.key == KEY, "`retry KEY` finds it"
 
 
 @pytest.mark.failure_mode("F241")

@@ -1,7 +1,8 @@
 """The tag of a committed version (`after_commit`): set once the commit is written, repeated until S3 has taken it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from intake_ledger.protocol import CommitTag, Ordering, Status, row_key, tag_pro
 from tests.inside.kit import s3_error
 from tests.unit.support import DAY, MINUTE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "after-commit.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text()
 TAG = ("intake", "done")
 SET = dict([TAG])
 KEY = row_key("local", Ordering.LATEST, "local-bucket", "a", None)
@@ -402,18 +403,26 @@ def test_a_refused_tag_of_a_part_does_not_hold_back_its_set() -> None:
     assert sets.parts.tags("d/a") == {}
 
 
-def test_a_late_copy_of_the_page_replaces_no_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code of docs/after-commit.md, called for the newer version, for the older one, and again."""
-    section = PAGE.split("\n## Move to another bucket\n", 1)[1]
-    [code] = re.findall(r"```python\n(.*?)```", section.split("\n## ", 1)[0], flags=re.DOTALL)
+@contextmanager
+def code_of_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The names of the code in docs/options.md, with its two buckets."""
+    section = PAGE.split("\n### Move to another bucket\n", 1)[1]
+    [code] = re.findall(r"```python\n(.*?)```", section.split("\n### ", 1)[0], flags=re.DOTALL)
     names: dict[str, Any] = {"load": lambda _: None}
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     with mock_aws():
-        exec(compile(code, "docs/after-commit.md", "exec"), names)
+        exec(compile(code, "docs/options.md", "exec"), names)
         s3 = names["s3"]
         for bucket in ("uploads", "archive"):
             s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         s3.put_bucket_versioning(Bucket="uploads", VersioningConfiguration={"Status": "Enabled"})
+        yield names
+
+
+def test_a_late_copy_of_the_page_replaces_no_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of docs/options.md, called for the newer version, for the older one, and again."""
+    with code_of_page(monkeypatch) as names:
+        s3 = names["s3"]
         versions = [s3.put_object(Bucket="uploads", Key="a", Body=body)["VersionId"] for body in (b"1", b"2")]
         for version in (versions[1], versions[0], versions[1]):
             names["process"](SimpleNamespace(bucket="uploads", key="a", version_id=version))
@@ -421,6 +430,21 @@ def test_a_late_copy_of_the_page_replaces_no_newer_version(monkeypatch: pytest.M
         assert sorted(found) == sorted(f"a/{version}" for version in versions)
         contents = [s3.get_object(Bucket="archive", Key=f"a/{version}")["Body"].read() for version in versions]
         assert contents == [b"1", b"2"]
+
+
+@pytest.mark.failure_mode("F665")
+@pytest.mark.parametrize("size", [1_000, 9_000_000])
+def test_the_copy_of_the_page_is_whole_at_any_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """boto3's `copy` makes parts from 8 MB on, which have no tags, and with older releases no metadata."""
+    with code_of_page(monkeypatch) as names:
+        s3 = names["s3"]
+        described = {"Metadata": {"sender": "acme"}, "ContentType": "text/csv", "ContentEncoding": "gzip"}
+        version = s3.put_object(Bucket="uploads", Key="a", Body=b"x" * size, Tagging="class=secret", **described)
+        names["process"](SimpleNamespace(bucket="uploads", key="a", version_id=version["VersionId"]))
+        place = {"Bucket": "archive", "Key": f"a/{version['VersionId']}"}
+        copied = s3.head_object(**place)
+        assert {name: copied.get(name) for name in described} == described
+        assert s3.get_object_tagging(**place)["TagSet"] == [{"Key": "class", "Value": "secret"}]
 
 
 def _older(row: Any) -> Any:

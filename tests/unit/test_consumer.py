@@ -563,7 +563,7 @@ class TestProcessor:
 
     @pytest.mark.failure_mode("F114")
     def test_messages_of_exceptions_are_kept_with_full_reasons_only(self, bench: Bench) -> None:
-        """The type and the position are always there, and `redrive --reason` looks for them."""
+        """The type and the position are always there, and `retry --reason` looks for them."""
         for reasons in Reasons:
             bench.reasons, bench.acts = reasons, [raising(ValueError("card 4111111111111111"))]
             state, body = put(bench, reasons.value)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from cdk_intake_ledger.testing import LocalMessages
 from intake_ledger.events import own_message
 from intake_ledger.protocol import Origin, Policy, Row, State, StateKind, Status, Verdict, judge_state
 from tests.inside.kit import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
@@ -96,6 +97,26 @@ class TestBareCopies:
         kind.sqs.send(body)
         kind.run()
         assert (kind.known().status, len(kind.calls)) == (Status.PROCESSED, 4)
+
+    @pytest.mark.failure_mode("F755")
+    @pytest.mark.parametrize("runner", ["inline", "machine"])
+    def test_a_person_opens_other_content_without_attributes(self, runner: str) -> None:
+        """The body names key and identity. The first content is not acknowledged behind it."""
+        kind = Refusing("messages", runner)
+        body = rejected(kind)
+        kind.sqs.send(other := body.replace("}", ', "corrected": true}', 1))
+        kind.run()
+        assert len(kind.calls) == 1, "it is not tried by itself"
+        [letter] = kind.sqs.dead_letters
+        assert (letter.body, letter.attributes) == (other, {})
+        kind.refuses = False
+        assert isinstance(kind.local, LocalMessages)
+        kind.local.open(letter)
+        kind.run()
+        assert (kind.known().status, len(kind.calls), kind.known().opened) == (Status.PROCESSED, 2, 1)
+        kind.sqs.send(body)
+        kind.run()
+        assert (len(kind.calls), [one.body for one in kind.sqs.dead_letters]) == (2, [body])
 
 
 @pytest.mark.failure_mode("F260")

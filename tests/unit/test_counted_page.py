@@ -5,7 +5,7 @@ import re
 import pytest
 from benchmarks import cost, outputs
 
-from tests.inside.command import prices
+from tests.inside.kit import prices
 
 PAGE, LONG_PAGE = (path.read_text() for path in (cost.PAGE, cost.LONG_PAGE))
 
@@ -24,6 +24,11 @@ def test_the_tables_are_the_computed_ones(computed: dict[str, str]) -> None:
 def test_the_ways_to_do_long_work_have_the_computed_prices() -> None:
     [shown] = re.findall(r"<!-- begin: ways -->\n(.*?)\n<!-- end -->", LONG_PAGE, flags=re.DOTALL)
     assert {"ways": shown} == cost.long_page()
+
+
+def test_the_sentence_of_the_readme_is_the_computed_one() -> None:
+    [shown] = re.findall(r"<!-- begin: cost -->\n(.*?)\n<!-- end -->", cost.README.read_text(), flags=re.DOTALL)
+    assert shown == cost.headline()
 
 
 def test_the_prices_have_their_date_and_pages() -> None:

@@ -5,7 +5,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
@@ -158,6 +158,30 @@ def test_what_is_always_cut_ends_with_its_reason() -> None:
     assert len(pipeline.calls) == 3
     [letter] = pipeline.dead_letters
     assert f" of {len(ROWS):,} bytes" in letter.reason
+
+
+@pytest.mark.failure_mode("F661")
+@pytest.mark.parametrize(("whole", "commits"), [(True, 0), (False, 1)])
+def test_altered_content_is_found_at_the_last_byte_only(
+    monkeypatch: pytest.MonkeyPatch, whole: bool, commits: int
+) -> None:
+    """A processor that stops at a trailer record has compared nothing, as the page says."""
+
+    def process(change: ObjectChange) -> None:
+        for row in change.csv_rows():
+            if row["0"] == "4000" and not whole:
+                return
+
+    pipeline = LocalPipeline(process, max_attempts=1)
+    pipeline.put("a", ROWS)
+    get = pipeline.s3.get_object
+
+    def altered(**request: Any) -> Any:
+        return get(**request) | {"Body": io.BytesIO(ROWS.replace(b"7,row", b"7,wor", 1))}
+
+    monkeypatch.setattr(pipeline.s3, "get_object", altered)
+    pipeline.run()
+    assert pipeline.outcomes["Committed"] == commits
 
 
 def test_what_is_not_read_cannot_be_cut() -> None:

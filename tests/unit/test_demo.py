@@ -7,7 +7,7 @@ import pytest
 from examples.demo import script
 from examples.demo.judge import SideFacts, _compare_effects
 from examples.demo.material import MaterialError, files_below
-from examples.demo.script import Action
+from examples.harness.objects import Action
 
 KEY = "models/one"
 

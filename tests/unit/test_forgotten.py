@@ -1,12 +1,13 @@
 """F440: a person has a key forgotten, and messages of it are still in a queue, in flight or in a worker."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.testing import LocalPipeline
+from cdk_intake_ledger.testing import Fault, LocalMessages, LocalPipeline, LocalRunner
 from intake_ledger.events import Message, own_message
 from intake_ledger.ledger import UNCHECKED_MS, ForgottenKeys, LedgerTable
 from intake_ledger.messages import KeyedMessage
@@ -21,7 +22,8 @@ from intake_ledger.protocol import (
     is_forgotten,
     ulid,
 )
-from tests.unit.forget_support import deployed_in_memory, forget, named_in
+from tests.inside.command import forgetting
+from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget, named_in
 from tests.unit.messages_support import SOURCE_NAME, Intake, Killed, copy_record, sqs
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, START
 
@@ -34,10 +36,10 @@ def forget_key(intake: Intake) -> bool:
 
 
 class Interrupted:
-    """The table, with a step of another person before one of the worker's requests."""
+    """The table, with a step of another person before one of the worker's requests, and a death before a later one."""
 
-    def __init__(self, table: Any, place: int, step: Callable[[], object]) -> None:
-        self._table, self._left, self._step = table, place, step
+    def __init__(self, table: Any, place: int, step: Callable[[], object], death: int | None = None) -> None:
+        self._table, self._left, self._step, self._death = table, place, step, death
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._table, name)
@@ -48,6 +50,8 @@ class Interrupted:
             self._left -= 1
             if self._left == 0:
                 self._step()
+            if self._death is not None and self._left == -self._death:
+                raise Killed
             return found(**request)
 
         return sent
@@ -99,6 +103,88 @@ def test_a_worker_may_pause_before_each_request_while_its_key_is_forgotten(age: 
         assert intake.verdicts["FORGOTTEN"] >= 3
     assert place > 3
     assert set(ends) == {True, False}
+
+
+@pytest.mark.failure_mode("F756")
+@pytest.mark.parametrize("death", [1, 2, 3])
+@pytest.mark.parametrize("age", [0, HOUR], ids=["new", "older"])
+def test_a_worker_that_paused_over_the_command_may_die(age: int, death: int) -> None:
+    """Its message comes again while its lease holds, and later. The table does not name the key then."""
+    claimed = 0
+    for place in range(1, 9):
+        intake, done = Intake(), list[bool]()
+        memory = intake.table
+
+        def step(intake: Intake = intake, memory: Any = memory, done: Any = done) -> None:
+            intake.table, paused = memory, intake.table
+            done.append(forget_key(intake))
+            intake.table = paused
+
+        intake.clock.advance(age)
+        intake.table = Interrupted(memory, place, step, death)
+        with suppress(Killed):
+            intake.handle([sqs(KEY, "e-1")], intake.worker())
+        intake.table = memory
+        if done != [True]:
+            continue
+        calls = [*intake.called]
+        claimed += len(named_in(memory, KEY))
+        waits = []
+        for later in (SECOND, HOUR):
+            intake.clock.advance(later)
+            waits.append(intake.handle([sqs(KEY, "e-1", receives=2)], intake.worker()))
+            if not waits[-1]:
+                break
+        assert waits[-1] == []
+        assert (intake.called, named_in(memory, KEY)) == (calls, []), f"before request {place}"
+    assert claimed
+
+
+@pytest.mark.failure_mode("F756")
+@pytest.mark.parametrize("ordering", Ordering)
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("wait", [0, 10 * MINUTE, HOUR])
+def test_a_claim_of_an_object_is_removed_after_the_rows(ordering: Ordering, deletes: bool, wait: int) -> None:
+    """The worker had paused before it wrote the claim. A claim of a newer use of the key stays."""
+    local = LocalPipeline(lambda _: None, ordering=ordering, deletes=deletes)
+    table: Any = local._dynamodb
+
+    def claim() -> dict[Any, Any]:
+        local.next(Fault.KILLED_BEFORE_EFFECT)
+        local.turn()
+        claims = {name: item for name, item in table.items.items() if KEY in str(item)}
+        for name in claims:
+            del table.items[name]
+        return claims
+
+    def remove() -> None:
+        if ordering is Ordering.LATEST:
+            local.delete(KEY)
+        else:
+            local.delete_version(KEY, "version-1")
+
+    local.put(KEY, "1")
+    old = local._sqs.messages[-1].body
+    left = claim()
+    remove()
+    local.clock.advance(HOUR)
+    settings = local._settings
+    assert forget(table, local.clock, deployed_in_memory(settings.pipeline, settings.bucket, ordering), KEY)
+    table.items.update(left)
+    local.clock.advance(wait)
+    local.run()
+    assert (named_in(table, KEY), [one for one in local.outcomes if one != "Forgotten"]) == ([], [])
+    local.put(KEY, "2")
+    newer = claim()
+    if ordering is Ordering.LATEST:
+        remove()
+    local.lose()
+    table.items.update(newer)
+    local.clock.advance(HOUR)
+    local._sqs.send(old)
+    local.turn()
+    assert newer
+    assert named_in(table, KEY)
 
 
 def committed(intake: Intake) -> None:
@@ -254,3 +340,35 @@ def test_the_rule(given: dict[str, Any], without_an_object: bool, otherwise: boo
     assert is_forgotten(change(**given), START, unknown=True) is without_an_object
     assert is_forgotten(change(**given), START, unknown=False) is otherwise
     assert not is_forgotten(change(**given), None, unknown=True)
+
+
+@pytest.mark.failure_mode("F673")
+@pytest.mark.parametrize("runner", [LocalRunner.STATE_MACHINE, LocalRunner.DURABLE_FUNCTION])
+@pytest.mark.parametrize("kind", ["objects", "messages"])
+def test_the_message_of_an_execution_asks_for_its_end(runner: LocalRunner, kind: str) -> None:
+    """The command refuses the key while the execution runs. Its marker stays. The next command removes the key."""
+    local: Any
+    if kind == "objects":
+        local = LocalPipeline(lambda _: {"commit": "done"}, ordering=Ordering.EVERY_VERSION, runner=runner)
+        local.put(KEY, "1")
+        local.turn()
+        local.delete_version(KEY, "version-1")
+    else:
+        local = LocalMessages(lambda _: {"commit": "done"}, key="k", identity="i", runner=runner)
+        local.send({"k": KEY, "i": "1"})
+        local.turn()
+    settings = local._settings
+    deployed = deployed_in_memory(
+        settings.pipeline, settings.bucket, Ordering.EVERY_VERSION, messages=kind == "messages"
+    )
+    deployed = replace(deployed, state_machine="machine")
+    local.clock.advance(10 * MINUTE)
+    task = forgetting.Forgetting(MemoryAws(local._dynamodb, local.clock), deployed, KEY)  # type: ignore[arg-type]
+    task.mark()
+    assert not forget(local._dynamodb, local.clock, deployed, KEY)
+    local.run()
+    assert [one.status for one in local.executions.executions.values()] == ["SUCCEEDED"]
+    assert local.outcomes["Committed"] == 1
+    local.clock.advance(10 * MINUTE)
+    assert forget(local._dynamodb, local.clock, deployed, KEY)
+    assert not named_in(local._dynamodb, KEY)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.aws import ledger_client, make_client
 from intake_ledger.consumer import Overrun
@@ -50,7 +50,8 @@ class Frozen:
 def test_an_open_breaker_asks_again_after_a_freeze(bench: Bench) -> None:
     """Its pauses have passed meanwhile. The first message is tried, and its success closes the breaker."""
     frozen = Frozen(bench)
-    bench.acts = [raising(OUTAGE)] * THRESHOLD
+    # An error of its own: a read that has raised an error has left its note on it.
+    bench.acts = [raising(ClientError(OUTAGE.response, "PutItem"))] * THRESHOLD
     for number in range(THRESHOLD):
         assert frozen.invoke(message(put(bench, key=f"in/{number}")[1], f"m{number}")) == [f"m{number}"]
     assert bench.telemetry.said == ["out"]

@@ -1,7 +1,8 @@
 """The real ledger and its real requests against moto's DynamoDB: every way in which a row comes about and changes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -14,6 +15,7 @@ from intake_ledger.protocol import (
     Ordering,
     Row,
     RowKey,
+    Ruling,
     State,
     StateKind,
     Status,
@@ -1086,7 +1088,7 @@ class TestDeletesOff:
         def meanwhile() -> None:
             assert deaf.verdict(marked(marker)) is Verdict.SETTLED
             deaf.s3.delete_version(KEY, marker)
-            deaf.process(deleted(marker))
+            assert deaf.verdict(deleted(marker)) is Verdict.STALE
 
         deaf.s3.after_look.append(meanwhile)
         assert deaf.verdict(marked(marker)) is Verdict.STALE
@@ -1094,15 +1096,76 @@ class TestDeletesOff:
         again = deaf.s3.mark_deleted(KEY)
         assert deaf.verdict(marked(again)) is Verdict.SETTLED
 
-    @pytest.mark.failure_mode("F89")
-    def test_an_undelete_is_processed_although_its_version_was_committed_before(self, deaf: World) -> None:
-        """The removal in between was committed, so that the state has come back."""
+    @pytest.mark.failure_mode("F603")
+    @pytest.mark.parametrize("event", [deleted, marked, lambda _: audited(ABSENT)], ids=["undelete", "late", "audit"])
+    def test_an_undelete_writes_the_commit_back(self, deaf: World, event: Callable[[State], Change]) -> None:
+        """Nobody was told of the removal, so the downstream still has the version."""
         one = deaf.s3.put(KEY, "1")
+        deaf.process(created(one), "first")
+        before = deaf.known(created(one))
+        deaf.clock.advance(DAY)
+        markers = list[State]()
+        for _ in range(2):
+            markers.append(deaf.s3.mark_deleted(KEY))
+            assert deaf.verdict(marked(markers[-1])) is Verdict.SETTLED
+        for marker in markers:
+            deaf.s3.delete_version(KEY, marker)
+        assert deaf.verdict(event(markers[0])) in (Verdict.STALE, Verdict.DUPLICATE)
+        after = deaf.known(created(one))
+        assert after.fence > before.fence
+        assert (after.expires_at or 0) > (before.expires_at or 0)
+        other = {"fence", "expires_at", "updated_at", "attempts", "event_name", "event_id", "sequencer"}
+        assert {name for name, value in asdict(after).items() if value != getattr(before, name)} <= other
+        assert deaf.verdict(created(one)) is Verdict.DUPLICATE
+
+    @pytest.mark.failure_mode("F604")
+    @pytest.mark.parametrize("meanwhile", [False, True])
+    @pytest.mark.parametrize("undone", [False, True])
+    def test_another_version_written_late_is_repaired_after_an_undelete(
+        self, deaf: World, monkeypatch: pytest.MonkeyPatch, *, meanwhile: bool, undone: bool
+    ) -> None:
+        """Its report comes before the removal is settled or undone, or between judgement and write."""
+        late = deaf.die(created(deaf.s3.put(KEY, "1")))
+        two = deaf.s3.put(KEY, "2")
+        deaf.process(created(two))
+        marker = deaf.s3.mark_deleted(KEY)
+        update = deaf.table.update
+
+        def report() -> None:
+            monkeypatch.setattr(deaf.table, "update", update)
+            assert deaf.ledger.report_late_write(late)
+
+        def reported(*arguments: Any) -> None:
+            report()
+            update(*arguments)
+
+        def act(change: Change) -> Claim | Ruling:
+            if meanwhile:
+                monkeypatch.setattr(deaf.table, "update", reported)
+            else:
+                report()
+            return deaf.answer(change)
+
+        answer = deaf.answer(marked(marker)) if undone else act(marked(marker))
+        assert answer.verdict is Verdict.SETTLED
+        deaf.s3.delete_version(KEY, marker)
+        again = act(deleted(marker)) if undone else deaf.answer(deleted(marker))
+        assert isinstance(again, Claim)
+        assert again.state.identity == two.identity
+
+    @pytest.mark.failure_mode("F604")
+    def test_the_same_version_written_late_changes_nothing(self, deaf: World) -> None:
+        """The downstream has it in any case."""
+        one = deaf.s3.put(KEY, "1")
+        late = deaf.die(created(one))
         deaf.process(created(one))
         marker = deaf.s3.mark_deleted(KEY)
-        deaf.answer(marked(marker))
+        assert deaf.verdict(marked(marker)) is Verdict.SETTLED
+        assert deaf.ledger.report_late_write(late)
+        assert deaf.verdict(audited(marker)) is Verdict.SETTLED
         deaf.s3.delete_version(KEY, marker)
-        assert deaf.accept(deleted(marker)).state.identity == one.identity
+        assert deaf.verdict(deleted(marker)) is Verdict.STALE
+        assert deaf.known(created(one)).has_committed(one.identity)
 
     @pytest.mark.failure_mode("F89")
     def test_a_removal_at_the_end_of_its_budget_is_settled(self, world: World) -> None:

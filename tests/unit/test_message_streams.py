@@ -103,6 +103,48 @@ def test_a_record_of_dynamodb_can_be_sent_to_another_function() -> None:
     }
 
 
+@pytest.mark.failure_mode("F653")
+@pytest.mark.parametrize("source", [MessageSourceType.DYNAMODB, MessageSourceType.KINESIS, MessageSourceType.SQS])
+@given(
+    numbers=st.lists(
+        st.one_of(
+            st.integers(-(2**64), 2**64),
+            st.decimals(min_value=-(10**30), max_value=10**30, allow_nan=False, places=9),
+        ),
+        min_size=1,
+        max_size=4,
+        unique=True,
+    )
+)
+@settings(max_examples=examples(100))
+def test_a_number_reaches_other_languages_as_it_is_or_as_a_text(
+    source: MessageSourceType, numbers: list[int | Decimal]
+) -> None:
+    """JavaScript's numbers are doubles. Neither lists nor sets of a message lose a digit there."""
+    shown = [format(one, "f") if isinstance(one, Decimal) else str(one) for one in numbers]
+    intake = Intake(source)
+    if source is MessageSourceType.DYNAMODB:
+        record = dynamodb("o-1", "e-1", 1)
+        record["dynamodb"]["NewImage"] = {"list": {"L": [{"N": one} for one in shown]}, "set": {"NS": shown}}
+        intake = Intake(source, key="dynamodb.Keys.order", identity="eventID")
+    else:
+        numbers = [one for one in numbers if isinstance(one, int)] or [2**53 + 1]
+        content: dict[str, Any] = {"order": "o-1", "event": "e-1", "list": numbers, "set": numbers}
+        record = (
+            kinesis("o-1", "e-1", 1, json.dumps(content)) if source is MessageSourceType.KINESIS else sqs(**content)
+        )
+    kind = intake.kind()
+    [message] = kind.read({"Records": [record]}).messages
+    claim = intake.ledger_of(kind).claim(cast("Any", message.parsed[0]), lease_ms=LEASE_MS)
+    assert isinstance(claim, Claim)
+    # Whole numbers become doubles, as in JavaScript.
+    sent = json.loads(json.dumps(kind.work(claim).request()), parse_int=float)["body"]
+    sent = sent["dynamodb"]["NewImage"] if source is MessageSourceType.DYNAMODB else sent
+    for name in ("list", "set"):
+        exact = {Decimal(repr(one)) if isinstance(one, float) else Decimal(one) for one in sent[name]}
+        assert exact == {Decimal(one) for one in numbers}, name
+
+
 @pytest.mark.failure_mode("F544")
 @pytest.mark.failure_mode("F381")
 def test_the_order_of_a_set_is_no_other_fingerprint() -> None:
@@ -233,6 +275,28 @@ class ShortQueues(Intake):
         if len(request["MessageBody"]) > self.limit:
             raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": "too long"}}, "SendMessage")
         super().send_message(**request)
+
+
+@pytest.mark.failure_mode("F617")
+def test_a_record_too_long_for_its_copy_is_processed_with_another_identity() -> None:
+    """A redrive of its place says so. Under its own identity it stays closed, as the content is."""
+
+    def refuse(_: KeyedMessage) -> None:
+        raise Unprocessable("no")
+
+    intake = ShortQueues(MessageSourceType.KINESIS, refuse)
+
+    def data(event: str) -> str:
+        return json.dumps({"order": "o-1", "event": event, "text": "x" * 900_000})
+
+    intake.handle([kinesis("o-1", "e-1", 7, data("e-1"))])
+    intake.process = lambda _: None
+    [letter] = intake.sqs.dead_letters
+    fence = {"rejected_fence": {"stringValue": str(letter.attributes["rejected_fence"])}}
+    intake.handle([sqs("o-1", "e-1") | {"body": letter.body, "messageAttributes": fence}])
+    assert "put it again with another identity" in intake.sqs.dead_letters[-1].reason
+    assert intake.handle([kinesis("o-1", "e-2", 8, data("e-2"))]) == []
+    assert (intake.status("o-1", "e-1"), intake.status("o-1", "e-2")) == ("REJECTED", "PROCESSED")
 
 
 @pytest.mark.failure_mode("F250")

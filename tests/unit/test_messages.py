@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.contract import METRICS_NAMESPACE
-from intake_ledger.ledger import Claim, Ledger, LedgerTable
+from intake_ledger.ledger import Claim, Condition, Ledger, LedgerTable
 from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSourceType, message_settings
-from intake_ledger.protocol import Change, ObjectGone, OutcomeKind, Ruling, SettingsError, content_differs
+from intake_ledger.protocol import Change, ObjectGone, OutcomeKind, RowKey, Ruling, SettingsError, content_differs
 from tests.inside.messages import KeyLock, MessageReader, Messages
 from tests.inside.objects import PowertoolsTelemetry
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, kinesis, sqs
-from tests.unit.support import DAY, START, Wire
+from tests.unit.support import DAY, HOUR, START, Wire
 
 ENVIRONMENT = {
     "INTAKE_PIPELINE_NAME": "orders",
@@ -154,7 +154,136 @@ def test_a_message_with_another_fingerprint_does_not_take_an_unfinished_or_rejec
     intake.clock.advance(3_600_000)
     assert intake.handle([sqs("o-1", "e-1", amount=6)]) == []
     assert (len(intake.calls), intake.row("o-1", "e-1")) == (1, before)
-    assert intake.sqs.dead_letters[-1].attributes["reason_code"] == "identity_collides"
+    code = "identity_rejected" if isinstance(error, Unprocessable) else "identity_collides"
+    assert intake.sqs.dead_letters[-1].attributes["reason_code"] == code
+
+
+def _sent(intake: Intake, number: int, **content: Any) -> dict[str, Any]:
+    """A message of the intake's source, with an ID of its own."""
+    if intake.source is MessageSourceType.KINESIS:
+        return kinesis("o-1", "e-1", number, json.dumps({"order": "o-1", "event": "e-1", **content}))
+    return sqs("o-1", "e-1", group="g", **content) | {"messageId": f"m-{number}"}
+
+
+@pytest.mark.failure_mode("F610")
+@pytest.mark.parametrize("source", [MessageSourceType.SQS, MessageSourceType.FIFO, MessageSourceType.KINESIS])
+@pytest.mark.parametrize("fingerprint", ["", "pieces"])
+@pytest.mark.parametrize(("days", "pieces", "letters"), [(0, 0, 1), (13, 0, 1), (14, 0, 2), (400, 0, 2), (0, 3, 2)])
+def test_no_message_about_a_rejected_identity_is_acknowledged_without_a_trace(
+    source: MessageSourceType, fingerprint: str, days: int, pieces: int, letters: int
+) -> None:
+    """Only a copy of the dead letter that may still be there is. The letter names the identity, and opens nothing."""
+    intake = Intake(source, lambda _: raise_(Unprocessable("no")), fingerprint=fingerprint)
+    intake.handle([_sent(intake, 1, pieces=0)])
+    before = intake.row("o-1", "e-1")
+    intake.clock.advance(days * DAY)
+    assert intake.handle([_sent(intake, 2, pieces=pieces)]) == []
+    assert (len(intake.calls), intake.row("o-1", "e-1")) == (1, before)
+    assert len(intake.sqs.dead_letters) == letters
+    for one in intake.sqs.dead_letters[1:]:
+        names = {"bucket": SOURCE_NAME, "key": "o-1", "version_id": "e-1", "reason_code": "identity_rejected"}
+        assert names.items() <= one.attributes.items()
+        assert "rejected_fence" not in one.attributes
+
+
+@pytest.mark.failure_mode("F610")
+def test_a_content_that_cannot_be_compared_with_the_rejected_one_is_a_dead_letter() -> None:
+    """A deployment has changed the fingerprint since."""
+    intake = Intake(process=lambda _: raise_(Unprocessable("no")))
+    intake.handle([_sent(intake, 1)])
+    deployed = Intake(fingerprint="event")
+    deployed.table.items.update(intake.table.items)
+    assert deployed.handle([_sent(intake, 2)]) == []
+    assert [one.attributes["reason_code"] for one in deployed.sqs.dead_letters] == ["identity_rejected"]
+
+
+@pytest.mark.failure_mode("F610")
+def test_a_letter_that_is_refused_keeps_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    intake = Intake(process=lambda _: raise_(Unprocessable("no")))
+    intake.handle([_sent(intake, 1, pieces=0)])
+    with monkeypatch.context() as refusing:
+        denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "SendMessage")
+        refusing.setattr(intake, "send_message", lambda **_: raise_(denied))
+        assert intake.handle([_sent(intake, 2, pieces=3)]) == ["m-2"]
+    assert intake.handle([_sent(intake, 2, pieces=3)]) == []
+    assert len(intake.sqs.dead_letters) == 2
+
+
+@pytest.mark.failure_mode("F611")
+def test_the_copy_of_the_last_attempt_is_about_the_content_that_the_row_names() -> None:
+    """Two contents share an unfinished row, and the second one sends the copy. The first one is in no dead letter."""
+    intake = Intake(process=lambda _: raise_(Killed()))
+    for _ in range(3):
+        with pytest.raises(Killed):
+            intake.handle([_sent(intake, 1, pieces=1)], intake.worker())
+        intake.clock.advance(HOUR)
+    assert intake.handle([_sent(intake, 2, pieces=2)], intake.worker()) == []
+    assert intake.handle([_sent(intake, 1, pieces=1)], intake.worker()) == []
+    bodies = [json.loads(one.body)["pieces"] for one in intake.sqs.dead_letters]
+    assert (len(intake.calls), bodies) == (3, [2, 1])
+
+
+@pytest.mark.failure_mode("F611")
+def test_a_swap_does_not_take_the_row_of_another_content_within_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row that was judged is released, and another content inserts one with the same fence."""
+    intake = Intake()
+    first, second = (intake.change(_sent(intake, number, pieces=number)) for number in (1, 2))
+    claim = intake.ledger.claim(first, lease_ms=0)
+    assert isinstance(claim, Claim)
+    update = LedgerTable.update
+
+    def late(*given: Any, **named: Any) -> None:
+        monkeypatch.setattr(LedgerTable, "update", update)
+        intake.ledger.release(claim)
+        assert isinstance(intake.ledger.claim(second, lease_ms=0), Claim)
+        update(*given, **named)
+
+    monkeypatch.setattr(LedgerTable, "update", late)
+    again = intake.ledger.claim(first, lease_ms=LEASE_MS)
+    row = intake.row("o-1", "e-1")
+    assert isinstance(again, Claim)
+    assert row is not None
+    assert row.etag == again.row.etag == (first.state and first.state.etag)
+
+
+@pytest.mark.failure_mode("F612")
+@pytest.mark.parametrize("attribute", ["rejected_fence", "reason_code", "intake_request"])
+def test_a_redriven_message_does_not_vanish_behind_another_content_of_its_identity(attribute: str) -> None:
+    """It goes back. A message of the source is a copy, as before, and so is one with the content that was processed."""
+    intake = Intake()
+    intake.handle([_sent(intake, 1, pieces=10)])
+    letter = {"messageAttributes": {attribute: {"stringValue": "7", "dataType": "String"}}}
+    assert intake.handle([_sent(intake, 2, pieces=10) | letter, _sent(intake, 3, pieces=12)]) == []
+    assert intake.sqs.dead_letters == []
+    assert intake.handle([_sent(intake, 4, pieces=12) | letter]) == []
+    [back] = intake.sqs.dead_letters
+    assert (back.attributes["reason_code"], json.loads(back.body)["pieces"]) == ("identity_collides", 12)
+    assert len(intake.calls) == 1
+
+
+@pytest.mark.failure_mode("F612")
+def test_a_redriven_message_that_waits_as_a_copy_is_still_one() -> None:
+    """SQS's own redrive keeps no other attribute of ours."""
+    intake = Intake()
+    record = _sent(intake, 1) | {"messageAttributes": {"reason_code": {"stringValue": "x", "dataType": "String"}}}
+    [message] = intake.kind().read({"Records": [record]}).messages
+    attributes = message.copy(START)["MessageAttributes"]
+    copied = {name: {"stringValue": one["StringValue"]} for name, one in attributes.items()}
+    [copy] = intake.kind().read({"Records": [record | {"messageAttributes": copied}]}).messages
+    assert copy.is_letter
+
+
+@pytest.mark.failure_mode("F613")
+@pytest.mark.parametrize(("pieces", "calls"), [(10, 2), (12, 1)])
+def test_only_the_content_of_a_lost_copy_opens_its_row(pieces: int, calls: int) -> None:
+    """Both have one idempotency key."""
+    intake = Intake(process=lambda _: raise_(Unprocessable("no")))
+    intake.handle([_sent(intake, 1, pieces=10)])
+    place = RowKey(f"{SOURCE_NAME}/o-1", "orders@v#e-1")
+    rejected = Condition("#status = :rejected", ("status",), {":rejected": "REJECTED"})
+    LedgerTable(intake.table, "table").mark(place, {"reason_code": "copy_lost"}, rejected)
+    assert intake.handle([_sent(intake, 2, pieces=pieces)]) == []
+    assert (len(intake.calls), len(intake.sqs.dead_letters)) == (calls, 2)
 
 
 @pytest.mark.failure_mode("F578")

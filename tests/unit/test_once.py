@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger.keyed import idempotency_key
+from intake_ledger.ledger import Starts
 from intake_ledger.once import (
     Busy,
     Duplicate,
@@ -339,6 +340,7 @@ def test_an_error_of_the_count_is_not_an_error_of_the_block() -> None:
 
 
 @pytest.mark.failure_mode("F233")
+@pytest.mark.failure_mode("F680")
 def test_a_rejected_identity_is_reopened_by_a_person_only() -> None:
     """It is refused for ever otherwise. The error says how it was rejected, and that no block ran now."""
     clock = Clock()
@@ -708,6 +710,28 @@ def test_blocks_start_at_a_rate_and_duplicates_take_no_start() -> None:
     assert ran == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
 
 
+@pytest.mark.failure_mode("F635")
+def test_rates_with_other_names_are_counted_apart_and_must_have_them() -> None:
+    clock = Clock()
+    ledger = make(clock=clock)
+
+    def run(identity: str, rate: Rate) -> None:
+        with ledger.once(identity, identity, rate):
+            pass
+
+    slow, fast = Rate(1 / 600, burst=1), Rate(50, name="mail")
+    run("a", slow)
+    run("b", fast)
+    clock.now += 1_000
+    with pytest.raises(Busy):
+        run("c", slow)
+    run("e", fast)
+    with pytest.raises(ValueError, match=r"give each rate of 'payments' a name of its own, such as Rate\(50, name="):
+        run("d", Rate(50))
+    with pytest.raises(ValueError, match="must be a text of at most 256 bytes"):
+        Rate(1, name="x" * 257)
+
+
 @pytest.mark.parametrize("rate", [5, [5]])
 def test_a_start_that_fails_spends_no_attempt_and_frees_the_key(rate: Any) -> None:
     """Such a program is corrected, and the block may run once even then."""
@@ -716,6 +740,21 @@ def test_a_start_that_fails_spends_no_attempt_and_frees_the_key(rate: Any) -> No
         raise AssertionError
     with ledger.once("k", "2"), suppress(Busy), ledger.once("k", "1"):
         raise AssertionError
+    with ledger.once("k", "1") as claim:
+        assert claim.attempt == 1
+
+
+def test_a_start_that_is_interrupted_spends_no_attempt_and_frees_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is made by then."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    ledger = make(max_attempts=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Starts, "take", interrupted)
+        with pytest.raises(KeyboardInterrupt), ledger.once("k", "1", Rate(1)):
+            raise AssertionError
     with ledger.once("k", "1") as claim:
         assert claim.attempt == 1
 

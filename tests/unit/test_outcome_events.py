@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
+from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.protocol import (
     MAX_RESULT_BYTES,
@@ -170,6 +171,37 @@ def test_a_refused_event_is_repeated_with_all_behind_it(bus: FakeBus) -> None:
     bus.refused = set()
     outcome_events.handler(batch(*keys[4:]), None)
     assert set(bus.taken) == set(keys)
+
+
+@pytest.mark.failure_mode("F663")
+@pytest.mark.parametrize("ends", ["committed", "rejected"])
+def test_outcomes_of_one_call_have_different_ids(ends: str) -> None:
+    """Their rows have the same fence."""
+
+    def process(changes: Sequence[ObjectChange]) -> dict[str, Commit | str | Exception | None]:
+        end = None if ends == "committed" else Unprocessable("no")
+        return {change.idempotency_key: end for change in changes}
+
+    objects = LocalPipeline(process, max_per_call=3)
+    for key in "abc":
+        objects.put(key, "content")
+    objects.run()
+    rows = {key: objects.row(key) for key in "abc"}
+    ids = set()
+    for key, row in rows.items():
+        found = outcome_events.outcome_of(f"local-bucket/{key}", "local@latest", None, row, {"local": "objects"})
+        assert found is not None
+        ids.add(json.loads(found["Detail"])["id"])
+    assert len({row.fence for row in rows.values() if row}) == 1
+    assert len(ids) == 3
+
+
+@pytest.mark.failure_mode("F663")
+def test_an_id_can_be_the_identity_of_a_message() -> None:
+    """An intake of messages may receive the events. A row of the longest names has an ID of 32 characters."""
+    found = detail(CLAIMED, COMMITTED, sk=f"Orders@{'v' * 1_000}")
+    assert found is not None
+    assert len(found["id"]) == 32
 
 
 def test_an_event_has_the_idempotency_key_that_the_processor_got() -> None:

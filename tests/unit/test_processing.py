@@ -89,7 +89,7 @@ class TestIdempotencyKey:
             first,
             row_changes.failed(first, make_reason("no"), review_partition=PIPELINE, now=START),
             row_changes.rejected(first, make_reason("no"), review_partition=PIPELINE, now=START),
-            row_changes.exhausted(first, review_partition=PIPELINE, now=START),
+            row_changes.exhausted(first, created(ONE), review_partition=PIPELINE, now=START),
         ):
             for change in (created(ONE), audited(ONE), redriven(created(ONE), first.fence)):
                 row = claimed(seen, change, now=later)

@@ -6,17 +6,19 @@ import gzip
 import io
 import tracemalloc
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, BinaryIO, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger import ObjectChange, ObjectReadError, Unprocessable
+from intake_ledger import ObjectChange, ObjectReadError, Rejects, Unprocessable
 from intake_ledger.processor import ObjectStream, OpenedObject, make_object_change
 from intake_ledger.protocol import Ordering, State, StateKind, row_changes
-from tests.inside.objects import MAX_LINE, csv_rows, json_lines, lines
+from tests.inside.objects import MAX_LINE, Dialect, Reading, csv_rows, json_lines, lines
+from tests.settings import examples
 from tests.unit.support import LEASE, PIPELINE, START, created
 
 
@@ -153,13 +155,89 @@ class TestCsv:
 
     def test_fieldnames_replace_the_header_and_delimiters_vary(self) -> None:
         """The columns are told."""
-        read = csv_rows(stream(b"1;a\n2;b"), delimiter=";", fieldnames=("id", "text"))
+        read = csv_rows(stream(b"1;a\n2;b"), dialect=Dialect(";"), fieldnames=("id", "text"))
         assert list(read) == [{"id": "1", "text": "a"}, {"id": "2", "text": "b"}]
 
     def test_a_header_alone_has_no_rows(self) -> None:
         """Is a file without rows, as an empty one is."""
-        assert list(csv_rows(stream(b"id,text\n"))) == []
+        assert list(csv_rows(stream(b"id,text\n"), columns=("id", "text"))) == []
         assert list(csv_rows(stream(b""))) == []
+
+    @pytest.mark.failure_mode("F650")
+    # Without `mtime`, gzip writes the time, and workers of xdist collect tests of other names.
+    @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", b"\r\n\r\n", gzip.compress(b"", mtime=0)])
+    @pytest.mark.parametrize(
+        "errors", [None, Reading(Rejects(max_share=None)), Reading(Rejects(max_share=None, one_line_rows=True))]
+    )
+    def test_a_file_without_its_header_is_no_file_without_rows(self, content: bytes, errors: Reading | None) -> None:
+        """A processor that replaces the rows of its file would delete them after a cut upload."""
+        read = csv_rows(stream(content), columns={"id": int}, errors=errors)
+        assert why(read) == "the file has no header"
+
+    @pytest.mark.failure_mode("F651")
+    @given(
+        rows=st.lists(st.lists(st.text("a\t \"'\\\n", max_size=5), min_size=2, max_size=2), min_size=1, max_size=4),
+        delimiter=st.sampled_from(",\t;"),
+        quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONE]),
+        quotechar=st.sampled_from("\"'"),
+    )
+    @settings(max_examples=examples(200))
+    def test_a_declared_dialect_reads_what_the_standard_library_writes(
+        self, rows: list[list[str]], delimiter: str, quoting: Any, quotechar: str
+    ) -> None:
+        dialect = Dialect(delimiter, quoting, quotechar, "\\")
+        written = io.StringIO()
+        writer = csv.writer(
+            written, delimiter=delimiter, quoting=quoting, quotechar=quotechar, escapechar="\\", lineterminator="\n"
+        )
+        writer.writerow(("x", "y"))
+        writer.writerows(rows)
+        expected = csv.reader(io.StringIO(written.getvalue(), newline=""), **dialect.options())
+        try:
+            wanted = [dict(zip("xy", row, strict=True)) for row in expected if row][1:]
+        except (ValueError, csv.Error):
+            return
+        assert list(csv_rows(stream(written.getvalue().encode()), dialect=dialect)) == wanted
+
+    @pytest.mark.failure_mode("F651")
+    @pytest.mark.parametrize("one_line", [False, True])
+    def test_a_quotation_mark_in_a_tab_separated_file_is_no_guess(self, one_line: bool) -> None:
+        """Two stray marks would join rows. The error names the option."""
+        content = b'id\tname\n1\t"5 inch\n2\tb\n3\t6 inch"\n4\t"d"\n'
+        errors = Reading(Rejects(max_share=None, one_line_rows=True)) if one_line else None
+        guessed = why(csv_rows(stream(content), dialect=Dialect("\t"), errors=errors))
+        assert guessed == (
+            "the row at line 2 has a field that begins with a quotation mark: set quoting to csv.QUOTE_NONE, or to "
+            "csv.QUOTE_MINIMAL if the fields are quoted"
+        )
+        bare = csv_rows(stream(content), dialect=Dialect("\t", csv.QUOTE_NONE), errors=errors)
+        assert [row["name"] for row in bare] == ['"5 inch', "b", '6 inch"', '"d"']
+        quoted = csv_rows(stream(b'id\tname\n1\t"a\tb"\n'), dialect=Dialect("\t", csv.QUOTE_MINIMAL), errors=errors)
+        assert [row["name"] for row in quoted] == ["a\tb"]
+        with pytest.raises(ValueError, match="convert values by columns"):
+            next(csv_rows(stream(content), dialect=Dialect("\t", csv.QUOTE_NONNUMERIC)))
+
+    @pytest.mark.failure_mode("F652")
+    @pytest.mark.parametrize(
+        ("kind", "good", "bad"),
+        [
+            (int, {"+5": 5, " 12 ": 12, "-0": 0}, ("1_000", "\u0661", "1e3", "0x10", "1.0", "", "nan")),
+            (float, {"1.5": 1.5, ".5": 0.5, "1e3": 1000.0, "-2.": -2.0}, ("nan", "inf", "1_0.5", "1e400", "")),
+            (Decimal, {"1.50": Decimal("1.50"), "7": Decimal(7)}, ("NaN", "sNaN", "Infinity", "1_0.5", "\uff11")),
+            (bool, {"True": True, "false": False, "0": False, "1": True}, ("yes", "", "2")),
+            (str, {"": "", "x": "x"}, ()),
+        ],
+    )
+    def test_built_in_types_are_strict(self, kind: Any, good: dict[str, Any], bad: tuple[str, ...]) -> None:
+        """In files, Python's own would take values that other programs do not write so."""
+        for text, value in good.items():
+            assert list(csv_rows(stream(f'x,y\n"{text}",\n'.encode()), columns={"x": kind, "y": str})) == [
+                {"x": value, "y": ""}
+            ]
+        for text in bad:
+            assert why(csv_rows(stream(f'x,y\n"{text}",\n'.encode()), columns={"x": kind, "y": str})) == (
+                "line 2, column 'x': ValueError"
+            )
 
     @pytest.mark.parametrize(
         ("content", "reason"),
@@ -222,6 +300,11 @@ class TestJsonLines:
             ("{} {}\n", "line 1 is not JSON: Extra data at column 4"),
             ('{"a":\n1}\n', "line 1 is not JSON: Expecting value at column 1"),
             ("1" * 5000, "line 1 is not JSON that can be read"),
+            ('{"id": 1, "amount": 10, "amount": 99}', "line 1 is not JSON that can be read"),
+            ('{"a": {"b": 1, "b": 1}}', "line 1 is not JSON that can be read"),
+            ('{"a": NaN}', "line 1 is not JSON that can be read"),
+            ("[-Infinity]", "line 1 is not JSON that can be read"),
+            ("1e999", "line 1 is not JSON that can be read"),
             ("[" * 200_000, "line 1 is not JSON that can be read"),
         ],
     )

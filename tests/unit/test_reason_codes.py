@@ -55,8 +55,8 @@ class TestCodes:
     def test_codes_are_a_contract(self) -> None:
         """People redrive by code. This list may grow. No code may be renamed or removed."""
         assert set(ReasonCode) == {
-            "attempts_exhausted", "consumer_error", "copy_lost", "dead_letter_refused", "group_held",
-            "identity_collides",
+            "attempts_exhausted", "consumer_error", "copy_lost", "dead_letter_refused", "ended", "group_held",
+            "identity_collides", "identity_rejected",
             "invalid_output", "invalid_transaction",
             "late_write", "lease_lost", "lock_broken", "max_receives", "max_wait", "no_space",
             "not_yet", "object_gone", "processor_error", "processor_throttled", "processor_timeout", "read_error",

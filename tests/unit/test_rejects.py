@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import FileSet, ObjectChange, Rejects, Unprocessable
-from intake_ledger.protocol import Ordering, Row, Status
+from intake_ledger.protocol import Ordering, Retention, Row, Status, row_changes
 from tests.inside.objects import csv_rows
 from tests.settings import THOROUGH
 
@@ -291,6 +292,7 @@ def test_a_newer_state_replaces_or_removes_rejected_rows() -> None:
 
 
 @pytest.mark.failure_mode("F493")
+@pytest.mark.failure_mode("F670")
 def test_rejected_rows_of_a_removed_object_stay_without_deletes() -> None:
     """So does its effect. The next state removes them, however late: the row does not expire."""
     pipeline = LocalPipeline(loading({}, on_error=STREAMING), keep_rejects=True)
@@ -300,13 +302,25 @@ def test_rejected_rows_of_a_removed_object_stay_without_deletes() -> None:
     pipeline.delete("a.csv")
     pipeline.run()
     row = row_of(pipeline)
-    assert (row.settled_as, row.rejected_rows, row.expires_at, row.needs_review) == ("removal", 1, None, None)
+    assert (row.settled_as, row.rejected_rows, row.expires_at) == ("removal", 1, None)
+    assert row.needs_review == "local#rejected_rows", "it is listed as long as the output is there"
     assert len(pipeline.rejected_rows("a.csv")) == 1
     pipeline.put("a.csv", GOOD)
     pipeline.run()
     check_end(pipeline)
     assert pipeline.rejected_rows("a.csv") == []
     assert row_of(pipeline).expires_at is not None
+
+
+@pytest.mark.failure_mode("F670")
+def test_the_tag_of_an_older_version_leaves_the_list_of_removed_objects() -> None:
+    """The row of an object that was removed unprocessed may have the rejected rows of a version before it."""
+    pipeline = LocalPipeline(loading({}, on_error=STREAMING), keep_rejects=True)
+    pipeline.put("a.csv", BAD)
+    pipeline.run()
+    row = replace(row_of(pipeline), tags_pending="one", needs_review="local#removed", settled_as="removed_unprocessed")
+    after = row_changes.tagged(row, ["one"], now=pipeline.now, retention=Retention(1, rejects_partition="rows"))
+    assert (after.rejected_rows, after.tags_pending, after.needs_review) == (1, None, "local#removed")
 
 
 def test_each_version_has_its_rejected_rows() -> None:

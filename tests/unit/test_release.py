@@ -217,15 +217,16 @@ class TestRetryNow:
         hold(site, "in/held")
         hold(site, "in/lapsed", left=-MINUTE)
         site.reject("in/rejected", "no amount")
-        found = person.reads("retry-now", "in/held", "in/lapsed", "in/rejected", "in/unseen")
-        assert found["retried"] == 1
-        assert [change.key for change in site.changes()] == ["in/lapsed"]
-        assert {one["key"]: one["status"] for one in found["notRetried"]} == {
-            "in/held": "PROCESSING",
-            "in/rejected": "REJECTED",
-            "in/unseen": "no row",
+        found = person.reads("retry", "in/held", "in/lapsed", "in/rejected", "in/unseen")
+        assert found["due"]["retried"] == 1
+        assert {change.key for change in site.changes()} == {"in/lapsed", "in/rejected"}
+        assert {one["key"]: (one["status"], one["choice"]) for one in found["choices"]} == {
+            "in/held": ("PROCESSING", "leave"),
+            "in/lapsed": ("PROCESSING", "now"),
+            "in/rejected": ("REJECTED", "reopen"),
+            "in/unseen": ("no row", "leave"),
         }
-        shown = person.types("retry-now", "in/held", "in/unseen")
-        assert "see release" in shown
+        shown = person.types("retry", "in/held", "in/unseen")
+        assert "see `release`" in shown
         assert "at the end of its visibility timeout" in shown
-        assert found["inFlight"] == {"number": 0, "visibilitySeconds": 30}
+        assert found["due"]["inFlight"] == {"number": 0, "visibilitySeconds": 30}

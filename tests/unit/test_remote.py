@@ -27,7 +27,7 @@ from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, 
 from tests.unit.test_consumer import Bench, message, put
 
 FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:orders"
-PAGE = Path(__file__).parents[2] / "docs" / "processor-json.md"
+PAGE = Path(__file__).parents[2] / "docs" / "processor.md"
 
 
 @dataclass(slots=True)
@@ -348,9 +348,9 @@ class TestConsumer:
 
 
 def test_the_page_shows_the_codes_behaviour() -> None:
-    """The code sends or accepts each JSON example in docs/processor-json.md."""
+    """The code sends or accepts each JSON example in docs/processor.md."""
     blocks = [json.loads(one.split("```")[0]) for one in PAGE.read_text().split("```json\n")[1:]]
-    schema = next(one for one in blocks if "$schema" in one)
+    schema = json.loads(PAGE.with_name("processor.schema.json").read_text())
     # tests/kinds/test_requests.py compares the requests of messages and sets.
     given = [one for one in blocks if "fence" in one and not {"identity", "parts"} & set(one)]
     answers = [one for one in blocks if "commit" in one or "unprocessable" in one]

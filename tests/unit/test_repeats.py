@@ -265,4 +265,4 @@ class TestCommands:
     @pytest.mark.failure_mode("F297")
     def test_a_retry_survives_a_transaction(self, site: Site, person: Person) -> None:
         site.row("in/a", Row(Status.FAILED, 1, version_id="v1", retry_at=2**45, updated_at=1))
-        assert person.reads("retry-now", "in/a")["retried"] == 1
+        assert person.reads("retry", "in/a")["due"]["retried"] == 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,6 @@ from intake_ledger.protocol import (
     KeyFilter,
     Ordering,
     Row,
-    RowKey,
     State,
     StateKind,
     Status,
@@ -27,16 +26,15 @@ from intake_ledger.requests import (
     RequestCheck,
     Standing,
     Stop,
-    StoppedOperations,
     batch_item,
     batch_key,
     queried_batches,
     read_stop,
     standing_of,
 )
-from tests.inside.command import Aws, RequestRecorder, now_ms, reprocess
+from tests.inside.command import Aws, RequestRecorder, now_ms, recording, reprocess
 from tests.settings import CONSUMER
-from tests.unit.cli_support import Site, client, deny_puts, make_message_site, make_site
+from tests.unit.cli_support import Site, client, deny_puts, groups_of, make_message_site, make_site
 from tests.unit.support import DAY, HOUR, START
 from tests.unit.test_audit_function import LiveAudit, deployed  # noqa: F401 - a fixture
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
@@ -174,7 +172,9 @@ def test_what_no_row_shows_is_sent_again_until_it_is_served() -> None:
     check.record(Command.REPROCESS, Entry("in/a"), Entry("in/b"))
     site.row("in/a", DONE)
     site.row("in/b", replace(DONE, served_reprocess_id=ID))
+    groups = groups_of("SendMessageBatch")
     assert check.run() == {"served": 1, "resent": 1}
+    assert groups == [ID], "fresh files come first"
     [change] = site.changes()
     assert (change.key, change.reprocess_id) == ("in/a", ID)
     assert recorded(site) == [Entry("in/a")]
@@ -185,42 +185,67 @@ def test_what_no_row_shows_is_sent_again_until_it_is_served() -> None:
     assert recorded(site) == []
 
 
+@pytest.mark.failure_mode("F643")
+@pytest.mark.parametrize("command", Command)
+def test_a_request_that_has_failed_stays_recorded_until_it_ends(command: Command) -> None:
+    """A `wait` that begins after the audit follows it. Its message is not sent again."""
+    site = make_site()
+    check = Check(site)
+    check.record(command, Entry("in/a", fence=START - HOUR if command is Command.REDRIVE else None))
+    site.row("in/a", Row(Status.FAILED, START, reprocess_id=ID))
+    assert check.run() == {"in_work": 1}
+    check.now += 3 * HOUR
+    assert check.run() == {"in_work": 1}
+    assert len(recorded(site)) == 1
+    check.now += 3 * HOUR
+    site.row("in/a", replace(DONE, served_reprocess_id=ID))
+    assert check.run() == {"served": 1}
+    assert site.messages() == []
+
+
 @pytest.mark.failure_mode("F433")
-def test_the_requests_of_a_stopped_operation_are_not_sent_again() -> None:
-    """Not those that were sent a moment ago either. Another operation goes on."""
+@pytest.mark.failure_mode("F641")
+def test_the_requests_of_a_stopped_operation_are_counted_and_not_sent_again() -> None:
+    """As long as one may still begin. What a later request does then, changes nothing."""
     site = make_site()
     check, name = Check(site), site.deployed.name
     table = LedgerTable(client("dynamodb"), site.deployed.table)
-    check.record(Command.REPROCESS, Entry("in/a"))
-    for number, request_id in enumerate((ID, LATER)):
-        batch = RequestBatch(request_id, f"2{number}", Command.REPROCESS, START + 2 * HOUR, [Entry("in/b")])
-        table.write(batch_key(name, batch), batch_item(batch, made_at=START))
-    stop = Stop(ID, START, "me", "the wrong prefix")
+    keys = ("before", "after", "retried", "later", "work", "left", "replaced", "new")
+    check.record(Command.REPROCESS, *map(Entry, keys))
+    batch = RequestBatch(LATER, "20", Command.REPROCESS, check.now - 2 * HOUR, [Entry("left")])
+    table.write(batch_key(name, batch), batch_item(batch, made_at=START))
+    stop = Stop(ID, check.now - 5 * 60_000, "me", "the wrong prefix")
     table.write(stop.key(name), stop.item)
-    for key in ("in/a", "in/b"):
-        site.row(key, DONE)
+    served = replace(DONE, served_reprocess_id=ID, reprocess_id=None)
+    site.row("before", replace(served, first_claimed_at=stop.at, fence=stop.at + HOUR))
+    site.row("after", replace(served, first_claimed_at=stop.at + 1))
+    site.row("retried", Row(Status.FAILED, stop.at + 1, reprocess_id=ID, first_claimed_at=START - HOUR))
+    site.row("later", replace(DONE, served_reprocess_id=LATER))
+    site.row("work", Row(Status.PROCESSING, stop.at + 1, reprocess_id=ID, first_claimed_at=stop.at + 1))
+    site.row("left", DONE)
+    site.row("replaced", replace(DONE, committed_fence=START + HOUR))
+
+    def counted() -> tuple[dict[str, int], int]:
+        found = queried_batches(client("dynamodb"), site.deployed.table, name)
+        [own] = [one for one in found if one.request_id == ID]
+        return own.counts, len(own.entries)
+
+    counts = {"begunBefore": 1, "begunAfter": 3, "servedLater": 2}
     assert check.run() == {"resent": 1}
     [change] = site.changes()
-    assert (change.key, change.reprocess_id) == ("in/b", LATER)
-    assert recorded(site) == [Entry("in/b")]
+    assert (change.key, change.reprocess_id) == ("left", LATER)
+    assert counted() == (counts | {"outstanding": 2}, 8)
+    check.now += HOUR
+    check.run()
+    assert counted() == (counts | {"outstanding": 2}, 8), "one is in work"
+    site.row("work", replace(served, first_claimed_at=stop.at + 1))
+    check.run()
+    assert counted() == (counts | {"withdrawn": 2}, 0)
+    site.row("left", replace(DONE, served_reprocess_id=LATER))
+    check.now += 3 * HOUR
+    check.run()
+    assert counted() == (counts | {"withdrawn": 2}, 0)
     assert read_stop(table, name, ID) == stop
-
-
-def test_a_stop_is_read_once_a_minute_until_it_is_there() -> None:
-    reads, now, stop = list[str](), [START], Stop(ID, START, "me", "the wrong prefix")
-
-    class Table:
-        def read(self, key: RowKey) -> dict[str, Any]:
-            reads.append(key.sk)
-            return stop.item if len(reads) > 2 else {}
-
-    stopped = StoppedOperations(cast("Any", Table()), "p", lambda: now[0])
-    assert [stopped.has(ID) for _ in range(3)] == [False] * 3
-    now[0] += 60_000
-    assert not stopped.has(ID)
-    now[0] += 60_000
-    assert [stopped.has(ID) for _ in range(3)] == [True] * 3
-    assert reads == [f"stop#{ID}"] * 3
 
 
 @pytest.mark.failure_mode("F430")
@@ -228,6 +253,7 @@ def test_a_redriven_rejection_is_sent_with_its_fence() -> None:
     site = make_site(Ordering.EVERY_VERSION)
     check = Check(site)
     check.record(Command.REDRIVE, Entry("in/a", "v#v1", fence=START - HOUR))
+    check.states["in/a"] = State(StateKind.OBJECT, "v1")
     site.row("in/a", replace(NO, version_id="v1"))
     assert check.run() == {"resent": 1}
     [message] = site.messages()
@@ -273,6 +299,28 @@ def test_without_a_row_a_delete_marker_is_work_for_a_processor_of_removals(
     assert check.run() == expected
 
 
+@pytest.mark.failure_mode("F642")
+@pytest.mark.parametrize(
+    ("kind", "shown", "expected"),
+    [
+        (StateKind.OBJECT, ABSENT, {"void": 1}),
+        (StateKind.MARKER, ABSENT, {"void": 1}),
+        (StateKind.OBJECT, State(StateKind.OBJECT, "v1"), {"resent": 1}),
+        (StateKind.DELETED, ABSENT, {"resent": 1}),
+    ],
+)
+def test_a_request_is_void_if_exactly_its_version_is_gone(
+    kind: StateKind, shown: State, expected: dict[str, int]
+) -> None:
+    """A processor of removals may be told of a permanent deletion again."""
+    site = make_site(Ordering.EVERY_VERSION)
+    check, state = Check(site, deletes=True), State(kind, "v1", "e1", 3)
+    check.states["in/a"] = shown
+    site.row("in/a", replace(DONE, version_id="v1", kind=kind))
+    check.record(Command.REPROCESS, Entry("in/a", state=state))
+    assert check.run() == expected
+
+
 @pytest.mark.failure_mode("F431")
 def test_a_message_is_lost_only_if_no_queue_has_it() -> None:
     site, gone = make_message_site(), [False]
@@ -300,7 +348,7 @@ def progress(person: Person) -> tuple[int, int]:
 def test_operations_tell_served_from_outstanding(person: Person) -> None:
     site = person.site
     site.put("in/a", "in/b")
-    person.types("reprocess", "--prefix", "in/", "--yes")
+    person.types("retry", "--again", "--prefix", "in/", "--yes")
     [batch] = queried_batches(client("dynamodb"), site.deployed.table, site.deployed.name)
     assert (batch.entries, progress(person)) == ([Entry("in/a"), Entry("in/b")], (2, 0))
     site.row("in/a", replace(DONE, served_reprocess_id=batch.request_id))
@@ -309,12 +357,26 @@ def test_operations_tell_served_from_outstanding(person: Person) -> None:
     assert progress(person) == (0, 0)
 
 
+def test_a_large_operation_makes_no_other_inexact(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = person.site
+    monkeypatch.setattr(recording, "MOST_JUDGED", 1)
+    site.put("in/a", "in/b", "out/c")
+    for prefix in ("in/", "out/"):
+        person.types("retry", "--again", "--prefix", prefix, "--yes")
+    for batch in queried_batches(client("dynamodb"), site.deployed.table, site.deployed.name):
+        for entry in batch.entries:
+            site.row(entry.key, replace(DONE, served_reprocess_id=batch.request_id))
+    small, large = person.reads("operations")["operations"]
+    assert (small["outstanding"], large["outstanding"]) == (0, 2)
+    assert "2 outstanding at the last audit" in " ".join(person.types("operations").split())
+
+
 def test_operations_of_redriven_messages(person: Person) -> None:
     site = person.site
     site.dead_letter("{}", key="in/a", rejected_fence=START - HOUR, pipeline=site.deployed.name)
     site.dead_letter("{}")
     site.row("in/a", NO)
-    person.types("redrive", "--yes")
+    person.types("retry", "--prefix", "", "--yes")
     assert recorded(site) == [Entry("in/a", fence=START - HOUR)]
     assert progress(person) == (1, 0)
     site.row("in/a", replace(NO, reason_code="copy_lost"))
@@ -334,14 +396,14 @@ def test_an_interrupted_call_records_what_it_sent(person: Person, monkeypatch: p
         return send(*arguments)
 
     monkeypatch.setattr(reprocess, "send", interrupted)
-    person.types("reprocess", "--prefix", "in/", "--yes", ends=130)
+    person.types("retry", "--again", "--prefix", "in/", "--yes", ends=130)
     assert [entry.key for entry in recorded(site)] == [f"in/{number:02d}" for number in range(20)]
 
 
 def test_without_permission_it_says_so_and_goes_on(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.site.put("in/a")
     deny_puts(monkeypatch)
-    person.types("reprocess", "in/a", "--yes")
+    person.types("retry", "--again", "in/a", "--yes")
     assert "the requests are not recorded, so no audit repeats them" in person.complaint
     assert len(person.site.messages()) == 1
 

@@ -111,7 +111,7 @@ def _item(key: str, updated_at: int, status: Status = Status.FAILED) -> dict[str
     st.integers(1, 7),
 )
 def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int], limit: int) -> None:
-    """`list` and `redrive` see each row once, the oldest first, over all partitions and over all their pages."""
+    """`list` and `retry` see each row once, the oldest first, over all partitions and over all their pages."""
     index = cast("Any", Index([_item(key, at) for key, at in times.items()]))
     found: list[tuple[int, str]] = []
     after = None

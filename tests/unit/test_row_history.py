@@ -15,6 +15,7 @@ from tests.unit.support import (
     BUCKET,
     DAY,
     KEY,
+    MINUTE,
     PIPELINE,
     RETENTION,
     START,
@@ -129,6 +130,37 @@ class TestRecord:
         since = deployments.start(wider)
         assert since == deployments.clock()
         assert deployments.start(replace(wider, filters=wider.filters[::-1])) == since
+
+    @pytest.mark.failure_mode("F602")
+    @pytest.mark.parametrize(
+        ("settings", "complete"),
+        [
+            ([KEEPING], True),
+            ([EXPIRING, KEEPING], False),
+            ([replace(KEEPING, skips_existing=True)], False),
+            # The row of a removal that nobody was told of expires, and the downstream still has the object.
+            ([replace(KEEPING, deletes=False), KEEPING], False),
+            ([KEEPING, replace(KEEPING, deletes=False), KEEPING], False),
+        ],
+    )
+    def test_a_complete_ledger_has_a_row_for_each_object_downstream(
+        self, deployments: Deployments, settings: list[Settings], complete: bool
+    ) -> None:
+        for one in settings:
+            deployments.start(one)
+        assert deployments.record(settings[-1]).is_complete() is complete
+
+    @pytest.mark.failure_mode("F602")
+    def test_a_table_of_the_same_name_was_restored(self, deployments: Deployments) -> None:
+        """Environments that are warm see it too. They ask once in a minute, since a restore takes longer."""
+        deployments.start()
+        record = deployments.record(KEEPING)
+        assert [record.is_complete() for _ in range(3)] == [True] * 3
+        assert deployments.store.requests.count("DescribeTable") == 1
+        deployments.store.restored = True
+        deployments.clock.advance(MINUTE)
+        assert [record.is_complete() for _ in range(2)] == [False] * 2
+        assert not deployments.record(KEEPING).is_complete()
 
     def test_an_environment_asks_once(self, deployments: Deployments) -> None:
         """One request for a start, and none for a claim."""
@@ -288,4 +320,4 @@ class TestForgotten:
     def test_exhausted_rows_count_too(self) -> None:
         """The mark on their copy in the dead-letter queue is a fence."""
         seen = Row(Status.PROCESSING, 7, lease_until=1)
-        assert exhausted(seen, review_partition="p#0", now=START).rejected_fence == START
+        assert exhausted(seen, reprocess(ULID), review_partition="p#0", now=START).rejected_fence == START

@@ -214,7 +214,7 @@ class TestTransitions:
             again,
             committed(again),
             rejected(again),
-            row_changes.exhausted(out, review_partition=PIPELINE, now=START),
+            row_changes.exhausted(out, created(ONE), review_partition=PIPELINE, now=START),
             removal_recorded(out, marked(marker), marker, now=START, retention=Retention(1)),
             abandoned(again, make_reason("gone"), now=START, retention=Retention(1)),
             claimed(out, created(TWO), TWO),
@@ -323,10 +323,21 @@ class TestTransitions:
     def test_exhausted_is_a_rejection_with_the_next_fence(self) -> None:
         """A worker that still runs is fenced off."""
         dead = claimed(None, created(ONE))
-        row = row_changes.exhausted(dead, review_partition=PIPELINE, now=START)
+        row = row_changes.exhausted(dead, created(ONE), review_partition=PIPELINE, now=START)
         assert (row.status, row.fence, row.rejected_fence) == (Status.REJECTED, dead.fence + 1, dead.fence + 1)
         assert row.reason == "the worker died or timed out at every attempt"
-        assert row_changes.exhausted(failed(dead, "why"), review_partition=PIPELINE, now=START).reason == "why"
+        again = row_changes.exhausted(failed(dead, "why"), created(ONE), review_partition=PIPELINE, now=START)
+        assert again.reason == "why"
+
+    @pytest.mark.failure_mode("F611")
+    def test_an_exhausted_row_is_about_the_content_of_its_copy(self) -> None:
+        """The message of another content with the same identity may be the one that sees the end."""
+        dead = claimed(None, created(ONE))
+        other = created(replace(ONE, etag="f" * 32))
+        row = row_changes.exhausted(dead, other, review_partition=PIPELINE, now=START)
+        assert (dead.etag, row.etag) == (ONE.etag, "f" * 32)
+        later = created(replace(ONE, version_id="w" * 32, etag="f" * 32))
+        assert row_changes.exhausted(dead, later, review_partition=PIPELINE, now=START).etag == ONE.etag
 
     def test_a_settled_removal_is_claimed_and_committed_in_one(self) -> None:
         """With the next fence, no attempt and an expiry."""
@@ -338,7 +349,8 @@ class TestTransitions:
             0,
             "absent",
         )
-        assert (row.lease_owner, row.lease_until, row.commit_id) == (None, None, None)
+        assert (row.lease_owner, row.lease_until) == (None, None)
+        assert (row.kept_state, row.commit_id, row.committed_fence) == (done.identity, "first", done.fence)
         assert row.expires_at is not None
 
     def test_a_release_puts_back_all_but_the_fence_and_the_lease(self) -> None:
@@ -380,7 +392,7 @@ class TestTransitions:
                 "fail": failed,
                 "reject": rejected,
                 "settle": lambda r: removal_recorded(r, deleted(ONE), ABSENT, now=START, retention=Retention(1)),
-                "exhaust": lambda r: row_changes.exhausted(r, review_partition=PIPELINE, now=START),
+                "exhaust": lambda r: row_changes.exhausted(r, created(ONE), review_partition=PIPELINE, now=START),
             }
             row = moves[step](row)
             assert row.fence == before.fence + (step in ("claim", "other", "settle", "exhaust"))
@@ -576,7 +588,7 @@ class TestSize:
         for row in (
             failure,
             row_changes.rejected(claim, reason, review_partition="P" * 64, now=START),
-            row_changes.exhausted(failure, review_partition="P" * 64, now=START),
+            row_changes.exhausted(failure, created(ONE), review_partition="P" * 64, now=START),
             abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
         ):
             assert item_size(key, row) <= 2048

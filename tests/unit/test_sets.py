@@ -399,6 +399,8 @@ class TestHostileManifests:
         [
             ("not JSON", "not JSON"),
             ("[" * 100_000, "not JSON"),
+            ('{"parts": ["a.csv"], "parts": ["b.csv"]}', "not JSON: an object has a name twice"),
+            ('[{"key": "a.csv", "size": NaN}]', "not JSON: a number is infinite or NaN"),
             (b"\xff\xfe", "not UTF-8"),
             ('{"a": []}', "expected exactly one of parts, files, entries"),
             ('"a"', "no list"),
@@ -459,6 +461,16 @@ class TestHostileManifests:
         bench.run()
         assert bench.known(KEY).status is Status.REJECTED
         assert why in bench.dead_letters[-1].reason
+
+    @pytest.mark.failure_mode("F650")
+    @pytest.mark.parametrize("parts", PartsFormat)
+    @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+    def test_an_empty_manifest_is_no_set_without_parts(self, parts: PartsFormat, content: bytes) -> None:
+        """It is a cut upload."""
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json", parts=parts))
+        bench.put(KEY, content)
+        bench.run()
+        assert bench.known(KEY).status is Status.REJECTED
 
     @pytest.mark.failure_mode("F156")
     def test_a_manifest_that_is_too_large_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,6 +551,59 @@ class TestForms:
             bench.put("exports/1/_SUCCESS", "")
         bench.run()
         assert [[key for key, _ in run.parts] for run in bench.runs] == [[A]]
+
+    BOOKS = ("_started_1", "_committed_1", ".part-0.csv.crc", "_temporary/0/part-1.csv", "day=1/_a=1/x", "_metadata")
+
+    @pytest.mark.failure_mode("F655")
+    @pytest.mark.parametrize("folder", ["exports/1/", "exports/_landing/"])
+    @pytest.mark.parametrize("hidden_parts", [False, True])
+    @pytest.mark.parametrize("kind", [FormKind.MARKER, FormKind.QUIET])
+    def test_bookkeeping_of_the_writer_is_no_part(self, kind: FormKind, hidden_parts: bool, folder: str) -> None:
+        """It is below the folder of the set. The set itself may be in such a folder."""
+        pattern = "exports/*/_SUCCESS" if kind is FormKind.MARKER else "exports/*/"
+        bench = SetBench(FormSettings(kind, pattern, 60 * (kind is FormKind.QUIET), hidden_parts=hidden_parts))
+        part = f"{folder}part-0.csv"
+        for key in (part, *(folder + name for name in self.BOOKS)):
+            bench.put(key)
+        if kind is FormKind.MARKER:
+            bench.put(f"{folder}_SUCCESS", "")
+        bench.run()
+        expected = sorted([part, *(folder + name for name in self.BOOKS)]) if hidden_parts else [part]
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [expected]
+
+    @pytest.mark.failure_mode("F655")
+    def test_bookkeeping_ends_the_quiet_of_a_folder_and_is_no_set(self) -> None:
+        """Its writer works there."""
+        bench = SetBench(QUIET)
+        bench.put("incoming/1/a.csv")
+        bench.run(0.1)
+        bench.put("incoming/1/_temporary/b.csv")
+        bench.run(0.1)
+        assert bench.runs == []
+        bench.put("incoming/2/_started")
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [["incoming/1/a.csv"]]
+        assert bench.dead_letters == []
+
+    @pytest.mark.failure_mode("F655")
+    @pytest.mark.parametrize("form", [MARKER, FormSettings(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
+    def test_a_set_that_was_committed_with_hidden_parts_keeps_them(self, form: FormSettings) -> None:
+        """A release or an option that leaves them out processes no set again. A new part does, without them."""
+        bench = SetBench(replace(form, hidden_parts=True), warm=False)
+        keys = ["exports/1/_committed_1", "exports/1/part-0"]
+        for key in keys:
+            bench.put(key)
+        if form is MARKER:
+            bench.put("exports/1/_SUCCESS", "")
+        bench.run()
+        bench._set_settings = replace(bench._set_settings, form=form)
+        bench.put(keys[0], "x")
+        bench.s3.keys[keys[0]].pop()
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [keys]
+        bench.put("exports/1/part-1")
+        bench.run()
+        assert [[key for key, _ in run.parts] for run in bench.runs] == [keys, ["exports/1/part-0", "exports/1/part-1"]]
 
     def test_a_marker_waits_for_objects_that_are_not_committed(self) -> None:
         bench = SetBench(MARKER)
@@ -716,6 +781,7 @@ class TestTheAudit:
         assert bench.queue.next_visible_at() is None, "a dry run sends no message"
         found = bench.run_audit()
         assert (found.checked, found.woken, found.complete) == (1, [KEY], True)
+        assert [one.group for one in bench.queue.messages] == [found.run_id], "fresh sets come first"
         report = found.as_json()
         assert (report["counts"], report["resubmitted"]) == ({"lost": 1}, 1)
         assert report["findings"] == [{"key": KEY, "why": "lost"}]

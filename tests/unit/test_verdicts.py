@@ -13,6 +13,7 @@ from intake_ledger.protocol import (
     Change,
     Origin,
     Policy,
+    Retention,
     Row,
     Ruling,
     State,
@@ -21,6 +22,7 @@ from intake_ledger.protocol import (
     Verdict,
     judge_row,
     judge_state,
+    row_changes,
 )
 from tests.unit.support import (
     DAY,
@@ -74,6 +76,13 @@ REJECTED = row(Status.REJECTED, rejected_fence=7)
 ASKED = replace(REJECTED, reprocess_id=A2)
 WAITING = row(Status.FAILED, attempts=2, retry_at=NOW + 1)
 LAST_TRY = row(Status.FAILED, MARKER, attempts=3)
+MARKER_2 = replace(MARKER, version_id="m2")
+TOLD, TOLD_TWICE, TOLD_ABSENT = (row(Status.PROCESSED, one) for one in (MARKER, MARKER_2, ABSENT))
+UNSEEN = replace(TOLD, settled_as="removed_unseen", attempts=0)
+KEPT = replace(TOLD, settled_as="removal", kept_state="v#1", kept_fence=5, committed_fence=5, attempts=0)
+NOT_BEGUN = replace(
+    UNSEEN, settled_as="removed_unprocessed", unprocessed_state="v#1", reason_code="removed_unprocessed"
+)
 REMOVED = (ABSENT, MARKER, State(StateKind.MARKER), State(StateKind.DELETED, "1"))
 
 
@@ -84,10 +93,11 @@ def judge(
     policy: Policy = POLICY,
     *,
     all_rows_since: int | None = None,
+    complete: bool = False,
 ) -> Verdict:
     """Both steps, as the ledger takes them."""
     ruling = judge_row(found, change, owner=ME, now=NOW) or judge_state(
-        found, change, state, now=NOW, policy=policy, all_rows_since=all_rows_since
+        found, change, state, now=NOW, policy=policy, all_rows_since=all_rows_since, complete=complete
     )
     return ruling.verdict
 
@@ -233,7 +243,153 @@ class TestLook:
         self, since: int, change: Change, state: State, verdict: Verdict
     ) -> None:
         """Without a row it never processed the object."""
-        assert judge(None, change, state, all_rows_since=since) is verdict
+        assert judge(None, change, state, all_rows_since=since, complete=since == 0) is verdict
+
+    @pytest.mark.failure_mode("F600")
+    @pytest.mark.parametrize(
+        ("found", "change", "state", "verdict"),
+        [
+            pytest.param(TOLD, marked(MARKER_2), MARKER_2, Verdict.SETTLED, id="a DELETE is repeated"),
+            pytest.param(TOLD, deleted(MARKER), ABSENT, Verdict.SETTLED, id="S3 clears the expired marker"),
+            pytest.param(TOLD, deleted(V1), ABSENT, Verdict.SETTLED, id="and the version below it"),
+            pytest.param(TOLD_TWICE, deleted(MARKER_2), MARKER, Verdict.SETTLED, id="one of two markers goes"),
+            pytest.param(TOLD_ABSENT, deleted(V1), MARKER, Verdict.SETTLED, id="a marker after an absent object"),
+            pytest.param(TOLD, audited(ABSENT), ABSENT, Verdict.SETTLED, id="by the audit"),
+            pytest.param(TOLD, redriven(created(V1), 3), ABSENT, Verdict.SETTLED, id="a copy of an older rejection"),
+            pytest.param(TOLD, reprocess(A1), ABSENT, Verdict.ACCEPTED, id="a request"),
+            pytest.param(
+                replace(TOLD, served_reprocess_id=A2), reprocess(A3), ABSENT, Verdict.ACCEPTED, id="a newer request"
+            ),
+            pytest.param(TOLD, created(V1), V1, Verdict.ACCEPTED, id="an object"),
+            pytest.param(
+                replace(TOLD, settled_as="removal"), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="it was not told"
+            ),
+            pytest.param(
+                replace(TOLD, late_writes=frozenset({"v#1"})), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED,
+                id="a late worker may have brought the object back",
+            ),
+            pytest.param(
+                replace(TOLD, late_writes=frozenset({"v#m"})), marked(MARKER_2), MARKER_2, Verdict.SETTLED,
+                id="a late worker has told it again",
+            ),
+            pytest.param(dead(V2, committed=MARKER), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="an upload died"),
+            pytest.param(
+                row(Status.FAILED, V2, MARKER), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="an upload failed"
+            ),
+            pytest.param(
+                row(Status.REJECTED, V2, MARKER), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="it was rejected"
+            ),
+            pytest.param(dead(MARKER), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="the removal died"),
+            pytest.param(DONE, deleted(V1), ABSENT, Verdict.ACCEPTED, id="the object was processed"),
+        ],
+    )  # fmt: skip
+    def test_a_removal_is_told_once_per_time_that_the_downstream_may_have_the_object(
+        self, found: Row, change: Change, state: State, verdict: Verdict
+    ) -> None:
+        """The row says what the processor was told, also of a ledger that may lack rows."""
+        for complete in (False, True):
+            assert judge(found, change, state, complete=complete) is verdict
+
+    @pytest.mark.failure_mode("F603", "F604")
+    @pytest.mark.parametrize(
+        ("found", "change", "state", "undone"),
+        [
+            pytest.param(KEPT, deleted(MARKER), V1, True, id="its marker is removed"),
+            pytest.param(KEPT, created(V1), V1, True, id="by a late duplicate of its upload"),
+            pytest.param(KEPT, audited(V1), V1, True, id="by the audit"),
+            pytest.param(KEPT, redriven(created(V1), 3), V1, True, id="by a copy of an older rejection"),
+            pytest.param(KEPT, deleted(MARKER), V2, False, id="another version"),
+            pytest.param(KEPT, reprocess(A1), V1, False, id="a person asks"),
+            pytest.param(replace(KEPT, served_reprocess_id=A2), reprocess(A3), V1, False, id="a newer request"),
+            pytest.param(replace(KEPT, kept_state=None), deleted(MARKER), V1, False, id="it is not known"),
+            pytest.param(
+                replace(KEPT, late_writes=frozenset({"v#2"})), deleted(MARKER), V1, False, id="another one written late"
+            ),
+            pytest.param(
+                replace(KEPT, late_writes=frozenset({"v#1"})), deleted(MARKER), V1, True, id="the same written late"
+            ),
+            pytest.param(
+                replace(KEPT, committed_fence=9), deleted(MARKER), V1, False, id="an older release has written since"
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_version_that_the_downstream_still_has_is_not_processed_again(
+        self, found: Row, change: Change, state: State, undone: bool
+    ) -> None:
+        """The row says whether the removal was told, and not the setting."""
+        for policy in (POLICY, DEAF):
+            ruling = judge_state(found, change, state, now=NOW, policy=policy)
+            assert ruling.undone is undone
+            wanted = Verdict.DUPLICATE if change.identity == state.identity else Verdict.STALE
+            assert ruling.verdict is (wanted if undone else Verdict.ACCEPTED)
+
+    @pytest.mark.failure_mode("F604")
+    @pytest.mark.parametrize(
+        ("found", "change", "kept"),
+        [
+            pytest.param(DONE, marked(MARKER), "v#1", id="committed"),
+            pytest.param(KEPT, marked(MARKER_2), "v#1", id="removed again"),
+            pytest.param(DONE, reprocess(A1), None, id="it serves a request"),
+            pytest.param(KEPT, reprocess(A1), None, id="a later one serves a request"),
+            pytest.param(replace(DONE, late_writes=frozenset({"v#2"})), marked(MARKER), None, id="another one late"),
+            pytest.param(replace(DONE, late_writes=frozenset({"v#1"})), marked(MARKER), "v#1", id="the same late"),
+            pytest.param(dead(V2, committed=V1), marked(MARKER), None, id="an attempt has begun"),
+            pytest.param(dead(V1, committed=V1), marked(MARKER), None, id="an attempt on the same state"),
+            pytest.param(row(Status.FAILED, V2, V1), marked(MARKER), None, id="an attempt has failed"),
+            pytest.param(row(Status.REJECTED, V2, V1), marked(MARKER), None, id="an attempt was rejected"),
+            pytest.param(UNSEEN, marked(MARKER_2), None, id="unseen"),
+            pytest.param(replace(DONE, version_id=None, committed_state="e#e1"), marked(MARKER), None, id="no version"),
+            pytest.param(None, marked(MARKER), None, id="no row"),
+        ],
+    )  # fmt: skip
+    def test_a_removal_that_is_not_told_keeps_what_the_downstream_has(
+        self, found: Row | None, change: Change, kept: str | None
+    ) -> None:
+        after = row_changes.removal_recorded(
+            found, change, MARKER_2, now=NOW, retention=Retention(DAY), partition="p#removed"
+        )
+        assert after.kept_state == kept
+        assert after.identity == after.committed_state == MARKER_2.identity
+        again = row_changes.claimed(after, change, V1, owner=ME, now=NOW, lease_until=NOW + 1)
+        assert again.kept_state is None
+        assert row_changes.released(again, after).kept_state == kept
+        of_version = row_changes.removal_recorded(
+            found, change, MARKER_2, now=NOW, retention=Retention(DAY), partition="p#removed", of_version=True
+        )
+        assert of_version.kept_state is None
+
+    @pytest.mark.failure_mode("F601")
+    @pytest.mark.parametrize(
+        ("found", "change", "state", "verdict"),
+        [
+            pytest.param(None, marked(MARKER), MARKER, Verdict.SETTLED, id="a key that never was"),
+            pytest.param(None, audited(MARKER), MARKER, Verdict.SETTLED, id="by the audit"),
+            pytest.param(None, created(V1), MARKER, Verdict.SETTLED, id="its upload comes late"),
+            pytest.param(None, reprocess(A1), MARKER, Verdict.ACCEPTED, id="a person asks"),
+            pytest.param(None, redriven(created(V1), 7), MARKER, Verdict.ACCEPTED, id="a person redrives"),
+            pytest.param(UNSEEN, marked(MARKER_2), MARKER_2, Verdict.SETTLED, id="a second marker"),
+            pytest.param(UNSEEN, deleted(MARKER), ABSENT, Verdict.SETTLED, id="the marker goes"),
+            pytest.param(UNSEEN, created(V1), MARKER, Verdict.SETTLED, id="the upload comes later"),
+            pytest.param(UNSEEN, created(V1), V1, Verdict.ACCEPTED, id="the object comes back"),
+            pytest.param(UNSEEN, reprocess(A1), MARKER, Verdict.ACCEPTED, id="unseen, a person asks"),
+            pytest.param(UNSEEN, redriven(created(V1), 7), MARKER, Verdict.ACCEPTED, id="unseen, a person redrives"),
+            pytest.param(UNSEEN, reprocess(A1), MARKER_2, Verdict.ACCEPTED, id="another marker, a person asks"),
+            pytest.param(NOT_BEGUN, marked(MARKER_2), MARKER_2, Verdict.SETTLED, id="an untold upload"),
+            pytest.param(
+                replace(NOT_BEGUN, attempts=1), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="an attempt had begun"
+            ),
+            pytest.param(
+                replace(NOT_BEGUN, reason_code="not_yet"), marked(MARKER_2), MARKER_2, Verdict.ACCEPTED, id="it waited"
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_complete_ledger_tells_no_removal_of_an_object_that_nobody_was_told_of(
+        self, found: Row | None, change: Change, state: State, verdict: Verdict
+    ) -> None:
+        """Any other ledger may lack the row of the object, so it tells the removal."""
+        assert judge(found, change, state, complete=True, all_rows_since=0) is verdict
+        told = judge(found, change, state)
+        assert told is (verdict if state in (V1, MARKER) and found is not None else Verdict.ACCEPTED)
 
     @pytest.mark.failure_mode("F89", "F94")
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A bucket without versions: the bytes name the state. docs/decisions/versioned-buckets.md has the reasons."""
+"""A bucket without versions: the bytes name the state. docs/decisions.md has the reasons."""
 
 import pytest
 

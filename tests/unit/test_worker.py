@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,7 +27,16 @@ from intake_ledger.protocol import (
 from intake_ledger.worker import Worker
 from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, object_ledger
 from tests.inside.objects import Inline, Objects
-from tests.inside.workers import Extensions, Heartbeat, batch_size, extensions_of, make_host, watched, worker
+from tests.inside.workers import (
+    Extensions,
+    Heartbeat,
+    batch_size,
+    extensions_of,
+    heartbeats,
+    make_host,
+    watched,
+    worker,
+)
 from tests.unit.support import KEY, LATE_AFTER, PIPELINE, SECOND, World, created, notification, record
 from tests.unit.test_consumer import SKEW, FakeTelemetry
 from tests.unit.test_consumer import Bench as ConsumerBench
@@ -348,6 +359,53 @@ class TestStop:
         bench.poll()
         assert bench.telemetry.verdicts[-1] is Verdict.DUPLICATE
         assert not bench.sqs.messages
+
+
+LONG_CALL = """
+import itertools
+from tests.inside.workers import Extensions, Heartbeat
+
+requests = Extensions(lease=None, visibility=None, report=print, end_process=None)
+heartbeat = Heartbeat(requests, hold_seconds=0.3, limit_seconds=600, clock=lambda: 0.0)
+heartbeat.start()
+with heartbeat.processor():
+    print("begins", flush=True)
+    sum(itertools.repeat(1, 10**13))
+"""
+
+
+@pytest.mark.failure_mode("F662")
+def test_a_call_that_holds_the_interpreters_lock_ends_with_its_leases() -> None:
+    """No thread runs then, so nothing extends the leases. The log gets a traceback."""
+    run = subprocess.run([sys.executable, "-c", LONG_CALL], capture_output=True, text=True, check=False, timeout=60)
+    assert (run.returncode, run.stdout) == (1, "begins\n")
+    assert "Timeout" in run.stderr
+
+
+@pytest.mark.failure_mode("F662")
+def test_other_work_may_take_any_number_of_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer is set again while threads run, and is not set without a processor."""
+    set_again, timers = Event(), list[Any]()
+
+    def set_timer(seconds: float, **options: Any) -> None:
+        timers.append((seconds, options))
+        if len(timers) == 5:
+            set_again.set()
+
+    cancels: list[int] = []
+    fake = SimpleNamespace(
+        dump_traceback_later=set_timer, cancel_dump_traceback_later=lambda: cancels.append(len(timers))
+    )
+    monkeypatch.setattr(heartbeats, "faulthandler", fake)
+    extensions = Extensions(lease=cast("Any", None), visibility=cast("Any", None), report=print, end_process=exit)
+    heartbeat = Heartbeat(extensions, hold_seconds=0.03, limit_seconds=600, clock=lambda: 0.0)
+    heartbeat.start()
+    with heartbeat.processor():
+        assert set_again.wait(60)
+    heartbeat.stop()
+    assert cancels
+    assert [seconds for seconds, _ in timers] == pytest.approx([0.04] * len(timers))
+    assert all(options == {"exit": True, "file": 2} for _, options in timers)
 
 
 class TestHeartbeat:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from intake_ledger_cli.rate_limit import RateLimit
+from intake_ledger_cli.act.rate_limit import RateLimit
 
 FINDINGS = 3
 """Exit code with `--exit-code` if there is something that a person should look at."""
@@ -22,15 +22,8 @@ app = typer.Typer(
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.", show_default=False)]
-Stop = Annotated[
-    bool,
-    typer.Option(
-        "--stop", help="Withdraw the messages of an earlier call that no attempt has begun.", show_default=False
-    ),
-]
-BecauseStopped = Annotated[
-    str | None, typer.Option("--because", help="With --stop: the reason, for others.", show_default=False)
-]
+Because = Annotated[str, typer.Option("--because", help="The reason, for others.", show_default=False)]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has had its effect.", show_default=False)]
 ExitCode = Annotated[
     bool,
     typer.Option("--exit-code", help="End with exit code 3 if a person should look at it.", show_default=False),

@@ -10,33 +10,44 @@ from threading import current_thread, main_thread
 from typing import NoReturn
 
 from intake_ledger_cli.app import app
-from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import CliError, UsageError, describe_error, is_of_aws
+from intake_ledger_cli.show.console import console, escape
 
 COMMANDS = {
-    "status": "looking_commands",
-    "list": "looking_commands",
-    "inspect": "looking_commands",
-    "wait": "looking_commands",
-    "watch": "looking_commands",
-    "ls": "looking_commands",
-    "redrive": "moving_commands",
-    "reprocess": "reprocess_command",
-    "dismiss": "dismiss_command",
-    "retry-now": "acting_commands",
-    "release": "acting_commands",
-    "pause": "acting_commands",
-    "resume": "acting_commands",
-    "forget": "forget_command",
-    "operations": "acting_commands",
-    "audit": "audit_commands",
-    "report": "audit_commands",
-    "export": "export_command",
-    "adopt": "moving_commands",
+    "status": "read.looking_commands",
+    "list": "read.looking_commands",
+    "inspect": "read.looking_commands",
+    "wait": "read.looking_commands",
+    "retry": "act.retry_command",
+    "dismiss": "act.dismiss_command",
+    "release": "act.acting_commands",
+    "pause": "act.acting_commands",
+    "resume": "act.acting_commands",
+    "forget": "act.forget_command",
+    "operations": "act.acting_commands",
+    "audit": "read.audit_commands",
+    "export": "read.export_command",
     "template": "template_command",
-    "acceptance": "acceptance.command",
 }
 """The module of each command, in the order of the help."""
+REPLACED = {
+    "ls": "status",
+    "redrive --stop": "operations stop",
+    "redrive --key": "retry KEY",
+    "redrive --reason": "retry --reason",
+    "redrive --letter": "retry --letter",
+    "redrive": "retry --prefix ''",
+    "dismiss --undo": "retry KEY",
+    "reprocess --stop": "operations stop",
+    "reprocess --rejected": "retry --prefix ''",
+    "reprocess --failed": "retry --prefix ''",
+    "reprocess --keys-from": "retry --again --from",
+    "reprocess": "retry --again",
+    "report": "audit --last",
+    "watch": "status --watch",
+    "retry-now": "retry --waiting`, or `retry KEY",
+}
+"""The commands of before, and those that do their work now."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as shells name it."""
 WRONG_USAGE = 2
@@ -67,6 +78,7 @@ def load(command: str = "") -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        _refuse_replaced(given)
         load(given[0] if given else "")
         return _finished(given)
     except UsageError as error:
@@ -83,6 +95,13 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise
         _drop_output()
         return _complain(f"{error.strerror or error}: check disk space and permissions", 1)
+
+
+def _refuse_replaced(given: Sequence[str]) -> None:
+    for old, new in REPLACED.items():
+        command, *options = old.split()
+        if given[:1] == [command] and set(options) <= set(given):
+            raise UsageError(f"`{old}` is now `intake-ledger {new}`")
 
 
 def _finished(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from intake_ledger_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from intake_ledger_cli.deployed import DeployedPipeline
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 
 class PipelineKind(StrEnum):
@@ -34,6 +34,8 @@ class Work:
     """S3 has them under their keys. Otherwise a key may have several, which their identities tell apart."""
     retried: str
     """When an attempt that is due begins: at once by a message of the command, or when the source delivers again."""
+    has_ticks: bool = True
+    """Whether a tick checks its delivery. That of sets ends at the pipeline of their parts."""
     audit_event: str | None
     """The event with which the consumer's function audits them. None: the audit lists the bucket, counts the rows and
     checks the delivery."""
@@ -42,7 +44,7 @@ class Work:
 OBJECTS = Work(
     kind=PipelineKind.OBJECTS,
     noun="objects",
-    waits="raised NotYet",
+    waits="wait after NotYet, for their group, or for max_rate",
     in_bucket=True,
     retried="now",
     audit_event=None,
@@ -50,7 +52,7 @@ OBJECTS = Work(
 MESSAGES = Work(
     kind=PipelineKind.MESSAGES,
     noun="messages",
-    waits="raised NotYet",
+    waits="wait after NotYet, or for max_rate",
     in_bucket=False,
     retried="at their next delivery",
     audit_event="checkRows",
@@ -58,33 +60,30 @@ MESSAGES = Work(
 SETS = Work(
     kind=PipelineKind.SETS,
     noun="sets",
-    waits="wait for their parts",
+    waits="wait for their parts, for their group, or for max_rate",
     in_bucket=True,
     retried="now",
+    has_ticks=False,
     audit_event="auditSets",
 )
-RUNNING = "list --running"
-_NOT_RUNNING = "it has no executions; see `list` and `list --stuck`"
+RUNNING = "list --status running"
+_NOT_RUNNING = "it has no executions; see `list` and `list --status stuck`"
 _SERVICE = "with the service that runs them: suspend its scaling, and set its desired count"
 REFUSED: dict[str, dict[PipelineKind, str]] = {
     RUNNING: {kind: _NOT_RUNNING for kind in PipelineKind if kind is not PipelineKind.EXECUTIONS},
     "wait": {
-        PipelineKind.MESSAGES: "no listing has its messages; see `status`, and `list` for those that failed",
+        PipelineKind.MESSAGES: "no listing has its messages; use --id for a `retry`, `status`, and `list` for those "
+        "that failed",
     },
-    "reprocess": {
-        PipelineKind.MESSAGES: "no bucket keeps its messages; send the message again, or use `redrive` for rejected "
+    "retry --again": {
+        PipelineKind.MESSAGES: "no bucket keeps its messages; send the message again, or use `retry` for rejected "
         "messages",
     },
     "dismiss": {
-        PipelineKind.MESSAGES: "delete its dead-letter message in SQS, or use `redrive`",
         PipelineKind.SETS: "dismiss its parts, with --pipeline and the name of the pipeline of the parts",
     },
-    "adopt": {
-        PipelineKind.MESSAGES: "deploy it with its former name: `MessageIntake(name=...)`",
-        PipelineKind.SETS: "deploy them with their former name: `FileSets(name=...)`",
-    },
     "release": {
-        PipelineKind.EXECUTIONS: "stop the execution that `inspect` names, then use `retry-now`",
+        PipelineKind.EXECUTIONS: "`release --end` ends its work for good, also while its execution runs",
     },
     "pause": {PipelineKind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
     "resume": {PipelineKind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from intake_ledger.protocol import ReasonCode, Status
-from intake_ledger_cli.aws import Aws
-from intake_ledger_cli.console import console
-from intake_ledger_cli.deployed import DeployedPipeline, find_pipeline
+from intake_ledger.protocol import ReasonCode
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline, find_pipeline
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.json_output import versioned
 from intake_ledger_cli.kinds import check_kind
+from intake_ledger_cli.show.console import show
+from intake_ledger_cli.show.json_output import versioned
 
 _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
 """Texts that look like a reason code."""
@@ -32,7 +32,7 @@ class Call:
     stack: Annotated[
         str,
         typer.Option(help="CloudFormation stack of the pipeline.", envvar="INTAKE_LEDGER_STACK", show_default=False),
-    ]
+    ] = ""
     pipeline: Annotated[
         str | None,
         typer.Option(
@@ -53,9 +53,11 @@ class Call:
 
         Raises:
             CliError: The pipeline does not exist, or several pipelines match.
-            UsageError: The pipeline's kind has no use for the command.
+            UsageError: The stack is not named, or the pipeline's kind has no use for the command.
 
         """
+        if not self.stack:
+            raise UsageError("name the stack: --stack, or INTAKE_LEDGER_STACK. `intake-ledger status` lists all stacks")
         aws = Aws(region=self.region, profile=self.profile)
         deployed = find_pipeline(aws, self.stack, self.pipeline)
         check_kind(deployed, command)
@@ -66,7 +68,7 @@ class Call:
         if self.as_json:
             sys.stdout.write(json.dumps(versioned(result), indent=2) + "\n")
         else:
-            console().print(shown)
+            show(shown)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -81,19 +83,6 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__signature__ = Signature([*positional, *shared.values(), *own[len(positional) :]])  # type: ignore[attr-defined]
     return called
-
-
-def review_status(name: str) -> Status | None:
-    """Parse the option `--status`. An empty text means all statuses.
-
-    Raises:
-        UsageError: The index does not hold this status.
-
-    """
-    allowed = {"": None, "FAILED": Status.FAILED, "REJECTED": Status.REJECTED}
-    if name.upper() not in allowed:
-        raise UsageError(f"--status {name} cannot be listed: use FAILED or REJECTED, or omit --status for both")
-    return allowed[name.upper()]
 
 
 def check_reason(reason: str | None) -> None:

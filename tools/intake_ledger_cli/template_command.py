@@ -13,8 +13,8 @@ import typer
 
 from intake_ledger.protocol import Ordering
 from intake_ledger_cli.app import app
-from intake_ledger_cli.console import console, escape
 from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.show.console import console, escape
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.template import TemplateFiles

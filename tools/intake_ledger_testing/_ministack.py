@@ -10,7 +10,7 @@ FilterLogEvents finds terms and one field of JSON lines.
 
 MiniStack refuses alarms on metric math. Here such an alarm exists and never goes off, so that its stack deploys.
 
-`_ministack_durable` corrects durable functions.
+`_ministack_durable` corrects durable functions, and `_ministack_tables` DynamoDB tables.
 
 Run it as ``python -P _ministack.py``.
 """
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ministack.app import main  # type: ignore[import-untyped]
 from ministack.core.lambda_runtime import ProvidedWorker, Worker  # type: ignore[import-untyped]
 
-from intake_ledger_testing import _ministack_durable
+from intake_ledger_testing import _ministack_durable, _ministack_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -284,6 +284,7 @@ def take_metric_math() -> None:
 if __name__ == "__main__":
     take_metric_math()
     _ministack_durable.correct()
+    _ministack_tables.correct()
     if sys.platform != "win32":  # there is no `poll`
         keep_lines()
         tell_failures()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from intake_ledger_testing.local_server import LocalAwsError, kill_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+ALL_STACKS = "**"
+"""The pattern of all stacks, also of those in a `Stage`, which the option `--all` leaves out."""
 
 
 class Command:
@@ -70,16 +72,3 @@ def find_cdk(cwd: Path) -> str:
     if found := shutil.which("cdk"):
         return found
     raise LocalAwsError("the CDK CLI is not installed: npm install aws-cdk@2.1148.1")
-
-
-def dynamodb_tables(assembly: Path) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield stack name, logical ID and properties of each DynamoDB table of a cloud assembly."""
-    artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
-    for artifact_id, artifact in artifacts.items():
-        if artifact["type"] != "aws:cloudformation:stack":
-            continue
-        stack = artifact["properties"].get("stackName", artifact_id)
-        template = json.loads((assembly / artifact["properties"]["templateFile"]).read_text())
-        for logical_id, resource in template.get("Resources", {}).items():
-            if resource["Type"].startswith("AWS::DynamoDB::"):
-                yield stack, logical_id, resource.get("Properties", {})

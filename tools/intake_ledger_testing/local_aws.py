@@ -10,10 +10,7 @@ interface, with dummy credentials. All state is in one folder. The server and th
 with this process, also if it is killed. MiniStack is a development dependency (`pip install ministack`), which is only
 needed when a `LocalAws` starts.
 
-Differences from AWS: IAM, key and queue policies are not enforced. Metrics in logs (EMF) do not become metrics, so use
-`LocalAws.metrics`. CloudFormation does not enable TTL and point-in-time recovery, so `LocalAws.deploy` enables them.
-S3 events of EventBridge have no version ID. Functions run in this Python interpreter, and its installed packages come
-after those of the layer. A worker process ends after each exception of its handler.
+`docs/api.md` lists what it lacks.
 """
 
 from __future__ import annotations
@@ -22,23 +19,21 @@ import contextlib
 import json
 import os
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, override
 
-from intake_ledger_testing.cdk_cli import Command, dynamodb_tables, find_cdk
-from intake_ledger_testing.function_logs import json_objects, read_lines, sum_metrics
+from intake_ledger_testing.aws_environment import AwsEnvironment
+from intake_ledger_testing.cdk_cli import ALL_STACKS, Command, find_cdk
 from intake_ledger_testing.local_server import ACCOUNT, LocalAwsError, LocalServer, create_client, inherited_environment
 from intake_ledger_testing.pytest_plugin import TESTED_NODE_RELEASES, VARIABLES
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["LocalAws", "LocalAwsError"]
 
 
-class LocalAws:
+class LocalAws(AwsEnvironment):
     """A local AWS. It runs inside a `with` block, or between `start` and `stop`."""
 
     def __init__(
@@ -85,6 +80,12 @@ class LocalAws:
         self._server.stop()
 
     @property
+    @override
+    def is_local(self) -> bool:
+        """True: the endpoint is not AWS."""
+        return True
+
+    @property
     def endpoint_url(self) -> str:
         """The address of the server, or an empty text before the start."""
         return self._server.endpoint_url
@@ -128,40 +129,19 @@ class LocalAws:
             **dict.fromkeys(VARIABLES, TESTED_NODE_RELEASES),
         }
 
+    @override
     def client(self, service: str) -> Any:
         """Return the boto3 client of a service, which is created once. It retries, and ignores proxies.
 
         Args:
-            service: the name that boto3 uses, such as `s3`.
+            service: its name in boto3, such as `sqs`.
 
         """
         if service not in self._clients:
             self._clients[service] = create_client(service, self.endpoint_url, self.region)
         return self._clients[service]
 
-    def wait_until[T](
-        self, condition: Callable[[], T], what: str, *, timeout: float = 60.0, interval: float = 0.1
-    ) -> T:
-        """Call a condition repeatedly until its result is true, and return the result.
-
-        Args:
-            condition: a function without arguments.
-            what: a description of the condition for the error, such as "the object is processed".
-            timeout: in seconds; 60 when omitted.
-            interval: seconds between two calls; 0.1 when omitted.
-
-        Raises:
-            TimeoutError: The condition was not true in time. The message has the description.
-
-        """
-        deadline = time.monotonic() + timeout
-        while True:
-            if result := condition():
-                return result
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout:.0f} s still waiting until {what}")
-            time.sleep(interval)
-
+    @override
     def deploy(
         self,
         app: str,
@@ -205,14 +185,13 @@ class LocalAws:
             if bootstrap is not None:
                 bootstrap.finish(self.log_tail(15))
                 self._bootstrapped = True
-            selected = list(stacks) or ["--all"]
+            selected = list(stacks) or [ALL_STACKS]
             deploy = [cdk, "deploy", "--app", str(assembly), "--require-approval", "never", "--outputs-file"]
             # The CLI polls a stack every five seconds, so parallel deployments take less time.
             at_once = ["--concurrency", "8"]
             running.enter_context(Command([*deploy, str(outputs), *at_once, *selected], env, cwd)).finish(
                 self.log_tail(15)
             )
-        self._finish_tables(assembly)
         return json.loads(outputs.read_text()) if outputs.exists() else {}
 
     def destroy(self, app: str, *stacks: str, cwd: Path | None = None) -> None:
@@ -228,66 +207,6 @@ class LocalAws:
 
         """
         cwd = (cwd or Path.cwd()).resolve()
-        command = [find_cdk(cwd), "destroy", "--app", app, "--force", *(stacks or ["--all"])]
+        command = [find_cdk(cwd), "destroy", "--app", app, "--force", *(stacks or [ALL_STACKS])]
         with Command(command, self.environment, cwd) as running:
             running.finish(self.log_tail(15))
-
-    def _finish_tables(self, assembly: Path) -> None:
-        """Enable TTL and point-in-time recovery, which MiniStack's CloudFormation does not enable."""
-        dynamodb = self.client("dynamodb")
-        for stack, logical_id, properties in dynamodb_tables(assembly):
-            ttl, recovery = (properties.get(f"{name}Specification") for name in ("TimeToLive", "PointInTimeRecovery"))
-            if not (ttl or recovery):
-                continue
-            table = self.physical_id(stack, logical_id)
-            if table is None:
-                continue  # the stack was synthesized and not deployed
-            status = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]["TimeToLiveStatus"]
-            if ttl and status == "DISABLED":
-                dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=ttl)
-            if recovery:
-                dynamodb.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
-
-    def physical_id(self, stack: str, logical_id: str) -> str | None:
-        """Return the physical ID of a resource, or None if the stack or the resource is not deployed.
-
-        Args:
-            stack: the stack's name.
-            logical_id: of the resource in the template.
-
-        """
-        cloudformation = self.client("cloudformation")
-        try:
-            answer = cloudformation.describe_stack_resources(StackName=stack, LogicalResourceId=logical_id)
-        except cloudformation.exceptions.ClientError:
-            return None
-        return next((str(found["PhysicalResourceId"]) for found in answer["StackResources"]), None)
-
-    def logs(self, function: str) -> list[str]:
-        """Return all lines of a function's log group, oldest first.
-
-        An invocation's lines are there when it has ended: when its messages are deleted from the queue, for example.
-
-        Args:
-            function: its name.
-
-        """
-        return read_lines(self.client("lambda"), self.client("logs"), function)
-
-    def records(self, function: str) -> list[dict[str, Any]]:
-        """Return the structured lines of a function's log: JSON objects without metrics (EMF).
-
-        Args:
-            function: its name.
-
-        """
-        return [record for record in json_objects(self.logs(function)) if "_aws" not in record]
-
-    def metrics(self, function: str) -> Counter[str]:
-        """Return the sums of all metrics that a function wrote in embedded metric format, by metric name.
-
-        Args:
-            function: its name.
-
-        """
-        return sum_metrics(self.logs(function))

@@ -1,9 +1,9 @@
 """An intake of keyed messages around a processor in one process, with its own time and without AWS.
 
 def test_each_order_is_booked_once():
-    intake = LocalMessages(stock.process, key="article", identity="order_id")
-    intake.send({"article": "a", "order_id": 1, "pieces": 2})
-    intake.send({"article": "a", "order_id": 1, "pieces": 2})
+    intake = LocalMessages(stock.process, key="article", identity="event_id")
+    intake.send({"article": "a", "event_id": 1, "pieces": 2})
+    intake.send({"article": "a", "event_id": 1, "pieces": 2})
     intake.next(Fault.KILLED_AFTER_EFFECT)
     intake.run()
     assert booked == {"a": 2}
@@ -11,20 +11,32 @@ def test_each_order_is_booked_once():
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, override
 
-from intake_ledger.aws import Bucket
+from intake_ledger.aws import Bucket, body_digest
 from intake_ledger.keyed import KeyLock
 from intake_ledger.kinds.messages import Messages
-from intake_ledger.ledger import LedgerOptions, LedgerTable
+from intake_ledger.ledger import LedgerOptions, LedgerTable, row_unchanged
 from intake_ledger.messages import MessageSettings, MessageSourceType
+from intake_ledger.messages.reader import MessageReader
 from intake_ledger.messages.row_check import RowCheck
-from intake_ledger.protocol import LAST_TRY_SHARE, Ordering, Policy, Reasons, Row, last_try_seconds, row_key
+from intake_ledger.protocol import (
+    LAST_TRY_SHARE,
+    Ordering,
+    Policy,
+    Reasons,
+    Row,
+    RowKey,
+    Status,
+    last_try_seconds,
+    row_key,
+)
 from intake_ledger_testing.local_runtime import LocalRuntime, check_calls
 from intake_ledger_testing.local_settings import check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_shard import MemoryShard
-from intake_ledger_testing.memory_sqs import MemorySQS
+from intake_ledger_testing.memory_sqs import DeadLetter, MemorySQS
 
 INTAKE, SOURCE_NAME = "local", "messages:local"
 
@@ -145,6 +157,32 @@ class LocalMessages(LocalRuntime):
         super().lose()
         self._shard.records.clear()
 
+    def open(self, letter: DeadLetter) -> None:
+        """Move one message of the dead-letter queue back, as `intake-ledger retry --letter` does.
+
+        It opens the rejected message of its identity with its content.
+
+        Args:
+            letter: one of `dead_letters`.
+
+        Raises:
+            ValueError: The letter is not in the queue, or its identity is not rejected.
+
+        """
+        named = MessageReader(self._message_settings).names_in(letter.body)
+        row = self.row(*named) if named is not None else None
+        if named is None or row is None or row.status is not Status.REJECTED or letter not in self._sqs.dead_letters:
+            name = letter.key or (named[0] if named else "its body")
+            raise ValueError(f"{name} is not rejected with this dead letter: use one of `dead_letters`")
+        self._sqs.dead_letters.remove(letter)
+        if letter.attributes:
+            attributes = {**letter.attributes, "rejected_fence": row.rejected_fence or row.fence}
+            self._sqs.send(letter.body, attributes, group=letter.group)
+            return
+        expecting = replace(row, bare_copy_digest=body_digest(letter.body))
+        self._table.update(self._row_key(*named), row, expecting, row_unchanged(row, self.clock.now))
+        self._sqs.send(letter.body, group=letter.group)
+
     def check_rows(self) -> list[str]:
         """Run the check of rows. Returns the keys of the rows that nothing continues."""
         table, pipeline = self._settings.table, self._settings.pipeline
@@ -160,9 +198,10 @@ class LocalMessages(LocalRuntime):
             identity: of the message.
 
         """
-        return self._table.get(
-            row_key(self._settings.pipeline, Ordering.EVERY_VERSION, SOURCE_NAME, str(key), f"v#{identity}")
-        )
+        return self._table.get(self._row_key(key, identity))
+
+    def _row_key(self, key: object, identity: object) -> RowKey:
+        return row_key(self._settings.pipeline, Ordering.EVERY_VERSION, SOURCE_NAME, str(key), f"v#{identity}")
 
     @property
     @override

@@ -14,6 +14,7 @@ waiting takes no real time.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, override
 
@@ -26,13 +27,12 @@ from intake_ledger.aws import Bucket
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.processor import BatchProcessor, ObjectChange, Processor
-from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, row_key
+from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, Settings, row_key
 from intake_ledger_testing import events
 from intake_ledger_testing.local_runtime import LocalRuntime, check_calls, check_stops
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
-from intake_ledger_testing.memory_sqs import QUEUE_URL
 from intake_ledger_testing.s3_limits import check_key, stored_metadata
 
 if TYPE_CHECKING:
@@ -226,25 +226,16 @@ class LocalPipeline(LocalRuntime):
     def run_audit(self) -> list[str]:
         """Run the audit. Returns the keys of its findings, for which it sends messages."""
         settings, now = self._settings, self.now
+        shared: Any = {one.name: getattr(settings, one.name) for one in fields(Settings)}
         audit = AuditSettings(
-            pipeline=settings.pipeline,
-            bucket=settings.bucket,
-            bucket_owner=None,
-            table=settings.table,
-            queue_url=QUEUE_URL,
-            ordering=settings.ordering,
-            deletes=settings.deletes,
-            retention_seconds=settings.retention_seconds,
-            clock_skew_seconds=settings.clock_skew_seconds,
-            settle_seconds=_HOUR_MS // 1000,
-            look_back_seconds=_LOOK_BACK_MS // 1000,
-            budget=_BUDGET,
-            after_commit=settings.after_commit,
+            **shared, settle_seconds=_HOUR_MS // 1000, look_back_seconds=_LOOK_BACK_MS // 1000, budget=_BUDGET
         )
         s3, store, sqs = (cast("Any", one) for one in (self._s3, self._dynamodb, self._sqs))
         bucket, report = Bucket(lambda: s3, settings.bucket), Report(str(now), now)
         look = Look(audit, self._table, bucket, sqs=sqs, clock=self.clock, budget=OwnBudget(_BUDGET), heads=1)
-        window = Window(now - _HOUR_MS, now - _LOOK_BACK_MS)
+        looks_back, all_rows_since = now - _LOOK_BACK_MS, self._row_history.look()
+        known_since = looks_back if all_rows_since is None else min(looks_back, all_rows_since)
+        window = Window(now - _HOUR_MS, known_since, removals_since=looks_back)
         AuditInOneFunction(audit, s3, store, look, self.clock, readers=1).run(
             report, window, remaining_ms=lambda: 600_000
         )
@@ -319,7 +310,10 @@ class LocalPipeline(LocalRuntime):
     @override
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Objects:
         return Objects(
-            self._settings, bucket, lambda: connection.client(self._outputs), guards=self._group_locks(table)
+            self._settings,
+            bucket,
+            lambda: connection.client(self._outputs),
+            guards=self._group_locks(table, connection),
         )
 
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:

@@ -157,8 +157,8 @@ class LocalRuntime:
             self._sqs.send(one.body, one.attributes, group=one.group)
 
     def reverse(self) -> None:
-        """Reverse the order of the waiting messages."""
-        self._sqs.messages.reverse()
+        """Reverse the order of the waiting messages. Messages of a FIFO group keep their order."""
+        self._sqs.reverse()
 
     def lose(self) -> None:
         """Lose all waiting messages."""
@@ -184,8 +184,9 @@ class LocalRuntime:
 
         Args:
             seed: with a seed, messages come in random order, a quarter of them a second time later, and a quarter of
-                the calls has a random `Fault`. The same seed repeats the same run. When omitted, messages come once,
-                in the order of the queue.
+                the calls has a random `Fault`. Groups of a FIFO queue and streams keep their order, and records of a
+                stream come once. The same seed repeats the same run. When omitted, messages come once, in the order of
+                the queue.
             hours: of the local time, after which messages may still wait; until all are finished when omitted.
 
         Raises:
@@ -198,7 +199,7 @@ class LocalRuntime:
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - it has to be repeatable
         if self._random is not None:
             for one in self._random.sample(self._sqs.messages, round(len(self._sqs.messages) * _DUPLICATE_RATE)):
-                self._sqs.send(one.body, one.attributes)
+                self._sqs.send(one.body, one.attributes, group=one.group)
         until = None if hours is None else self.now + round(hours * 3_600_000)
         outside_event_loop(lambda: self._deliver_all(until))
         self._random = None
@@ -309,7 +310,7 @@ class LocalRuntime:
             clock=self.clock,
             jitter=lambda: 0.5,
             host=host or IN_LAMBDA,
-            is_stopped=stops(table, settings.pipeline, self.clock),
+            is_stopped=stops(table, settings.pipeline),
             take_start=starts(settings, table, self.clock, lambda: 0.5),
         )
         runner = self._make_runner(services, host, connection)
@@ -354,12 +355,13 @@ class LocalRuntime:
         self._dynamodb, self._table, self._row_history = other._dynamodb, other._table, other._row_history  # noqa: SLF001 - as above
         self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
 
-    def _group_locks(self, table: LedgerTable) -> Sequence[GroupLock]:
+    def _group_locks(self, table: LedgerTable, connection: LocalConnection) -> Sequence[GroupLock]:
         """The lock of the groups of `exclusive_by`, if there are groups."""
         settings = self._settings
         retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
         longest = self._execution_seconds * 1000 if self._runner.answers_later else None
-        return group_locks(settings, table, retention, clock=self.clock, longest_work_ms=longest)
+        wake = Queues(lambda: connection.client(self._sqs), settings.queue_url, settings.dlq_url).wake
+        return group_locks(settings, table, retention, clock=self.clock, wake=wake, longest_work_ms=longest)
 
     def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Kind:
         raise NotImplementedError

@@ -57,6 +57,7 @@ class LocalSets(LocalRuntime):
         runner: LocalRunner = LocalRunner.PROCESS,
         worker: bool = False,
         keep_rejects: bool = False,
+        hidden_parts: bool = False,
     ) -> None:
         """Create a pipeline of parts with an empty bucket, and its sets. Give one form.
 
@@ -80,6 +81,7 @@ class LocalSets(LocalRuntime):
             runner: the place of the processor of sets; this process when omitted.
             worker: true: workers outside of Lambda take the messages of sets; Lambda when omitted.
             keep_rejects: True if the stack calls `keep_rejects`; `on_error` is an error when omitted.
+            hidden_parts: as of `SetForm.marker`; hidden objects of a folder are no parts when omitted.
 
         Raises:
             TypeError: The processor is not a function with one argument.
@@ -114,7 +116,9 @@ class LocalSets(LocalRuntime):
             dynamodb=dynamodb,
             raise_errors=raise_errors,
         )
-        self._form = FormSettings(kind, pattern, quiet_seconds=quiet_seconds, absolute=absolute)
+        self._form = FormSettings(
+            kind, pattern, quiet_seconds=quiet_seconds, absolute=absolute, hidden_parts=hidden_parts
+        )
         self._set_settings = SetSettings(self._settings, self._form, "local")
         self.parts = _Parts(self, part_processor)
         """The pipeline of the parts."""
@@ -222,7 +226,7 @@ class LocalSets(LocalRuntime):
             self.clock,
             output_client=lambda: connection.client(self._outputs),
             lists=_Lists(self, connection),
-            guards=self._group_locks(table),
+            guards=self._group_locks(table, connection),
         )
 
     @override

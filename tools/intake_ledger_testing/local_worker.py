@@ -21,7 +21,7 @@ class LocalRunner(StrEnum):
     PROCESS = "inline"
     """A function of the consumer's process, as `Processor.from_asset`. It takes a change, a message or a set."""
     FUNCTION = "remote"
-    """Another Lambda function, as `Processor.from_function`. Its JSON is that of docs/processor-json.md."""
+    """Another Lambda function, as `Processor.from_function`. Its JSON is that of docs/processor.md."""
     STATE_MACHINE = "machine"
     """A state machine, as `Processor.from_state_machine`. It has the same JSON, and runs at the end of its time."""
     DURABLE_FUNCTION = "durable"

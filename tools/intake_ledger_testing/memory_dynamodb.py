@@ -38,6 +38,9 @@ class MemoryDynamoDB:
     transactions under way, but at most two requests in a row: a batch is carried out in part, and a single write meets
     a transaction. Set it on the class in a fixture, with a seed, or on one table. None: it takes each request."""
 
+    restored = False
+    """True if the table was restored from a backup."""
+
     def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
         """Make a table.
 
@@ -190,6 +193,11 @@ class MemoryDynamoDB:
         item = self.items.get(_key(request["Key"]))
         return {} if item is None else {"Item": dict(item)}
 
+    def describe_table(self, **_: Any) -> dict[str, Any]:
+        """Describe the table. It was not restored from a backup, unless `restored` is true."""
+        self.requests.append("DescribeTable")
+        return {"Table": {"RestoreSummary": {}} if self.restored else {}}
+
     def batch_get_item(self, **request: Any) -> dict[str, Any]:
         """Read up to 100 items with consistent reads."""
         self.requests.append("BatchGetItem")
@@ -239,7 +247,7 @@ class MemoryDynamoDB:
         values = request["ExpressionAttributeValues"]
         pk, prefix = values[":pk"]["S"], values[":prefix"]["S"]
         found = [key for key in sorted(self.items) if key[0] == pk and key[1].startswith(prefix)]
-        return {"Items": [dict(self.items[key]) for key in found]}
+        return {"Items": [dict(self.items[key]) for key in found[: request.get("Limit")]]}
 
     def _query_index(self, request: dict[str, Any]) -> dict[str, Any]:
         assert request["IndexName"] == "needs_review"

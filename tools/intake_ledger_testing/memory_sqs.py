@@ -1,5 +1,6 @@
 """An in-memory queue with its dead-letter queue, for a consumer that takes one batch after another."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,7 +67,8 @@ class QueuedMessage:
 class MemorySQS:
     """The methods of SQS that the consumer, Lambda and a worker call. `clock` returns epoch milliseconds.
 
-    With `fifo`, a message waits while an earlier one of its group is in flight.
+    With `fifo`, a message waits while an earlier one of its group is in flight, and no order of delivery changes the
+    order of a group.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class MemorySQS:
             visible = [one for one in visible if one.group not in waiting]
         free = self._in_flight - self.in_flight
         records = []
-        for one in order(visible)[: max(min(most, free), 0)]:
+        for one in self._as_sent(order(visible))[: max(min(most, free), 0)]:
             one.receives += 1
             if one.receives > MAX_RECEIVES:
                 self.messages.remove(one)
@@ -179,11 +181,27 @@ class MemorySQS:
         """Delete all messages of the queue."""
         self.messages.clear()
 
+    def reverse(self) -> None:
+        """Reverse the order of the messages. In a FIFO queue, groups change places, and no messages of a group."""
+        self.messages = list(self._as_sent(self.messages[::-1]))
+
     def redrive(self) -> None:
-        """Move all messages of the dead-letter queue back to the queue."""
-        letters, self.dead_letters = self.dead_letters, []
+        """Move all messages of the dead-letter queue back to the queue, but those that a person has to choose."""
+        letters = self.dead_letters
+        self.dead_letters = [one for one in letters if one.attributes.get("reason_code") == "identity_rejected"]
         for one in letters:
-            self.send(one.body, one.attributes, group=one.group)
+            if one not in self.dead_letters:
+                self.send(one.body, one.attributes, group=one.group)
+
+    def _as_sent(self, ordered: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
+        """Return these messages with those of each group of a FIFO queue in the order of the queue."""
+        if not self._fifo:
+            return ordered
+        place = {one.id: number for number, one in enumerate(self.messages)}
+        groups: dict[str, deque[QueuedMessage]] = {}
+        for one in sorted(ordered, key=lambda one: place[one.id]):
+            groups.setdefault(one.group, deque()).append(one)
+        return [groups[one.group].popleft() for one in ordered]
 
     def _expire(self, now: int) -> None:
         self.expired += [one for one in self.messages if one.sent_at + self._retention_ms <= now]

@@ -10,7 +10,18 @@ from botocore.exceptions import ClientError
 from intake_ledger.aws import NotDone
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, CopyRefused, Fenced, OutcomeKind, Reason, Row, RowCounts, Ruling, TagRefused
+from intake_ledger.protocol import (
+    Change,
+    CopyRefused,
+    Fenced,
+    OutcomeKind,
+    Reason,
+    Row,
+    RowCounts,
+    Ruling,
+    TagRefused,
+    content_differs,
+)
 
 _LOG = logging.getLogger("intake_ledger")
 
@@ -33,6 +44,8 @@ class OutcomeCounter(Telemetry):
     @override
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         self._pipeline.verdicts[answer.verdict.value] += 1
+        if isinstance(answer, Ruling) and content_differs(change, answer):
+            _LOG.warning("%s: a message with other content has the same identity, and takes no effect", change.key)
 
     @override
     def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:

@@ -1,11 +1,11 @@
-"""The deployed settings as the audit compares them: one environment variable in JSON, read from the app at synthesis.
+"""The planned settings as the audit compares them: one environment variable in JSON.
 
-`intake_ledger.delivery_check.deployed` has the meaning of each. A setting that is a token, or of an imported resource,
-is left out: the audit does not compare it.
+`intake_ledger.delivery_check.deployed` has the meaning of each. A setting that is a token, or not known of an imported
+resource, is left out: the audit does not compare it.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsii
 from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource, Stack
@@ -13,9 +13,7 @@ from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource
 from cdk_intake_ledger.delivery import has_cdk_notifications
 from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources
 from cdk_intake_ledger.options import Delivery, to_seconds
-
-if TYPE_CHECKING:
-    from constructs import IConstruct
+from cdk_intake_ledger.resources import expected_in, properties_of
 
 _SAME = "the pipeline's own"
 
@@ -40,9 +38,11 @@ class _Settings:
     def produce(self) -> str:
         """The settings in JSON, with the references that CloudFormation replaces."""
         resources, consumer = self._resources, self._consumer
-        properties = self._properties()
-        names = ("function", "mapping", "queue", "table")
-        function, mapping, queue, table = (properties.get(name, {}) for name in names)
+        planned = {one.kind: one.wanted for one in expected_in(consumer.node.scope or consumer)}
+        function, queue = planned.get("consumer", {}), planned.get("queue", {})
+        stated = resources.queue.visibility_timeout
+        source = consumer.source.node.default_child
+        mapping = properties_of(source) if isinstance(source, CfnResource) else {}
         stacks = dict(self._stacks())
         settings: dict[str, Any] = {
             "stack": stacks.pop(""),
@@ -50,42 +50,20 @@ class _Settings:
             "account": self._account(),
             "custom": self._notified_by_cdk() or None,
             "function": consumer.function.function_name,
-            "timeout": _number(function.get("timeout")),
-            "reserved": _number(function.get("reservedConcurrentExecutions", -1)),
+            "timeout": _number(function.get("Timeout")),
             "mapping": consumer.source.event_source_mapping_id,
+            # Synthesis warns about both, so the template may have them.
             "enabled": False if mapping.get("enabled") is False else None,
-            "batch": _number(mapping.get("batchSize")),
-            "window": _number(mapping.get("maximumBatchingWindowInSeconds", 0)),
-            "concurrency": _number((mapping.get("scalingConfig") or {}).get("maximumConcurrency", 0)),
             "filtered": True if mapping.get("filterCriteria") else None,
-            "visibility": _number(queue.get("visibilityTimeout")) or _seconds(resources.queue.visibility_timeout),
-            "retention": _number(queue.get("messageRetentionPeriod")) or _seconds(resources.queue.retention),
-            "receives": _receives(queue.get("redrivePolicy")) if queue else None,
-            "least_receives": None if queue else resources.queue.max_receives,
+            "visibility": _number(queue.get("VisibilityTimeout")) or _seconds(stated),
+            "retention": _number(queue.get("MessageRetentionPeriod")),
+            "receives": _number(queue.get("RedrivePolicy.maxReceiveCount")),
             "dead": resources.dead_letter_url,
-            "dead_arn": resources.dead_letter_arn if self._is_dead_letter_queue(queue) else None,
+            "dead_arn": resources.dead_letter_arn,
             "dead_retention": _seconds(resources.queue.dead_letter_retention),
-            "pitr": "table" not in properties or _has_recovery(table),
         }
         known = {name: value for name, value in settings.items() if value not in (None, {})}
         return resources.stack.to_json_string(known)
-
-    def _properties(self) -> dict[str, dict[str, Any]]:
-        """Properties of the resources of this app, resolved together: each question to the CDK's process costs time."""
-        resources, consumer, given = self._resources, self._consumer, self._resources.existing
-        owners: dict[str, IConstruct] = {"function": consumer.function, "mapping": consumer.source}
-        if "queue" not in given or Resource.is_owned_resource(resources.queue.queue):
-            owners["queue"] = resources.queue.queue
-        if "table" in given:
-            owners["table"] = resources.table
-        raw: dict[str, Any] = {}
-        for name, owner in owners.items():
-            resource = owner.node.default_child
-            if isinstance(resource, CfnResource) and (name != "table" or Resource.is_owned_resource(owner)):
-                raw[name] = resource._cfn_properties  # noqa: SLF001 - as in `properties_of`
-            elif name == "table":
-                raw[name] = {}
-        return dict(resources.stack.resolve(raw))
 
     def _account(self) -> str | None:
         resources = self._resources
@@ -95,10 +73,10 @@ class _Settings:
 
     def _stacks(self) -> Iterator[tuple[str, str]]:
         """The stacks of the given resources: an empty one if the app does not make it. The first is the pipeline's."""
-        ours = _selector(self._resources.stack)
+        ours = stack_selector(self._resources.stack)
         yield "", ours
         for name, resource in self._resources.existing.items():
-            theirs = _selector(Stack.of(resource)) if Resource.is_owned_resource(resource) else ""
+            theirs = stack_selector(Stack.of(resource)) if Resource.is_owned_resource(resource) else ""
             yield name, _SAME if theirs == ours else theirs
 
     def _notified_by_cdk(self) -> bool:
@@ -107,17 +85,8 @@ class _Settings:
             return False
         return resources.bucket_resource is None or has_cdk_notifications(resources.bucket)
 
-    def _is_dead_letter_queue(self, queue: dict[str, Any]) -> bool:
-        if "queue" not in self._resources.existing or not queue:
-            return True
-        redrive = queue.get("redrivePolicy")
-        if not isinstance(redrive, dict):
-            return False
-        theirs = self._resources.stack.resolve(self._resources.dead_letter_arn)
-        return bool(redrive.get("deadLetterTargetArn") == theirs)
 
-
-def _selector(stack: Stack) -> str:
+def stack_selector(stack: Stack) -> str:
     """The name that `cdk deploy` takes for a stack: the path of the outermost stack."""
     while (parent := stack.nested_stack_parent) is not None:
         stack = parent
@@ -130,11 +99,3 @@ def _seconds(duration: Duration | None) -> int | None:
 
 def _number(value: Any) -> int | None:
     return int(value) if isinstance(value, int | float) else None
-
-
-def _receives(redrive: Any) -> int | None:
-    return _number(redrive.get("maxReceiveCount")) if isinstance(redrive, dict) else 0
-
-
-def _has_recovery(table: dict[str, Any]) -> bool:
-    return (table.get("pointInTimeRecoverySpecification") or {}).get("pointInTimeRecoveryEnabled") is True

@@ -1,6 +1,6 @@
 """The audit's function, which finds changes that S3 has not reported."""
 
-from aws_cdk import Duration, Size, Stack
+from aws_cdk import Duration, Size, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
@@ -23,6 +23,8 @@ from cdk_intake_ledger.functions import (
 )
 from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, to_seconds
+from cdk_intake_ledger.resources import expect
+from cdk_intake_ledger.validation.final_rules import WRITES_OF_A_CHANGE
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.validation.nag_suppressions import (
     AUDIT_DEAD_LETTERS,
@@ -106,7 +108,6 @@ class IntakeAudit(Construct):
             ],
             table=[
                 "dynamodb:BatchGetItem",
-                "dynamodb:DescribeContinuousBackups",
                 "dynamodb:DescribeTimeToLive",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLInsert",
@@ -128,13 +129,16 @@ class IntakeAudit(Construct):
             )
         )
         backfills = options.existing is Existing.BACKFILL
+        rate = BACKFILL_RATE if options.backfill_rate is None else options.backfill_rate
+        if backfills and not Token.is_unresolved(rate):
+            least = int(rate * WRITES_OF_A_CHANGE)
+            expect(self, "table", resources.table, {"WarmThroughput.WriteUnitsPerSecond": least})
         resubmit_rate = RESUBMIT_RATE if options.resubmit_rate is None else options.resubmit_rate
-        backfill_rate = BACKFILL_RATE if options.backfill_rate is None else options.backfill_rate
         rates = environment_of(
             AuditSettings,
             resubmit_rate=in_text(resubmit_rate) if scale.in_parts else None,
             backfills=backfills or None,
-            backfill_rate=in_text(backfill_rate) if backfills else None,
+            backfill_rate=in_text(rate) if backfills else None,
         )
         for name, value in (allow_reports(self.role, resources, options) | rates).items():
             self.function.add_environment(name, value)
@@ -179,7 +183,7 @@ class IntakeAudit(Construct):
                 join=join,
                 plan=plan,
                 scale=scale,
-                looks=scale.looks(max(resubmit_rate, backfill_rate if backfills else 0)),
+                looks=scale.looks(max(resubmit_rate, rate if backfills else 0)),
             )
             self.state_machine = machine.machine
             self._schedule(options.interval, machine.machine.state_machine_arn, "states:StartExecution")

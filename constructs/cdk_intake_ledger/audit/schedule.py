@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from cdk_intake_ledger.resources import expect
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 
 
@@ -35,11 +36,12 @@ def schedule(
     )
     suppress(role, INLINE_POLICIES)
     role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[target]))
+    rate = f"rate({minutes} minute{'' if minutes == 1 else 's'})"
     made = scheduler.CfnSchedule(
         scope,
         id,
         description=description,
-        schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
+        schedule_expression=rate,
         flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
         target=scheduler.CfnSchedule.TargetProperty(
             arn=target,
@@ -50,4 +52,5 @@ def schedule(
         ),
     )
     made.node.add_dependency(role)
+    expect(scope, "schedule", made, {"ScheduleExpression": rate, "State": "ENABLED"})
     return made

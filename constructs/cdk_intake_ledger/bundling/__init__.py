@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.bundling.entrypoint import form_problem
     from cdk_intake_ledger.bundling.imports import LAMBDA_MODULES
     from cdk_intake_ledger.bundling.processor_folder import ProcessorFolder
-    from cdk_intake_ledger.bundling.requirements import WheelError
-    from cdk_intake_ledger.bundling.requirements_file import parse_requirements, read_requirements
-    from cdk_intake_ledger.bundling.wheels import install
+    from cdk_intake_ledger.bundling.wheels import WheelError, install, parse_requirements, read_requirements
 
 __all__ = [
     "LAMBDA_MODULES",
@@ -36,11 +34,11 @@ if not TYPE_CHECKING:
             "LAMBDA_MODULES": "cdk_intake_ledger.bundling.imports",
             "LAYER_FOLDER": "cdk_intake_ledger.bundling.assets",
             "ProcessorFolder": "cdk_intake_ledger.bundling.processor_folder",
-            "WheelError": "cdk_intake_ledger.bundling.requirements",
+            "WheelError": "cdk_intake_ledger.bundling.wheels",
             "form_problem": "cdk_intake_ledger.bundling.entrypoint",
             "install": "cdk_intake_ledger.bundling.wheels",
-            "parse_requirements": "cdk_intake_ledger.bundling.requirements_file",
-            "read_requirements": "cdk_intake_ledger.bundling.requirements_file",
+            "parse_requirements": "cdk_intake_ledger.bundling.wheels",
+            "read_requirements": "cdk_intake_ledger.bundling.wheels",
             "wheel_code": "cdk_intake_ledger.bundling.assets",
         },
     )

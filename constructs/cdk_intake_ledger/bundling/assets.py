@@ -10,8 +10,7 @@ import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.bundling.requirements import Requirements
-from cdk_intake_ledger.bundling.wheels import install
+from cdk_intake_ledger.bundling.wheels import Requirements, install
 
 LAYER_FOLDER = "python"
 """The folder of a layer where Lambda looks for modules: https://docs.aws.amazon.com/lambda/latest/dg/python-layers.html."""

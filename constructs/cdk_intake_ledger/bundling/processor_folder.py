@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from aws_cdk import IgnoreMode
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.bundling.elf import wrong_objects
 from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
 from cdk_intake_ledger.bundling.imports import missing_imports, modules_in
 from cdk_intake_ledger.validation.processor_rules import (
     CODE_SIZE,
-    FILE_ARCHITECTURE,
     FILE_IN_FOLDER_AND_WHEEL,
     IMPORT_NOT_INSTALLED,
     IMPORT_WITHOUT_REQUIREMENTS,
@@ -27,7 +25,7 @@ from cdk_intake_ledger.validation.processor_rules import (
 from cdk_intake_ledger.validation.registry import Problem
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.bundling.requirements import Requirements
+    from cdk_intake_ledger.bundling.wheels import Requirements
 
 REQUIREMENTS = "requirements.txt"
 
@@ -85,10 +83,10 @@ class ProcessorFolder:
         if self._has_requirements and not self._is_known_platform:
             return tuple(problems) if not self._python else (*problems, self._platform_problem())
         if self._has_requirements:
-            from cdk_intake_ledger.bundling.requirements import WheelError  # noqa: PLC0415 - see _wheels
+            from cdk_intake_ledger.bundling.wheels import WheelError  # noqa: PLC0415 - see _wheels
 
-            if ours := [line for line in self._requirements.lines if line.name == "cdk-intake-ledger"]:
-                return (*problems, self._hiding(ours[0].where))  # with the CDK, it would be a large installation
+            if ours := self._requirements.names.get("cdk-intake-ledger"):
+                return (*problems, self._hiding(ours))  # with the CDK, it would be a large installation
             try:
                 wheels = self._wheels
             except WheelError as error:
@@ -143,7 +141,7 @@ class ProcessorFolder:
 
     @cached_property
     def _requirements(self) -> "Requirements":
-        from cdk_intake_ledger.bundling.requirements_file import read_requirements  # noqa: PLC0415 - as above
+        from cdk_intake_ledger.bundling.wheels import read_requirements  # noqa: PLC0415 - as above
 
         return read_requirements(self._directory / REQUIREMENTS)
 
@@ -171,14 +169,6 @@ class ProcessorFolder:
                 )
         for name in sorted(self._collisions(wheels))[:8]:
             yield FILE_IN_FOLDER_AND_WHEEL.problem(path=self._directory, name=name, requirements=REQUIREMENTS)
-        for wrong in wrong_objects((path for _, path in self._files), self._architecture, compiled=False):
-            yield FILE_ARCHITECTURE.problem(
-                path=self._directory,
-                file=wrong.path.relative_to(self._directory).as_posix(),
-                machine=wrong.machine,
-                architecture=self._architecture,
-                requirements=REQUIREMENTS,
-            )
         size = sum(path.stat().st_size for _, path in self._files) + sum(
             path.stat().st_size for path in wheels.rglob("*") if path.is_file()
         )

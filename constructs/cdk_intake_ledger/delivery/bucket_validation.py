@@ -28,10 +28,8 @@ from cdk_intake_ledger.delivery.existing_delivery import existing_delivery_probl
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
 from cdk_intake_ledger.options import Delivery, Ordering
-from cdk_intake_ledger.resources import other_consumer_problems, properties_of
+from cdk_intake_ledger.resources import FinalTemplates, other_consumer_problems
 from cdk_intake_ledger.validation.bucket_rules import (
-    BUCKET_MUST_BE_VERSIONED,
-    BUCKET_NOT_VERSIONED,
     EVENT_BRIDGE_SWITCHED_OFF,
     NOTIFICATIONS_REPLACED,
     PROCESSOR_CALLS_ITSELF,
@@ -108,8 +106,9 @@ class BucketValidation:
         return [str(problem) for problem in self._problems()]
 
     def _problems(self) -> Iterator[Problem]:
+        templates = FinalTemplates(self, self._scope)
         yield from self._loops()
-        yield from self._other_readers()
+        yield from self._other_readers(templates)
         if self._delivery is Delivery.S3:
             yield from overlap_problems(self._other_notifications(), self._filters)
         elif self._delivery is Delivery.EXISTING:
@@ -123,14 +122,12 @@ class BucketValidation:
             )
         if self._resource is not None:
             yield from self._replaced_notifications()
-            properties = properties_of(self._resource)
-            yield from self._versions(properties)
-            yield from self._lifecycle.problems(properties)
+            yield from self._lifecycle.problems(templates.properties(self._resource))
 
-    def _other_readers(self) -> Iterator[Problem]:
+    def _other_readers(self, templates: FinalTemplates) -> Iterator[Problem]:
         """Find event source mappings of other functions on an existing queue (F128)."""
         if self._consumed.is_existing:
-            yield from other_consumer_problems(self._consumed.queue, self._consumed.source)
+            yield from other_consumer_problems(templates, self._consumed.queue, self._consumed.source)
 
     def _other_notifications(self) -> Iterator[BucketNotification]:
         """CDK's notifications of the bucket, without those of this pipeline and of later ones, which find this one."""
@@ -153,14 +150,6 @@ class BucketValidation:
             self._bucket
         ):
             yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=path)
-
-    def _versions(self, properties: dict[str, Any]) -> Iterator[Problem]:
-        versioning = properties.get("versioningConfiguration", {})
-        if versioning.get("status") != "Enabled":
-            if self._ordering is Ordering.EVERY_VERSION:
-                yield BUCKET_MUST_BE_VERSIONED.problem(bucket=self._bucket.node.path)
-                return
-            warn(self._scope, BUCKET_NOT_VERSIONED, bucket=self._bucket.node.path)
 
     def _loops(self) -> Iterator[Problem]:
         """Find permissions of the processor to write keys that the pipeline processes."""

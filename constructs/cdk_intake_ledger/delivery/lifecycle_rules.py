@@ -9,12 +9,13 @@ from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options import Ordering
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources import FinalTemplates
 from cdk_intake_ledger.validation.bucket_rules import (
     OBJECTS_EXPIRE_EARLY,
     OBJECTS_MAY_EXPIRE_EARLY,
     VERSIONS_EXPIRE_EARLY,
 )
+from cdk_intake_ledger.validation.final_rules import value_at
 from cdk_intake_ledger.validation.plan import span
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
@@ -61,11 +62,11 @@ class LifecycleValidation:
         """
         if self._resource is None:
             return []
-        return [str(problem) for problem in self.problems(properties_of(self._resource))]
+        return [str(problem) for problem in self.problems(FinalTemplates(self, self._scope).properties(self._resource))]
 
     def problems(self, properties: Mapping[str, Any]) -> Iterator[Problem]:
-        """Check the rules in the resolved properties of the bucket."""
-        rules = [_of_api(rule) for rule in properties.get("lifecycleConfiguration", {}).get("rules", ())]
+        """Check the rules in the properties of the bucket in the template."""
+        rules = [_of_api(rule) for rule in value_at(properties, "LifecycleConfiguration.Rules") or ()]
         life, every_version = self._message_life, self._ordering is Ordering.EVERY_VERSION
         for end in early_ends(rules, filters=self._filters, life_seconds=life, every_version=every_version):
             values = {"bucket": self._bucket.node.path, "does": end.text, "message_life": span(life)}
@@ -79,34 +80,34 @@ class LifecycleValidation:
 
 def _of_api(rule: Mapping[str, Any]) -> dict[str, Any]:
     """A rule of CloudFormation in the form of S3's API. CloudFormation has a former form of each deed too."""
-    expiry = rule.get("noncurrentVersionExpiration") or {}
-    of_versions = rule.get("noncurrentVersionTransition"), *(rule.get("noncurrentVersionTransitions") or ())
+    expiry = rule.get("NoncurrentVersionExpiration") or {}
+    of_versions = rule.get("NoncurrentVersionTransition"), *(rule.get("NoncurrentVersionTransitions") or ())
     return {
-        "ID": rule.get("id", ""),
-        "Status": rule.get("status"),
+        "ID": rule.get("Id", ""),
+        "Status": rule.get("Status"),
         "Filter": {
             "And": {
-                "Prefix": rule.get("prefix"),
-                "Tags": [{"Key": tag["key"], "Value": tag["value"]} for tag in rule.get("tagFilters") or ()],
-                "ObjectSizeGreaterThan": _number(rule.get("objectSizeGreaterThan")),
-                "ObjectSizeLessThan": _number(rule.get("objectSizeLessThan")),
+                "Prefix": rule.get("Prefix"),
+                "Tags": [{"Key": tag["Key"], "Value": tag["Value"]} for tag in rule.get("TagFilters") or ()],
+                "ObjectSizeGreaterThan": _number(rule.get("ObjectSizeGreaterThan")),
+                "ObjectSizeLessThan": _number(rule.get("ObjectSizeLessThan")),
             }
         },
-        "Expiration": {"Days": _number(rule.get("expirationInDays")), "Date": rule.get("expirationDate")},
+        "Expiration": {"Days": _number(rule.get("ExpirationInDays")), "Date": rule.get("ExpirationDate")},
         "NoncurrentVersionExpiration": {
-            "NoncurrentDays": _number(expiry.get("noncurrentDays", rule.get("noncurrentVersionExpirationInDays")))
+            "NoncurrentDays": _number(expiry.get("NoncurrentDays", rule.get("NoncurrentVersionExpirationInDays")))
         },
         "Transitions": [
             {
-                "StorageClass": one.get("storageClass"),
-                "Days": _number(one.get("transitionInDays")),
-                "Date": one.get("transitionDate"),
+                "StorageClass": one.get("StorageClass"),
+                "Days": _number(one.get("TransitionInDays")),
+                "Date": one.get("TransitionDate"),
             }
-            for one in (rule.get("transition"), *(rule.get("transitions") or ()))
+            for one in (rule.get("Transition"), *(rule.get("Transitions") or ()))
             if one
         ],
         "NoncurrentVersionTransitions": [
-            {"StorageClass": one.get("storageClass"), "NoncurrentDays": _number(one.get("transitionInDays"))}
+            {"StorageClass": one.get("StorageClass"), "NoncurrentDays": _number(one.get("TransitionInDays"))}
             for one in of_versions
             if one
         ],

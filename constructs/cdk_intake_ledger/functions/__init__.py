@@ -1,7 +1,7 @@
 """The Lambda functions of a pipeline, and the processor."""
 
 from cdk_intake_ledger.functions.consumer import LATE_AFTER, IntakeConsumer, hold_seconds, options_environment
-from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
+from cdk_intake_ledger.functions.consumer_function import MAPPING, ConsumerFunction
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.lambda_function import (
     FunctionCode,
@@ -22,6 +22,7 @@ from cdk_intake_ledger.functions.processor import Processor
 
 __all__ = [
     "LATE_AFTER",
+    "MAPPING",
     "OF_MESSAGES",
     "OF_OBJECTS",
     "TESTED_RUNTIME",

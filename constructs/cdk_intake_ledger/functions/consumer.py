@@ -9,8 +9,9 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, grant_keys, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS
 from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions, to_seconds
 from cdk_intake_ledger.resources import IntakeQueue
 from cdk_intake_ledger.validation.plan import QUEUE_RETENTION_DAYS, function_timeout
@@ -69,10 +70,13 @@ class IntakeConsumer(ConsumerFunction):
             table=[
                 "dynamodb:BatchGetItem",
                 "dynamodb:DeleteItem",
+                # A restored table lacks rows, so a removal without a row may be a change.
+                *(["dynamodb:DescribeTable"] if resources.deletes else []),
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLInsert",
                 *(["dynamodb:PartiQLUpdate"] if concurrency.commit_together or processor.max_per_call > 1 else []),
                 "dynamodb:PutItem",
+                *(["dynamodb:Query"] if concurrency.exclusive_by else []),  # the keys that wait for a group
                 "dynamodb:UpdateItem",
             ],
             queue=[
@@ -85,6 +89,7 @@ class IntakeConsumer(ConsumerFunction):
         )
         resources.allow_tags(self.role)
         self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[resources.dead_letter_arn]))
+        grant_keys(self.role, resources.wildcards, [(resources.queue.second_key, QUEUE_KEY_ACTIONS)])
         self._use(processor, resources.wildcards)
         if processor.executions is not None:
             processor.executions.send_ends(self, resources.queue, resources.name)

@@ -13,8 +13,11 @@ from cdk_intake_ledger.functions.lambda_function import (
     record_version,
 )
 from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.resources import IntakeQueue
+from cdk_intake_ledger.resources import IntakeQueue, expect
 from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, Wildcards, suppress
+
+MAPPING = {"FunctionResponseTypes": ["ReportBatchItemFailures"], "Enabled": True, "FilterCriteria": None}
+"""The planned values of an event source mapping, which the final template must have."""
 
 
 class ConsumerFunction(Construct):
@@ -77,6 +80,7 @@ class ConsumerFunction(Construct):
             timeout=Duration.seconds(timeout),
             environment=self.environment,
             suppressions=(CONSUMER_DEAD_LETTERS,),
+            kind="consumer",
         )
         record_version(self.function, processor.processor_version, own_code=not processor.is_elsewhere)
 
@@ -107,6 +111,7 @@ class ConsumerFunction(Construct):
             report_batch_item_failures=True,
         )
         suppress(self.source, SOURCE_DESTINATION)
+        expect(self, "mapping", self.source, MAPPING)
         _provision_pollers(self.source, *pollers)
 
 

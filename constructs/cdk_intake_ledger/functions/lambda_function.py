@@ -16,7 +16,8 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
 from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions
-from cdk_intake_ledger.resources import LogEncryption
+from cdk_intake_ledger.resources import LogEncryption, expect
+from cdk_intake_ledger.validation.final_rules import LOG_LEVELS, NONE
 from cdk_intake_ledger.validation.nag_suppressions import (
     INLINE_POLICIES,
     INTERFACES,
@@ -26,9 +27,12 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Suppression,
     suppress,
 )
-from intake_ledger.protocol import ConsumerSettings, variable_of
+from intake_ledger.protocol import AuditSettings, ConsumerSettings, variable_of
 
 _VERSION = variable_of(ConsumerSettings, "processor_version")
+_MAY_CHANGE = (variable_of(AuditSettings, "deployed"), "POWERTOOLS_LOG_LEVEL")
+"""Variables that the final check does not compare: the first one follows from the resources."""
+_PROVIDED = "CapacityProviderConfig.LambdaManagedInstancesCapacityProviderConfig"
 # A function in a VPC needs these for its network interfaces. EC2 has no resources for the Describe actions.
 INTERFACE_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
@@ -92,13 +96,15 @@ class FunctionNetworking:
             removal_policy: of a new log group; CDK's when None.
 
         """
-        return self.log_group or logs.LogGroup(
+        log_group = self.log_group or logs.LogGroup(
             scope,
             id,
             retention=logs.RetentionDays.TWO_MONTHS,
             removal_policy=removal_policy,
             encryption_key=self.log_encryption.key_for(scope),
         )
+        expect(scope, "logs", log_group, {"LogGroupClass": "STANDARD"})
+        return log_group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +134,9 @@ def intake_function(
     timeout: Duration,
     environment: Mapping[str, str],
     suppressions: Sequence[Suppression],
+    kind: str = "function",
 ) -> tuple[lambda_.Function, iam.Role]:
-    """A function and its new role, which may only write to the log group."""
+    """A function and its new role, which may only write to the log group. `kind` is that of `expect`."""
     log_group = networking.log_group_of(scope, "Logs", removal_policy=networking.removal_policy)
     role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
@@ -157,13 +164,28 @@ def intake_function(
         "vpc_subnets": network and network.vpc_subnets,
         "security_groups": list(network.security_groups) if network and network.security_groups else None,
     }
+    wanted: dict[str, Any] = {
+        "Timeout": timeout.to_seconds(),
+        "MemorySize": code.memory_size,
+        "ReservedConcurrentExecutions": 1,
+        "Architectures": [code.architecture.name],
+        "Environment.Variables": {name: value for name, value in environment.items() if name not in _MAY_CHANGE},
+        "Role": role.role_arn,
+        "LoggingConfig.LogGroup": log_group.log_group_name,
+        "LoggingConfig.ApplicationLogLevel": LOG_LEVELS,
+        # The subnets may be others.
+        "VpcConfig": {} if network else NONE,
+    }
+    if code.ephemeral_storage is not None:
+        wanted["EphemeralStorage.Size"] = code.ephemeral_storage.to_mebibytes()
     if isinstance(code.code, lambda_.DockerImageCode):
         image = lambda_.DockerImageFunction(scope, "Function", code=code.code, **common)
         # The image may have another command, with which the consumer would not start.
         resource = image.node.default_child
         assert isinstance(resource, CfnResource), scope.node.path
         resource.add_property_override("ImageConfig.Command", [code.handler])
-        _run_on(image, code.capacity_provider)
+        wanted["ImageConfig.Command"] = [code.handler]
+        _finish(image, role, code.capacity_provider, kind, wanted)
         suppress(image, *_trace(image, role, networking), *suppressions)
         return image, role
     function = lambda_.Function(
@@ -176,7 +198,9 @@ def intake_function(
         layers=[*code.layers, networking.layer],
         **common,
     )
-    _run_on(function, code.capacity_provider)
+    layers = [layer.layer_version_arn for layer in (*code.layers, networking.layer)]
+    wanted |= {"Handler": code.handler, "Runtime": code.runtime.name, "Layers": layers}
+    _finish(function, role, code.capacity_provider, kind, wanted)
     tested = code.runtime is TESTED_RUNTIME or code.runtime.name == TESTED_RUNTIME.name
     suppress(function, *_trace(function, role, networking), *((RUNTIME,) if tested else ()), *suppressions)
     return function, role
@@ -229,16 +253,27 @@ def _trace(function: lambda_.Function, role: iam.Role, networking: FunctionNetwo
     return ()
 
 
-def _run_on(function: lambda_.Function, provider: lambda_.ICapacityProvider | None) -> None:
-    """Run a function on the instances of a capacity provider.
+def _finish(
+    function: lambda_.Function,
+    role: iam.Role,
+    provider: lambda_.ICapacityProvider | None,
+    kind: str,
+    wanted: dict[str, Any],
+) -> None:
+    """Grant the key of a property injector, run the function on the instances of a capacity provider, and record what
+    the template must have.
 
     An execution environment gets one invocation at a time. By default it would have 16 processes for each vCPU, which
     share the memory and `/tmp`. An invocation that does not end could not be stopped without them.
     """
-    if provider is None:
-        return
     resource = function.node.default_child
     assert isinstance(resource, lambda_.CfnFunction), function.node.path
+    if key := resource.kms_key_arn:
+        role.add_to_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key]))
+    expect(role, kind, function, wanted | {"KmsKeyArn": key})
+    if provider is None:
+        return
+    expect(role, kind, function, {_PROVIDED: {"PerExecutionEnvironmentMaxConcurrency": 1}})
     resource.capacity_provider_config = lambda_.CfnFunction.CapacityProviderConfigProperty(
         lambda_managed_instances_capacity_provider_config=(
             lambda_.CfnFunction.LambdaManagedInstancesCapacityProviderConfigProperty(

@@ -62,7 +62,7 @@ def machine_problems(
     elif isinstance(seconds, int) and stops_after is not None and not stops_after.is_unresolved():
         after = stops_after.to_seconds(integral=False)
         if seconds <= after < limit:
-            yield STOP_EARLY.problem(longest_task=span(after), timeout=span(seconds))
+            yield STOP_EARLY.problem(longest_task=span(after), execution_timeout=span(seconds))
 
 
 def _definition(text: Any) -> dict[str, Any] | None:

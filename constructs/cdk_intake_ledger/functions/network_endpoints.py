@@ -9,6 +9,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.options import NetworkOptions
+from cdk_intake_ledger.resources import FinalTemplates
 from cdk_intake_ledger.validation.key_network_rules import NETWORK_WITHOUT_ENDPOINTS
 from cdk_intake_ledger.validation.reporting import warn
 
@@ -66,7 +67,8 @@ class _EndpointValidation:
     def _endpoint_names(self) -> Iterator[str]:
         """The services of the VPC's endpoints as JSON: "com.amazonaws.eu-west-1.s3", or an intrinsic function."""
         stacks = {stack.node.path: stack for stack in (Stack.of(self._vpc), Stack.of(self._scope))}
-        for stack in stacks.values():
-            for construct in stack.node.find_all():
-                if isinstance(construct, ec2.CfnVPCEndpoint) and construct.vpc_id == self._vpc.vpc_id:
-                    yield json.dumps(stack.resolve(construct.service_name))
+        elements = [element for stack in stacks.values() for element in stack.node.find_all()]
+        endpoints = [(one, {"vpc": self._vpc.vpc_id}) for one in elements if isinstance(one, ec2.CfnVPCEndpoint)]
+        for found, wanted in FinalTemplates(self, self._scope).read(endpoints):
+            if found.get("VpcId") == wanted["vpc"]:
+                yield json.dumps(found.get("ServiceName"))

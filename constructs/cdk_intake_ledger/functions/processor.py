@@ -131,7 +131,7 @@ class Processor(ProcessorBase):
             architecture: architecture of the function and of compiled modules in the code; arm64 when omitted.
             layers: as for `from_asset`; none when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
-            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+            processor_version: the version of the code, for `intake-ledger retry --again --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. When omitted, it is the hash of
                 an asset or of inline code. Other code, such as that of a bucket, has none then.
             max_per_call: as for `from_asset`; 1 when omitted.
@@ -173,7 +173,7 @@ class Processor(ProcessorBase):
         """Take a container image with the processor and the runtime, for code of more than 250 MB or with programs that
         are not in a wheel.
 
-        Lambda attaches no layers to images, so the Dockerfile installs the runtime: see docs/dependencies.md. `pip
+        Lambda attaches no layers to images, so the Dockerfile installs the runtime: see docs/processor.md. `pip
         install --no-deps` of this library's wheel installs it without the CDK. The pipeline sets the image's command.
         Synthesis checks only the form of the entry point, and needs no Docker engine: the CDK CLI builds the image at
         deployment.
@@ -189,7 +189,7 @@ class Processor(ProcessorBase):
                 omitted.
             environment: as for `from_asset`; none when omitted.
             capacity_provider: as for `from_asset`; Lambda's own capacity when omitted.
-            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+            processor_version: the version of the code, for `intake-ledger retry --again --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. When omitted, it is the hash of
                 an image that the CDK builds. An image of a repository has none then.
             max_per_call: as for `from_asset`; 1 when omitted.
@@ -221,13 +221,13 @@ class Processor(ProcessorBase):
         """Take an existing function, version or alias in any language.
 
         The function receives a change as JSON and returns `{"commit": "id"}` or `{"unprocessable": "why"}`: see
-        docs/processor-json.md. It reads the object itself, with its own role. The pipeline may invoke only this
+        docs/processor.md. It reads the object itself, with its own role. The pipeline may invoke only this
         function. The function's timeout must be at least 10 seconds shorter than the pipeline's `processing_timeout`.
         Synthesis cannot check this for an imported function.
 
         Args:
             function: a function of the same account and region.
-            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+            processor_version: the version of the code, for `intake-ledger retry --again --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the function. Commits record none when it is omitted.
 
@@ -272,7 +272,7 @@ class Processor(ProcessorBase):
                 attempt. Only for an `IntakePipeline` with the ordering LATEST, and with a `longest_task` that is
                 shorter than `timeout`. A key that is overwritten more often than an execution takes is processed when
                 the uploads pause. Each execution runs to its end when omitted.
-            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+            processor_version: the version of the code, for `intake-ledger retry --again --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the machine. An execution that ends after the deployment records the new one. Commits record none
                 when it is omitted.
@@ -319,7 +319,7 @@ class Processor(ProcessorBase):
             timeout: the limit of an execution, 1 second to 365 days, at least the function's own `execution_timeout`.
             stop_overtaken: as for `from_state_machine`, with the function's timeout as `longest_task`. Each execution
                 runs to its end when omitted.
-            processor_version: the version of the code, for `intake-ledger reprocess --processor-version`: 1 to 12
+            processor_version: the version of the code, for `intake-ledger retry --again --processor-version`: 1 to 12
                 visible ASCII characters, such as the first 12 of a commit's hash. Change it with each deployment
                 of the function. An execution that ends after the deployment records the new one. Commits record none
                 when it is omitted.

@@ -11,9 +11,7 @@ from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.processor_problems import (
     environment_problems,
-    layer_problems,
     runtime_problems,
-    storage_problems,
     version_problems,
 )
 from cdk_intake_ledger.functions.remote_function import RemoteFunction, WorkElsewhere
@@ -180,7 +178,5 @@ class ProcessorBase:
             *(self._folder.problems if self._folder else ()),
             *environment_problems(self.environment),
             *runtime_problems(self.runtime, managed=self.capacity_provider is not None),
-            *layer_problems(self.layers),
-            *storage_problems(self.ephemeral_storage_size),
             *version_problems(self.processor_version),
         )

@@ -1,17 +1,15 @@
 """Reasons why a processor's settings cannot work on Lambda."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_ENVIRONMENT, MAX_STORAGE
+from cdk_intake_ledger.validation.limits import MAX_ENVIRONMENT
 from cdk_intake_ledger.validation.processor_rules import (
     ENVIRONMENT_NAME,
     ENVIRONMENT_SIZE,
-    EPHEMERAL_STORAGE,
-    LAYER_COUNT,
     MANAGED_RUNTIME,
     PROCESSOR_VERSION,
     RUNTIME_VERSION,
@@ -52,13 +50,6 @@ def environment_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
         yield ENVIRONMENT_SIZE.problem(size=size)
 
 
-def storage_problems(size: int) -> list[Problem]:
-    """A size of `/tmp` that Lambda does not have, in MiB."""
-    if Token.is_unresolved(size) or DEFAULT_STORAGE <= size <= MAX_STORAGE:
-        return []
-    return [EPHEMERAL_STORAGE.problem(size=size)]
-
-
 def runtime_problems(runtime: lambda_.Runtime, *, managed: bool = False) -> list[Problem]:
     """A runtime that does not run the consumer. `managed`: on Lambda Managed Instances."""
     name = runtime.name
@@ -69,13 +60,6 @@ def runtime_problems(runtime: lambda_.Runtime, *, managed: bool = False) -> list
     if not name.startswith("python") or version < MIN_PYTHON:
         return [RUNTIME_VERSION.problem(name=name)]
     return [MANAGED_RUNTIME.problem(name=name)] if managed and version < MIN_MANAGED_PYTHON else []
-
-
-def layer_problems(layers: Sequence[lambda_.ILayerVersion]) -> list[Problem]:
-    """More layers than Lambda allows."""
-    if len(layers) <= 4:
-        return []
-    return [LAYER_COUNT.problem(count=len(layers))]
 
 
 def version_problems(version: str | None) -> list[Problem]:

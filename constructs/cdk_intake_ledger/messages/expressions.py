@@ -25,6 +25,9 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_IDENTITY_FEW,
     MESSAGE_IDENTITY_IS_KEY,
     MESSAGE_IDENTITY_SHARED,
+    MESSAGE_IDENTITY_TYPES,
+    MESSAGE_RECORD_TOO_LONG,
+    MESSAGE_REMOVALS,
 )
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
@@ -148,6 +151,30 @@ def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, id
     if paths and all(any(path[: len(one)] == one for one in shared) for path in paths):
         own = {SourceKind.EVENT_BRIDGE: "id", SourceKind.DYNAMODB: "eventID"}.get(source.kind, "MessageId")
         warn(scope, MESSAGE_IDENTITY_SHARED, expression=identity, own=own)
+    types = (source.event_pattern and source.event_pattern.detail_type) or ()
+    if len(types) > 1 and not any(path[:1] in ((), ("id",), ("detail-type",)) for path in paths):
+        warn(scope, MESSAGE_IDENTITY_TYPES, expression=identity, count=len(types))
+
+
+def warn_about_records(scope: Construct, source: MessageSource, expressions: Mapping[str, str]) -> None:
+    """Warn if removals of items of a table have no value of an expression, and about records that are too long.
+
+    Args:
+        scope: the intake.
+        source: the source of its messages.
+        expressions: those of key, identity and fingerprint by name, which compile.
+
+    """
+    if source.is_stream:
+        warn(scope, MESSAGE_RECORD_TOO_LONG)
+    if source.kind is not SourceKind.DYNAMODB:
+        return
+    for name, expression in expressions.items():
+        if Token.is_unresolved(expression):
+            continue
+        fields = {path[:2] for path in _paths(jmespath.compile(expression).parsed)}
+        if ("dynamodb", "NewImage") in fields and not fields & {("dynamodb", "OldImage"), ("dynamodb", "Keys")}:
+            warn(scope, MESSAGE_REMOVALS, name=name, expression=expression)
 
 
 def _falls_back(node: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.functions import (
     LATE_AFTER,
+    MAPPING,
     OF_MESSAGES,
     ConsumerFunction,
     FunctionNetworking,
@@ -24,8 +25,8 @@ from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
 from cdk_intake_ledger.messages.message_plan import longest_hold
 from cdk_intake_ledger.messages.message_source import MessageSource
 from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
-from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
-from cdk_intake_ledger.validation.nag_suppressions import STREAM_DESTINATION, STREAMS, Wildcards, suppress
+from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, expect
+from cdk_intake_ledger.validation.nag_suppressions import STREAM_DESTINATION, Wildcards, suppress
 from cdk_intake_ledger.validation.plan import Plan
 from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.messages import MessageSettings
@@ -111,6 +112,8 @@ class MessageResources:
             identity=self.identity,
             unwrap_sns=self.source.unwrap_sns or None,
             fingerprint=self.fingerprint,
+            # If it is not known, each later message about a rejected one is kept.
+            letter_seconds="0" if (kept := self.queue.dead_letter_retention) is None else in_seconds(kept),
         )
         return (
             consumer
@@ -156,8 +159,8 @@ class MessageConsumer(ConsumerFunction):
             (("sqs:SendMessage",), queue.dead_letter_queue.queue_arn),
         ):
             self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
-        keys = ((queue.encryption_key, QUEUE_KEY_ACTIONS), (ledger.encryption_key, TABLE_KEY_ACTIONS))
-        grant_keys(self.role, wildcards, keys)
+        keys = ((key, QUEUE_KEY_ACTIONS) for key in (queue.encryption_key, queue.dead_letter_key))
+        grant_keys(self.role, wildcards, (*keys, (ledger.encryption_key, TABLE_KEY_ACTIONS)))
         self._use(processor, wildcards)
         self.stream = source.kind.value if source.is_stream else ""
         self._receive(
@@ -169,17 +172,15 @@ class MessageConsumer(ConsumerFunction):
             pollers=(source.min_pollers, source.max_pollers),
         )
         if source.is_stream:
-            self._read_stream(source, wildcards)
+            self._read_stream(source)
 
-    def _read_stream(self, source: MessageSource, wildcards: Wildcards) -> None:
+    def _read_stream(self, source: MessageSource) -> None:
         arn = source.stream_arn
         assert arn is not None, "synthesis refused a table without a stream"
         if source.stream is not None:
             source.stream.grant_read(self.role)
         if source.table is not None:
             source.table.grant_stream_read(self.role)
-            # CDK grants dynamodb:ListStreams, which supports no resource.
-            wildcards.suppress(self.role, "*", STREAMS)
         mapping = lambda_.EventSourceMapping(
             self,
             "Stream",
@@ -195,5 +196,6 @@ class MessageConsumer(ConsumerFunction):
             retry_attempts=FOR_EVER,
         )
         suppress(mapping, STREAM_DESTINATION)
+        expect(self, "stream", mapping, {**MAPPING, "MaximumRetryAttempts": FOR_EVER})
         # The grants are in the role's policy, and Lambda checks them when it makes the mapping.
         mapping.node.add_dependency(self.role)

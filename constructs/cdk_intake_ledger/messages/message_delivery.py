@@ -1,20 +1,34 @@
 """How messages reach the queue of an intake: a rule of EventBridge, subscriptions of SNS, and no other consumer."""
 
 import jsii
-from aws_cdk import IAspect, Stack
+from aws_cdk import IAspect, Resource, Stack
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct, IValidation
 
+from cdk_intake_ledger.audit import stack_selector
+from cdk_intake_ledger.functions import ConsumerFunction
 from cdk_intake_ledger.messages.message_source import MessageSource
-from cdk_intake_ledger.resources import IntakeQueue, allow_service, other_consumer_problems, properties_of
+from cdk_intake_ledger.resources import (
+    FinalTemplates,
+    IntakeQueue,
+    allow_service,
+    other_consumer_problems,
+    properties_of,
+)
 from cdk_intake_ledger.validation.message_rules import MESSAGE_SNS_ENVELOPE
+from cdk_intake_ledger.validation.nag_suppressions import MAPPINGS, STREAMS, Wildcards
 from cdk_intake_ledger.validation.reporting import warn
+from intake_ledger.messages import MessageSettings
+from intake_ledger.protocol import variable_of
+
+DEPLOYED = variable_of(MessageSettings, "deployed")
 
 
-def deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) -> None:
+def deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) -> events.Rule:
     """Add the rule that sends events to the queue."""
     rule = events.Rule(
         scope,
@@ -34,6 +48,39 @@ def deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) 
         key_conditions=account,
         dead_letters=True,
     )
+    return rule
+
+
+def check_delivery(
+    consumer: ConsumerFunction,
+    source: MessageSource,
+    queue: IntakeQueue,
+    rule: events.Rule | None,
+    wildcards: Wildcards,
+) -> None:
+    """Let the function check its sources, their mappings and its rule at each tick."""
+    stack = Stack.of(consumer)
+    ours = stack_selector(stack)
+    owners: dict[str, IConstruct | None] = {"queue": queue.queue, "stream": source.stream or source.table}
+    stacks = {
+        name: theirs for name, owner in owners.items() if owner is not None and (theirs := _stack_of(owner)) != ours
+    }
+    arns = {"queue": queue.queue.queue_arn} | ({"stream": source.stream_arn} if source.is_stream else {})
+    settings = {"stack": ours, "stacks": stacks, "sources": arns, "rule": rule.rule_arn if rule else ""}
+    known = {name: value for name, value in settings.items() if value}
+    consumer.function.add_environment(DEPLOYED, stack.to_json_string(known))
+    consumer.role.add_to_policy(
+        # Lambda knows no resource for it.
+        iam.PolicyStatement(sid="MappingsHaveNoResources", actions=["lambda:ListEventSourceMappings"], resources=["*"])
+    )
+    wildcards.suppress(consumer.role, "*", STREAMS if source.table is not None else MAPPINGS)
+    if rule is not None:
+        consumer.role.add_to_policy(iam.PolicyStatement(actions=["events:DescribeRule"], resources=[rule.rule_arn]))
+
+
+def _stack_of(owner: IConstruct) -> str:
+    """The stack that makes a resource; empty for an imported one."""
+    return stack_selector(Stack.of(owner)) if Resource.is_owned_resource(owner) else ""
 
 
 @jsii.implements(events.IRuleTarget)
@@ -79,4 +126,6 @@ class OneConsumer:
 
     def validate(self) -> list[str]:
         """The messages. The CDK ends the synthesis if there are any."""
-        return [str(problem) for problem in other_consumer_problems(self._queue, self._own)]
+        return [
+            str(problem) for problem in other_consumer_problems(FinalTemplates(self, self._own), self._queue, self._own)
+        ]

@@ -1,17 +1,25 @@
 """The construct of a message intake."""
 
+from functools import partial
+
 from aws_cdk import Aspects, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.audit import TICK_MINUTES
 from cdk_intake_ledger.functions import FunctionNetworking, Processor
 from cdk_intake_ledger.intake import Intake
-from cdk_intake_ledger.messages.expressions import reads_sns_envelope, warn_about_identity
+from cdk_intake_ledger.messages.expressions import reads_sns_envelope, warn_about_identity, warn_about_records
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources, source_name
-from cdk_intake_ledger.messages.message_delivery import OneConsumer, SnsEnvelopes, deliver_events
-from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, remembered
+from cdk_intake_ledger.messages.message_delivery import (
+    OneConsumer,
+    SnsEnvelopes,
+    check_delivery,
+    deliver_events,
+)
+from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, number_problems, remembered
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
 from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions, RetryOptions
 from cdk_intake_ledger.resources import (
@@ -132,12 +140,12 @@ class MessageIntake(Intake):
             max_burst=max_burst,
             queue=queue,
         )
+        expressions = {"key": key, "identity": identity} | ({} if fingerprint is None else {"fingerprint": fingerprint})
         problems = message_problems(
             self,
             source,
             name=name,
-            expressions={"key": key, "identity": identity}
-            | ({} if fingerprint is None else {"fingerprint": fingerprint}),
+            expressions=expressions,
             processor=processor,
             plan=plan,
             queue=queue,
@@ -145,6 +153,7 @@ class MessageIntake(Intake):
         )
         refuse(self.node.path, problems)
         warn_about_identity(self, source, key=key, identity=identity)
+        warn_about_records(self, source, expressions)
 
         self._begin(
             plan,
@@ -182,15 +191,16 @@ class MessageIntake(Intake):
             processor=processor,
             wildcards=wildcards,
         )
-        self._watch(monitoring, plan, audit_interval=CHECK_INTERVAL, reads_stream=source.is_stream)
-        if source.event_pattern is not None:
-            deliver_events(self, source, self._queue)
+        numbers = partial(number_problems, source=source, ledger=ledger)
+        self._watch(monitoring, plan, numbers, audit_interval=CHECK_INTERVAL, reads_stream=source.is_stream)
+        rule = deliver_events(self, source, self._queue) if source.event_pattern is not None else None
+        check_delivery(self._consumer, source, self._queue, rule, wildcards)
         # A message that was lost must not leave its row without a sign.
         self._check_regularly(
             "CheckSchedule",
-            description=f"Intake ledger, check of the rows of {self._name}",
-            interval=CHECK_INTERVAL,
-            content={"checkRows": True},
+            description=f"Intake ledger, check of the delivery and the rows of {self._name}",
+            interval=Duration.minutes(TICK_MINUTES),
+            content={"checkRows": True, "everySeconds": int(CHECK_INTERVAL.to_seconds())},
         )
         self.node.add_validation(wildcards)
         self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.source))

@@ -21,7 +21,6 @@ from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_EXECUTIONS,
     MESSAGE_FIFO_BATCH,
     MESSAGE_LEDGER_RETENTION,
-    MESSAGE_PARALLELIZATION,
     MESSAGE_QUEUE_KIND,
     MESSAGE_QUEUE_OPTION,
     MESSAGE_STREAM_BATCH,
@@ -42,7 +41,6 @@ from cdk_intake_ledger.validation.registry import Problem
 from intake_ledger.protocol import HOLD_SHARE, last_try_seconds
 
 MAX_FIFO_BATCH = 10
-MAX_PARALLELIZATION = 10
 
 
 def message_plan(
@@ -103,17 +101,15 @@ def message_problems(
         *(pipeline_name_problems(scope, name, table) if name is not None else ()),
         *expression_problems(source, expressions),
         *source_problems(source),
-        *(queue.problems(plan.max_attempts, for_events=False) if queue else ()),
+        *(queue.problems(for_events=False) if queue else ()),
         *(ledger.problems() if ledger else ()),
-        *_wait_problems(plan, source),
-        *(_retention_problems(plan, ledger, stream_retention(source)) if ledger else ()),
         *processor_problems(scope, processor),
         *processor.argument_problems("KeyedMessage"),
         *stop_problems(scope, processor, "an intake of messages"),
         *(_order_problems(source, processor.executions) if processor.executions else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),
-        *plan_problems(plan),
+        *number_problems(plan, source, ledger),
     ]
 
 
@@ -152,9 +148,6 @@ def _order_problems(source: MessageSource, executions: Executions) -> Iterator[P
 def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:
     if not (math.isnan(size) or 1 <= size <= MAX_STREAM_BATCH):
         yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
-    factor = number_of(source.parallelization_factor)
-    if not (math.isnan(factor) or 1 <= factor <= MAX_PARALLELIZATION):
-        yield MESSAGE_PARALLELIZATION.problem(factor=number_text(source.parallelization_factor))
     for name in ("max_concurrency", "min_pollers", "max_pollers"):
         if (value := getattr(source, name)) is not None:
             yield MESSAGE_STREAM_SCALING.problem(name=name, value=number_text(value))
@@ -182,6 +175,14 @@ def _longest_path(plan: Plan, stream: float) -> float:
 def longest_hold(source: MessageSource, queue_hold: float) -> float:
     """Seconds that a message may wait. A queue keeps it for `queue_hold`, and a stream loses it after its retention."""
     return min(queue_hold, stream_retention(source) * HOLD_SHARE) if source.is_stream else queue_hold
+
+
+def number_problems(plan: Plan, source: MessageSource, ledger: IntakeLedger | None) -> Iterator[Problem]:
+    """Compare the numbers of a plan, and the times of the source, the queue and the ledger."""
+    yield from plan_problems(plan)
+    yield from _wait_problems(plan, source)
+    if ledger is not None:
+        yield from _retention_problems(plan, ledger, stream_retention(source))
 
 
 def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:

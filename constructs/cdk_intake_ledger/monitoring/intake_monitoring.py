@@ -37,7 +37,7 @@ _NO_DATA = {
 @check_arguments
 class IntakeMonitoring(Construct, IntakeMetrics):
     """The alarms of one pipeline, of one intake of messages, or of sets of files. Each shows a problem that an operator
-    can fix. docs/runbooks/README.md lists them with their conditions, and has a page with the repair for each.
+    can fix. docs/runbooks.md lists them with their conditions, and has a page with the repair for each.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class ConcurrencyOptions:
     """A pattern that names the group of a key, such as `invoices/{account}/`; no groups when omitted. At most one live
     attempt works on a group. The other keys of the group wait, without an attempt, and keys without a group never do. A
     placeholder stands for text without a slash, up to the text after it. `{_}` stands for text that is not a part of
-    the group. The order of a group's keys is not promised: see docs/groups.md."""
+    the group. The order of a group's keys is not promised: see docs/options.md."""
 
     clock_skew: Duration = field(default_factory=lambda: Duration.minutes(2))
     """The largest expected difference between the clocks of two workers, 1 second to 1 hour; 2 minutes when omitted. A
@@ -164,7 +164,7 @@ class MonitoringOptions:
     """Names of alarms not to make; none when omitted."""
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    """Thresholds by the names of alarms, such as `{"Retries": 50}`, in the unit of the metric. docs/runbooks
+    """Thresholds by the names of alarms, such as `{"Retries": 50}`, in the unit of the metric. docs/runbooks.md
     has the default of each alarm, which applies when omitted."""
 
     log_group: logs.ILogGroup | None = None

@@ -14,7 +14,6 @@ from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_PROPS_BESIDE_OPTION,
     BUCKET_PROPS_OF_EXISTING,
     BUCKET_PROPS_REFUSED,
-    BUCKET_PROPS_WITHOUT_VERSIONS,
 )
 from cdk_intake_ledger.validation.nag_suppressions import ACCESS_LOGS, suppress
 from cdk_intake_ledger.validation.plan import ABORT_MULTIPART_DAYS, NONCURRENT_EXPIRY_DAYS
@@ -66,8 +65,7 @@ def intake_bucket(
                 noncurrent_version_expiration=Duration.days(NONCURRENT_EXPIRY_DAYS),
             ),
             removal_policy=removal_policy,
-            versioned=True,
-            **given,
+            **{"versioned": True} | given,
         )
     except RuntimeError as error:
         if not given:
@@ -97,8 +95,6 @@ def bucket_props_problems(
     given = _given(props)
     if props is not None and bucket is not None:
         yield BUCKET_PROPS_OF_EXISTING.problem(bucket=bucket.node.path)
-    if given.pop("versioned", True) is not True:
-        yield BUCKET_PROPS_WITHOUT_VERSIONS.problem()
     for name, option in _OPTIONS_OF_PIPELINE.items():
         if name in given:
             yield BUCKET_PROPS_BESIDE_OPTION.problem(name=name, option=option)
@@ -130,10 +126,22 @@ def private_bucket(
         "minimum_tls_version": 1.2,
         "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
         "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-        "encryption": s3.BucketEncryption.KMS if encryption_key else s3.BucketEncryption.S3_MANAGED,
-        "encryption_key": encryption_key,
-        # One data key for many objects, instead of a call to KMS for each object.
-        "bucket_key_enabled": True if encryption_key else None,
+        **(
+            {
+                "encryption": s3.BucketEncryption.KMS,
+                "encryption_key": encryption_key,
+                # One data key for many objects, instead of a call to KMS for each object.
+                "bucket_key_enabled": True,
+            }
+            if encryption_key
+            else {}
+        ),
         "removal_policy": removal_policy,
     }
-    return s3.Bucket(scope, id, lifecycle_rules=lifecycle_rules, **props | given)
+    made = s3.Bucket(scope, id, lifecycle_rules=lifecycle_rules, **props | given)
+    resource = made.node.default_child
+    if isinstance(resource, s3.CfnBucket) and resource.bucket_encryption is None:
+        by_default = s3.CfnBucket.ServerSideEncryptionByDefaultProperty(sse_algorithm="AES256")
+        rule = s3.CfnBucket.ServerSideEncryptionRuleProperty(server_side_encryption_by_default=by_default)
+        resource.bucket_encryption = s3.CfnBucket.BucketEncryptionProperty(server_side_encryption_configuration=[rule])
+    return made

@@ -5,21 +5,27 @@ from collections.abc import Iterator
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
+from cdk_intake_ledger.resources.final_template import FinalTemplates
 from cdk_intake_ledger.validation.queue_rules import QUEUE_HAS_OTHER_CONSUMER
 from cdk_intake_ledger.validation.registry import Problem
 
 
-def other_consumer_problems(queue: sqs.IQueue, own: lambda_.EventSourceMapping) -> Iterator[Problem]:
+def other_consumer_problems(
+    templates: FinalTemplates, queue: sqs.IQueue, own: lambda_.EventSourceMapping
+) -> Iterator[Problem]:
     """Find event source mappings of other functions of the app on a queue (F128).
 
     Args:
+        templates: of the app.
         queue: the queue.
         own: the mapping of the intake's own consumer.
 
     """
-    own_mapping = f"{own.node.path}/Resource"
-    for construct in own.node.root.node.find_all():
-        if not isinstance(construct, lambda_.CfnEventSourceMapping) or construct.enabled is False:
-            continue
-        if construct.event_source_arn == queue.queue_arn and construct.node.path != own_mapping:
-            yield QUEUE_HAS_OTHER_CONSUMER.problem(mapping=construct.node.path, path=queue.node.path)
+    own_mapping, arn = f"{own.node.path}/Resource", queue.queue_arn
+    elements = own.node.root.node.find_all()
+    mappings = [one for one in elements if isinstance(one, lambda_.CfnEventSourceMapping)]
+    # Another environment cannot name the queue, so its ARN is compared as the token that it is.
+    others = [one for one in mappings if one.event_source_arn == arn and one.node.path != own_mapping]
+    for mapping, (found, _) in zip(others, templates.read((one, {}) for one in others), strict=True):
+        if found.get("Enabled") is not False:
+            yield QUEUE_HAS_OTHER_CONSUMER.problem(mapping=mapping.node.path, path=queue.node.path)

@@ -1,26 +1,16 @@
 """Reads the settings of existing queues, and finds reasons why a pipeline cannot use them."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Duration, Resource, Stack, Token
+from aws_cdk import Duration, Resource, Token
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.validation.plan import IMPORTED_RECEIVES, MAX_RECEIVES
-from cdk_intake_ledger.validation.queue_rules import (
-    DEAD_LETTER_QUEUE_MESSAGE_SIZE,
-    FIFO_QUEUE,
-    OPTION_OF_EXISTING_QUEUE,
-    QUEUE_AWS_MANAGED_KEY,
-    QUEUE_MAX_RECEIVES,
-    QUEUE_MESSAGE_SIZE,
-    QUEUE_REDRIVE_DIFFERS,
-)
+from cdk_intake_ledger.validation.queue_rules import FIFO_QUEUE, OPTION_OF_EXISTING_QUEUE
 from cdk_intake_ledger.validation.registry import Problem
 
 
@@ -83,64 +73,16 @@ class ExistingQueue:
                 yield OPTION_OF_EXISTING_QUEUE.problem(name=name)
 
     def event_problems(self) -> Iterator[Problem]:
-        """Find settings because of which S3's events could not reach the queues."""
-        path = self._queue.node.path
-        properties = self._properties()
+        """Find queues that S3's events could not reach. The check of the final template compares their settings."""
         for queue in (self._queue, self._dead_letter_queue):
             if queue.fifo:
                 yield FIFO_QUEUE.problem(path=queue.node.path)
-        size = properties.get("maximumMessageSize")
-        if isinstance(size, int) and size < MIN_MESSAGE_BYTES:
-            yield QUEUE_MESSAGE_SIZE.problem(path=path, size=size)
-        if properties.get("kmsMasterKeyId") == AWS_MANAGED_KEY:
-            yield QUEUE_AWS_MANAGED_KEY.problem(path=path)
-
-    def copy_problems(self) -> Iterator[Problem]:
-        """Find a dead-letter queue that does not take the copy of each message of the queue.
-
-        The limits of imported queues are not known here. The audit of a pipeline compares them.
-        """
-        if self._resource is None or self._dead_letter_resource is None:
-            return
-        size, least = (
-            properties_of(resource).get("maximumMessageSize", MAX_MESSAGE_BYTES)
-            for resource in (self._dead_letter_resource, self._resource)
-        )
-        if isinstance(size, int) and isinstance(least, int) and size < least:
-            path = self._dead_letter_queue.node.path
-            yield DEAD_LETTER_QUEUE_MESSAGE_SIZE.problem(path=path, size=size, least=least)
-
-    def redrive_problems(self) -> Iterator[Problem]:
-        """Find a redrive policy to another queue than the dead-letter queue. The audit checks imported queues."""
-        redrive = self._properties().get("redrivePolicy")
-        if self._resource is None or not isinstance(redrive, dict):
-            return
-        target, ours = redrive.get("deadLetterTargetArn"), self._dead_letter_queue.queue_arn
-        if target != Stack.of(self._resource).resolve(ours):
-            text = target if isinstance(target, str) else json.dumps(target)
-            path, other = self._queue.node.path, self._dead_letter_queue.node.path
-            yield QUEUE_REDRIVE_DIFFERS.problem(path=path, target=text, other=other)
 
     def add_redrive_policy(self) -> None:
         """Let SQS give up messages of a queue of this app that has no redrive policy, as those of a new queue."""
         if self._resource is not None and self._properties().get("redrivePolicy") is None:
             arn = self._dead_letter_queue.queue_arn
             self._resource.redrive_policy = {"deadLetterTargetArn": arn, "maxReceiveCount": MAX_RECEIVES}
-
-    def receive_problems(self, max_attempts: float) -> Iterator[Problem]:
-        """Find a redrive policy that gives messages up before their last attempt.
-
-        Args:
-            max_attempts: of a message. Each attempt uses at least one receive.
-
-        """
-        path = self._queue.node.path
-        redrive = self._properties().get("redrivePolicy")
-        receives = redrive.get("maxReceiveCount") if isinstance(redrive, dict) else None
-        if isinstance(receives, int) and receives < 2 * max_attempts:
-            yield QUEUE_MAX_RECEIVES.problem(
-                path=path, receives=receives, attempts=max_attempts, least=2 * max_attempts
-            )
 
     def _properties(self) -> dict[str, Any]:
         """The queue's properties. They can change after the queue was given to `IntakeQueue`."""

@@ -1,6 +1,6 @@
 """Fixed names of pipelines and ledgers, and the logical IDs that follow from them.
 
-Tags name the pipeline of a bucket, a table and queues. `intake-ledger adopt` finds retained resources by these tags.
+Tags name the pipeline of a bucket, a table and queues. `intake-ledger status` finds retained resources by these tags.
 """
 
 import hashlib
@@ -185,8 +185,7 @@ def fix_names(scope: Construct, name: str | None, *, table: dynamodb.ITable, que
 def tag(root: Construct, name: str) -> None:
     """Tag bucket, table, queues and functions with the pipeline's name.
 
-    `intake-ledger adopt` finds retained resources by it. `intake-ledger ls` finds pipelines, and takes those without
-    a function for retained ones.
+    `intake-ledger status` without a stack finds pipelines by it, and takes those without a function for retained ones.
 
     Args:
         root: the construct whose resources get the tag.

@@ -14,15 +14,14 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.key_access import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.final_template import expect
 from cdk_intake_ledger.resources.fixed_names import FixedIds, ledger_name_problems
+from cdk_intake_ledger.validation.final_rules import KEPT, NONE, ON_DEMAND_WRITES
 from cdk_intake_ledger.validation.ledger_rules import (
     KEY_OF_EXISTING_TABLE,
     OUTCOME_NO_STREAM,
     OUTCOME_SECOND_READER,
     OUTCOME_STREAM_VIEW,
-    TABLE_INDEX,
-    TABLE_KEYS,
-    TABLE_TIME_TO_LIVE,
     TABLE_UNKNOWN,
 )
 from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
@@ -81,7 +80,8 @@ class IntakeLedger(Construct):
         self._pipelines: list[tuple[str, str, lambda_.Function | None]] = []
         self._stream_reader: str | None = None
         self._retention = retention
-        self._is_existing = table is not None
+        self._is_existing, self._is_protected = table is not None, removal_policy != RemovalPolicy.DESTROY
+        self._is_retained = removal_policy == RemovalPolicy.RETAIN
         self._key_beside_table = table is not None and encryption_key is not None
         self._name_problems = list(ledger_name_problems(self, ledger_name)) if ledger_name is not None else []
         if table is not None:
@@ -99,7 +99,12 @@ class IntakeLedger(Construct):
                     time=REVIEW_TIME,
                 )
             return
-        self._encryption_key = encryption_key
+        # Without a key, the encryption is set below: then a property injector may give an organisation's key.
+        encryption: dict[str, Any] = (
+            {"encryption": dynamodb.TableEncryption.CUSTOMER_MANAGED, "encryption_key": encryption_key}
+            if encryption_key
+            else {}
+        )
         made = dynamodb.Table(
             self,
             "Table",
@@ -110,13 +115,14 @@ class IntakeLedger(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
-            deletion_protection=removal_policy != RemovalPolicy.DESTROY,
-            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED
-            if encryption_key
-            else dynamodb.TableEncryption.DEFAULT,
-            encryption_key=encryption_key,
+            deletion_protection=self._is_protected,
+            **encryption,
             removal_policy=removal_policy,
         )
+        resource = made.node.default_child
+        if isinstance(resource, dynamodb.CfnTable) and resource.sse_specification is None:
+            resource.sse_specification = dynamodb.CfnTable.SSESpecificationProperty(sse_enabled=False)
+        self._encryption_key = made.encryption_key
         made.add_global_secondary_index(
             index_name=REVIEW_INDEX,
             partition_key=dynamodb.Attribute(name=REVIEW_INDEX, type=dynamodb.AttributeType.STRING),
@@ -168,21 +174,35 @@ class IntakeLedger(Construct):
         yield from self._name_problems
         if self._key_beside_table:
             yield KEY_OF_EXISTING_TABLE.problem()
-        resource = _resource_of(self._table) if self._is_existing else None
-        if resource is None:
-            return
-        found, path = properties_of(resource), self._table.node.path
-        types = {one["attributeName"]: one["attributeType"] for one in found.get("attributeDefinitions", ())}
-        if _keys(found, types) != [(PARTITION_KEY, "S"), (SORT_KEY, "S")]:
-            yield TABLE_KEYS.problem(path=path, partition_key=PARTITION_KEY, sort_key=SORT_KEY)
-        expiry = found.get("timeToLiveSpecification", {})
-        if (expiry.get("attributeName"), expiry.get("enabled")) != (EXPIRY, True):
-            yield TABLE_TIME_TO_LIVE.problem(path=path, attribute=EXPIRY)
-        indexes = {one["indexName"]: one for one in found.get("globalSecondaryIndexes", ())}
-        index = indexes.get(REVIEW_INDEX, {})
-        whole = index.get("projection", {}).get("projectionType") == "ALL"
-        if not whole or _keys(index, types) != [(REVIEW_INDEX, "S"), (REVIEW_TIME, "N")]:
-            yield TABLE_INDEX.problem(path=path, index=REVIEW_INDEX, time=REVIEW_TIME)
+
+    def attach_to(self, intake: Construct) -> None:
+        """Record what the table must have in the template. Each intake calls this method.
+
+        Args:
+            intake: the construct whose validation compares it.
+
+        """
+        types = {PARTITION_KEY: "S", SORT_KEY: "S", REVIEW_INDEX: "S", REVIEW_TIME: "N"}
+        index = {"IndexName": REVIEW_INDEX, "KeySchema": _schema(REVIEW_INDEX, REVIEW_TIME)}
+        key = self._encryption_key
+        wanted: dict[str, Any] = {
+            "KeySchema": _schema(PARTITION_KEY, SORT_KEY),
+            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": one} for name, one in types.items()],
+            "TimeToLiveSpecification": {"AttributeName": EXPIRY, "Enabled": True},
+            "GlobalSecondaryIndexes": [index | {"Projection": {"ProjectionType": "ALL"}}],
+            "SSESpecification.KMSMasterKeyId": key.key_arn if key else NONE,
+        }
+        if not self._is_existing:
+            wanted |= {
+                "PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled": True,
+                "BillingMode": "PAY_PER_REQUEST",
+                "OnDemandThroughput.MaxWriteRequestUnits": ON_DEMAND_WRITES,
+            }
+            if self._is_protected:
+                wanted["DeletionProtectionEnabled"] = True
+            if self._is_retained:
+                wanted["DeletionPolicy"] = KEPT
+        expect(intake, "table", self._table, wanted)
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a principal read rows and list rows that need review, of all pipelines that share the table.
@@ -240,6 +260,7 @@ class IntakeLedger(Construct):
         view = properties_of(resource).get("streamSpecification", {}).get("streamViewType")
         if view not in (None, _BOTH_IMAGES):
             return None, [OUTCOME_STREAM_VIEW.problem(path=path, view=view, both=_BOTH_IMAGES)]
+        expect(reader, "table", self._table, {"StreamSpecification.StreamViewType": _BOTH_IMAGES})
         resource.stream_specification = dynamodb.CfnTable.StreamSpecificationProperty(stream_view_type=_BOTH_IMAGES)
         return resource.attr_stream_arn, []
 
@@ -290,7 +311,5 @@ def _resource_of(table: dynamodb.ITable) -> dynamodb.CfnTable | None:
     return resource if isinstance(resource, dynamodb.CfnTable) and Resource.is_owned_resource(table) else None
 
 
-def _keys(holder: dict[str, Any], types: dict[str, str]) -> list[tuple[str, str]]:
-    """Name and type of the keys of a table or an index, the partition key first."""
-    keys = sorted(holder.get("keySchema", ()), key=lambda one: str(one["keyType"]))
-    return [(one["attributeName"], types.get(one["attributeName"], "")) for one in keys]
+def _schema(partition_key: str, sort_key: str) -> list[dict[str, str]]:
+    return [{"AttributeName": partition_key, "KeyType": "HASH"}, {"AttributeName": sort_key, "KeyType": "RANGE"}]

@@ -1,5 +1,6 @@
 """The queue between S3 and the consumer, and its dead-letter queue."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ from constructs import Construct
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.resources.cloudformation import arn_identity
 from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes, dead_letter_queue_of
+from cdk_intake_ledger.resources.final_template import expect
+from cdk_intake_ledger.validation.final_rules import KEPT, NONE
+from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.validation.nag_suppressions import DEAD_LETTERS, suppress
 from cdk_intake_ledger.validation.number_rules import DURATION_UNIT
 from cdk_intake_ledger.validation.plan import (
@@ -19,6 +23,7 @@ from cdk_intake_ledger.validation.plan import (
     MAX_RECEIVES,
     MINUTE,
     QUEUE_RETENTION_DAYS,
+    Plan,
     span,
 )
 from cdk_intake_ledger.validation.queue_rules import (
@@ -43,7 +48,7 @@ class IntakeQueue(Construct):
 
     Each queue belongs to one pipeline. Two consumers of one queue would take each other's messages. A redrive from a
     common dead-letter queue would send messages of one pipeline to the other. By default, CloudFormation keeps both
-    queues when their stack is deleted or a new ID replaces them. `intake-ledger adopt` then moves their messages.
+    queues when their stack is deleted or a new ID replaces them. Pass them as `queue` to go on with their messages.
     """
 
     def __init__(
@@ -90,7 +95,7 @@ class IntakeQueue(Construct):
         self._made = queue is None and dead_letter_queue is None
         self._encryption_key = encryption_key
         self._policy: Resource | None = None
-        self._is_fifo = fifo
+        self._is_fifo, self._is_retained = fifo, self._made and removal_policy == RemovalPolicy.RETAIN
         dead_letter_queue = dead_letter_queue or dead_letter_queue_of(queue)
         if queue is not None and dead_letter_queue is not None:
             self._queue, self._dead_letter_queue = queue, dead_letter_queue
@@ -115,6 +120,7 @@ class IntakeQueue(Construct):
             # The CDK checks the times when it makes a queue. Each question before would be a call of its process.
             refuse(self.node.path, [*_time_problems(self._times)])
             raise
+        self._encryption_key = self._queue.encryption_master_key
         suppress(self._dead_letter_queue, DEAD_LETTERS)
         self._policy = _keep_policy(self._queue, removal_policy)
         _keep_policy(self._dead_letter_queue, removal_policy)
@@ -123,15 +129,17 @@ class IntakeQueue(Construct):
         """The dead-letter queue and the queue."""
         # SQS takes no `false` here.
         order: dict[str, Any] = {"fifo": True, "content_based_deduplication": True} if self._is_fifo else {}
-        encryption = sqs.QueueEncryption.KMS if encryption_key else sqs.QueueEncryption.SQS_MANAGED
+        # Without a key, the encryption is set below: then a property injector may give an organisation's key.
+        encryption: dict[str, Any] = (
+            {"encryption": sqs.QueueEncryption.KMS, "encryption_master_key": encryption_key} if encryption_key else {}
+        )
         dead_letters = sqs.Queue(
             self,
             "DeadLetters",
             retention_period=self._times.dead_letter_retention,
-            encryption=encryption,
-            encryption_master_key=encryption_key,
             enforce_ssl=True,
             removal_policy=removal_policy,
+            **encryption,
             **order,
         )
         queue = sqs.Queue(
@@ -139,13 +147,17 @@ class IntakeQueue(Construct):
             "Messages",
             visibility_timeout=self._times.visibility_timeout,
             retention_period=self._times.retention,
-            encryption=encryption,
-            encryption_master_key=encryption_key,
             enforce_ssl=True,
             dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=MAX_RECEIVES),
             removal_policy=removal_policy,
+            **encryption,
             **order,
         )
+        for made in () if encryption_key else (dead_letters, queue):
+            resource = made.node.default_child
+            assert isinstance(resource, sqs.CfnQueue), made.node.path
+            if resource.kms_master_key_id is None:
+                resource.sqs_managed_sse_enabled = True
         return dead_letters, queue
 
     @property
@@ -165,8 +177,19 @@ class IntakeQueue(Construct):
 
     @property
     def encryption_key(self) -> kms.IKey | None:
-        """The customer managed key of both queues, or None."""
+        """The customer managed key of the queue, or None. New queues have the same one."""
         return self._encryption_key
+
+    @property
+    def dead_letter_key(self) -> kms.IKey | None:
+        """The customer managed key of the dead-letter queue, or None."""
+        return self._encryption_key if self._made else self._dead_letter_queue.encryption_master_key
+
+    @property
+    def second_key(self) -> kms.IKey | None:
+        """The key of the dead-letter queue if it is not the queue's. Who sends to that queue needs it."""
+        key, own = self.dead_letter_key, self._encryption_key
+        return None if key is None or (own is not None and own.node.path == key.node.path) else key
 
     @property
     def visibility_timeout(self) -> Duration | None:
@@ -195,11 +218,10 @@ class IntakeQueue(Construct):
         policy = holder.node.default_child if holder else None
         return policy if isinstance(policy, sqs.CfnQueuePolicy) else None
 
-    def problems(self, max_attempts: float, *, for_events: bool = True) -> list[Problem]:
+    def problems(self, *, for_events: bool = True) -> list[Problem]:
         """Find reasons why a pipeline cannot use these queues. The pipeline calls this method.
 
         Args:
-            max_attempts: the pipeline's. Each attempt uses at least one receive.
             for_events: whether S3's events have to reach the queue; they have to when omitted.
 
         Returns:
@@ -211,8 +233,7 @@ class IntakeQueue(Construct):
             path = (self if self._made else self._queue).node.path
             found.append(QUEUE_IN_USE.problem(path=path, owner=owner))
         if self._existing is not None:
-            found += [*self._dead_letter_problems(), *self._existing.copy_problems()]
-            found += [*self._existing.redrive_problems(), *self._existing.receive_problems(max_attempts)]
+            found += self._dead_letter_problems()
         if for_events:
             found += self._event_problems()
         return found
@@ -230,12 +251,13 @@ class IntakeQueue(Construct):
         elif (owner := self._owner_of(self._dead_letter_queue)) is not None:
             yield DEAD_LETTER_QUEUE_IN_USE.problem(path=path, owner=owner)
 
-    def attach_to(self, pipeline: Construct, visibility: int) -> None:
+    def attach_to(self, pipeline: Construct, plan: Plan, *, for_events: bool) -> None:
         """Make these queues the pipeline's. The pipeline calls this method.
 
         Args:
             pipeline: the pipeline. No other pipeline can use these queues.
-            visibility: the visibility timeout in seconds, if no other one is set.
+            plan: its numbers.
+            for_events: as for `problems`.
 
         Raises:
             TypeError: The construct of the queue has no CloudFormation resource.
@@ -246,6 +268,8 @@ class IntakeQueue(Construct):
         node.root.node.add_metadata(QUEUE_OWNERS, [node.path, *queues])
         if self._existing is not None:
             self._existing.add_redrive_policy()
+        self._expect_in(pipeline, plan, for_events=for_events)
+        visibility = int(plan.least_visibility)
         if self._times.visibility_timeout is not None:
             return
         if not self._made:
@@ -255,6 +279,39 @@ class IntakeQueue(Construct):
         if not isinstance(resource, sqs.CfnQueue):
             raise TypeError(f"{self._queue.node.path} has no CloudFormation resource of a queue")
         resource.visibility_timeout = visibility
+
+    def _expect_in(self, pipeline: Construct, plan: Plan, *, for_events: bool) -> None:
+        """Record what both queues must have in the template."""
+        fifo, key, dead_letter_key = self._queue.fifo or NONE, self.encryption_key, self.dead_letter_key
+        arn = self._dead_letter_queue.queue_arn
+        # A redrive policy of a given queue is known when the app is complete. Each attempt uses at least one receive.
+        attempts = 0 if math.isnan(plan.max_attempts) else plan.max_attempts
+        receives = max(self.max_receives, int(2 * attempts))
+        wanted: dict[str, Any] = {
+            "RedrivePolicy": {"deadLetterTargetArn": arn},
+            "RedrivePolicy.maxReceiveCount": receives,
+            "DelaySeconds": 0,
+            "FifoQueue": fifo,
+            "MaximumMessageSize": MIN_MESSAGE_BYTES if for_events else 0,
+            "KmsMasterKeyId": [key.key_arn if key else NONE],
+        }
+        # SQS lets principals of the account use its own key. It does not let services.
+        managed = [] if self._made else [AWS_MANAGED_KEY]
+        if not for_events:
+            wanted["KmsMasterKeyId"] += managed
+        if not math.isnan(plan.queue_retention):
+            wanted["MessageRetentionPeriod"] = int(plan.queue_retention)
+        if self._made:
+            wanted["VisibilityTimeout"] = int(plan.visibility)
+        dead_letters = {
+            "RedriveAllowPolicy": self._queue.queue_arn,
+            "FifoQueue": fifo,
+            "KmsMasterKeyId": [dead_letter_key.key_arn if dead_letter_key else NONE, *managed],
+        }
+        if self._is_retained:
+            wanted["DeletionPolicy"] = dead_letters["DeletionPolicy"] = KEPT
+        expect(pipeline, "queue", self._queue, wanted)
+        expect(pipeline, "dead", self._dead_letter_queue, dead_letters)
 
     def _owner_of(self, queue: sqs.IQueue) -> str | None:
         """The pipeline of this app that uses a queue, even through another `IntakeQueue` or another import."""

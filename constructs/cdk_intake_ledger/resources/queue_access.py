@@ -47,14 +47,15 @@ def allow_service(
             actions=["sqs:SendMessage"], principals=[principal], resources=[target.queue_arn], conditions=conditions
         )
         add_statement(scope, target, statement, QUEUE_POLICY_UNKNOWN)
-    if queue.encryption_key is not None:
+    keys = (queue.encryption_key, queue.dead_letter_key if dead_letters else None)
+    for key in {key.node.path: key for key in keys if key is not None}.values():
         statement = iam.PolicyStatement(
             actions=list(QUEUE_KEY_ACTIONS),
             principals=[principal],
             resources=["*"],
             conditions=key_conditions,
         )
-        add_statement(scope, queue.encryption_key, statement, KEY_POLICY_UNKNOWN, effect=NO_EVENTS)
+        add_statement(scope, key, statement, KEY_POLICY_UNKNOWN, effect=NO_EVENTS)
 
 
 def add_statement(

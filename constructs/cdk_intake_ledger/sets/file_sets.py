@@ -18,7 +18,7 @@ from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
 from cdk_intake_ledger.outputs import Places
 from cdk_intake_ledger.pipeline import IntakePipeline
-from cdk_intake_ledger.pipeline_checks import option_problems, stop_problems
+from cdk_intake_ledger.pipeline_checks import option_problems, plan_problems, stop_problems
 from cdk_intake_ledger.pipeline_grants import FileIntake
 from cdk_intake_ledger.pipeline_plan import plan_of
 from cdk_intake_ledger.resources import (
@@ -117,7 +117,7 @@ class FileSets(FileIntake):
             self.node.path,
             [
                 *(pipeline_name_problems(self, name, parts.table) if name is not None else ()),
-                *(queue.problems(plan.max_attempts) if queue else ()),
+                *(queue.problems() if queue else ()),
                 *option_problems(
                     self,
                     processor,
@@ -210,7 +210,9 @@ class FileSets(FileIntake):
         self._watch(
             monitoring,
             plan,
+            plan_problems,
             audit_interval=AUDIT_INTERVAL,
+            bucket=pipeline._bucket,  # noqa: SLF001 - of the parts
             alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
         )
         fix_names(self, name, table=parts.table, queue=queue)

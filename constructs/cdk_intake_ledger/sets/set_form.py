@@ -49,7 +49,7 @@ class SetForm:
         Args:
             kind: `manifest`, `marker` or `quiet`.
             pattern: of the key of a set.
-            more: `quiet_for`, `format` and `absolute_keys`, as below.
+            more: `quiet_for`, `format`, `absolute_keys` and `hidden_parts`, as below.
 
         """
         self.kind = kind
@@ -59,6 +59,7 @@ class SetForm:
         self._quiet_for: Duration | None = more.get("quiet_for")
         self._format: ManifestFormat = more.get("format", ManifestFormat.JSON)
         self._absolute = bool(more.get("absolute_keys"))
+        self._hidden_parts = bool(more.get("hidden_parts"))
 
     @classmethod
     def manifest(
@@ -76,25 +77,28 @@ class SetForm:
         return cls("manifest", pattern, format=format, absolute_keys=absolute_keys)
 
     @classmethod
-    def marker(cls, pattern: str) -> "SetForm":
+    def marker(cls, pattern: str, *, hidden_parts: bool = False) -> "SetForm":
         """Sets that a marker file closes. The parts are the other objects of its folder and of folders in it.
 
         Args:
             pattern: of the markers' keys, such as `exports/*/_SUCCESS`. The name of the marker has no asterisk.
+            hidden_parts: true if objects are parts whose name, or a folder of theirs below that of the set, begins with
+                `_` or `.`. Writers such as Spark keep their books in them. They are no parts when omitted.
 
         """
-        return cls("marker", pattern)
+        return cls("marker", pattern, hidden_parts=hidden_parts)
 
     @classmethod
-    def quiet_prefix(cls, pattern: str, *, quiet_for: Duration | None = None) -> "SetForm":
+    def quiet_prefix(cls, pattern: str, *, quiet_for: Duration | None = None, hidden_parts: bool = False) -> "SetForm":
         """Sets that are complete when nothing has arrived for some time. The parts are the objects of the folder.
 
         Args:
             pattern: of the folders, with a slash at its end, such as `drops/*/`.
             quiet_for: the time without an upload, 1 second to 11 hours; 10 minutes when omitted.
+            hidden_parts: as of `marker`; hidden objects are no parts when omitted, and their uploads end the quiet.
 
         """
-        return cls("quiet", pattern, quiet_for=quiet_for or Duration.minutes(10))
+        return cls("quiet", pattern, quiet_for=quiet_for or Duration.minutes(10), hidden_parts=hidden_parts)
 
     @property
     def quiet_seconds(self) -> float | None:
@@ -114,6 +118,8 @@ class SetForm:
             content["quietSeconds"] = int(self._quiet_for.to_seconds())
         if self.kind == "manifest":
             content |= {"parts": self._format.value, "keys": "absolute" if self._absolute else "relative"}
+        if self._hidden_parts:
+            content["hiddenParts"] = True
         return content
 
     def overlaps(self, other: "SetForm") -> bool:

@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from aws_cdk import (
+    Annotations,
     Aws,
     CfnCondition,
     CfnOutput,
@@ -25,6 +26,8 @@ from cdk_intake_ledger.options import Delivery, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.resources import IntakeLedger, tag
 from cdk_intake_ledger.template.options import FUNCTION_ARN, TemplateOptions
+from cdk_intake_ledger.validation.final_rules import ALARMS_WITHOUT_ACTION
+from cdk_intake_ledger.validation.reporting import WARNING_PREFIX
 
 CODE_BUCKET, RUNTIME_KEY = "CodeBucket", "RuntimeKey"
 """The parameters of the runtime's archive."""
@@ -95,6 +98,9 @@ class TemplateStack(Stack):
             retry=RetryOptions(max_attempts=options.max_attempts),
             encryption_key=key,
         )
+        # The parameter of their topic is added to the written template.
+        acknowledgement = f"{WARNING_PREFIX}:{ALARMS_WITHOUT_ACTION.acknowledgement}"
+        Annotations.of(pipeline).acknowledge_warning(acknowledgement)
         bucket = pipeline.bucket.node.default_child
         if options.bucket_name and isinstance(bucket, s3.CfnBucket):
             bucket.bucket_name = options.bucket_name

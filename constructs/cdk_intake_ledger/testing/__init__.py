@@ -1,4 +1,4 @@
-"""Helpers for tests of a processor, of a stack's template, and of a deployment on this machine.
+"""Helpers for tests of a processor, of a stack's template, and of a deployment.
 
 | to test | use | needs |
 | --- | --- | --- |
@@ -7,7 +7,8 @@
 | a function or a state machine | the same, with a `LocalRunner` | `boto3` |
 | a function with your own messages | `events`, `LambdaContext` | |
 | a stack | `stable_template`, `logical_ids` | |
-| a deployment | `LocalAws` | `boto3`, `ministack`, the CDK CLI |
+| a deployment on this machine | `LocalAws` | `boto3`, `ministack`, the CDK CLI |
+| a deployment on an account | `AccountAws` | `boto3` |
 
 Synthesis imports nothing from here. Only the helpers for stacks start the CDK.
 """
@@ -19,6 +20,7 @@ from intake_ledger_testing import events
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.testing.templates import logical_ids, stable_template
+    from intake_ledger_testing.account_aws import AccountAws, AccountAwsError
     from intake_ledger_testing.context import LambdaContext
     from intake_ledger_testing.faults import Fault
     from intake_ledger_testing.local_aws import LocalAws, LocalAwsError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from intake_ledger_testing.memory_tables import MemoryTables
 
 __all__ = [
+    "AccountAws",
+    "AccountAwsError",
     "DeadLetter",
     "Fault",
     "Killed",
@@ -56,6 +60,8 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
+            "AccountAws": "intake_ledger_testing.account_aws",
+            "AccountAwsError": "intake_ledger_testing.account_aws",
             "DeadLetter": "intake_ledger_testing.memory_sqs",
             "Fault": "intake_ledger_testing.faults",
             "Killed": "intake_ledger_testing.local_worker",

@@ -166,23 +166,6 @@ BUCKET_IMPORTED_TWICE = SUBJECT.error(
     why="CDK would write its notifications twice at the same time, and one could remove those of the other",
     fix="Import the bucket once, and pass it to both pipelines",
 )
-BUCKET_MUST_BE_VERSIONED = SUBJECT.error(
-    "bucket-must-be-versioned",
-    inputs=("bucket", "ordering"),
-    what="{bucket} has no versioning and ordering is EVERY_VERSION",
-    why="an overwritten object cannot be read any more",
-    fix="Turn on versioning, or omit ordering",
-)
-BUCKET_NOT_VERSIONED = SUBJECT.warning(
-    "bucket-not-versioned",
-    inputs=("bucket",),
-    what="{bucket} has no versioning",
-    why=(
-        "two uploads of the same bytes are one change there, and an overwritten object cannot be read when its event "
-        "arrives"
-    ),
-    fix="Turn on versioning",
-)
 BUCKET_VERSIONING_UNKNOWN = SUBJECT.warning(
     "bucket-versioning-unknown",
     inputs=("bucket",),
@@ -206,13 +189,6 @@ BUCKET_PROPS_OF_EXISTING = SUBJECT.error(
     what="bucket_props was passed together with the bucket {bucket}",
     why="they are the properties of a bucket that the pipeline makes",
     fix="Omit one of them, or set the properties where the bucket is created",
-)
-BUCKET_PROPS_WITHOUT_VERSIONS = SUBJECT.error(
-    "bucket-props-without-versions",
-    inputs=("bucket_props",),
-    what="bucket_props has versioned=False",
-    why="the ledger tells the states of a key apart by their versions",
-    fix="Omit it",
 )
 BUCKET_PROPS_BESIDE_OPTION = SUBJECT.error(
     "bucket-props-beside-option",

@@ -52,42 +52,22 @@ STOP_OVERTAKEN = SUBJECT.error(
     fix="Omit stop_overtaken",
 )
 
-_STOP_EARLY = compare(
-    SUBJECT,
-    "stop-overtaken-before-timeout",
-    "execution_timeout",
-    "longest_task",
-    broken=lambda plan: plan.stop_overtaken and plan.longest_task >= plan.execution_timeout,
-    times=lambda plan: {"longest_task": plan.longest_task, "timeout": plan.execution_timeout},
-    what="stop_overtaken is on, longest_task is {longest_task} and the timeout of an execution is {timeout}",
-    why="a newer version begins longest_task after the stop, so it would begin no earlier",
-    fix="Set longest_task to the longest timeout of a task, or omit stop_overtaken",
-)
+_STOP_EARLY = compare(SUBJECT, "stop-overtaken-before-timeout", "execution_timeout longest_task",
+                      lambda plan: plan.stop_overtaken and plan.longest_task >= plan.execution_timeout,
+                      "stop_overtaken is on, longest_task is {longest_task} and the timeout of an execution is "
+                      "{execution_timeout}",
+                      "a newer version begins longest_task after the stop, so it would begin no earlier",
+                      "Set longest_task to the longest timeout of a task, or omit stop_overtaken")  # fmt: skip
 STOP_EARLY = _STOP_EARLY.rule
 
 CHECKS: tuple[Check, ...] = (
     between(SUBJECT, "execution_timeout", 1, LONGEST, "because AWS ends an execution after a year"),
     between(SUBJECT, "longest_task", 1, LONGEST, "because AWS ends an execution after a year"),
-    compare(
-        SUBJECT,
-        "executions-without-threads",
-        "execution_timeout",
-        "threads",
-        broken=lambda plan: plan.threads > 1,
-        numbers=("threads",),
-        what="threads is {threads} and the processor runs in executions",
-        why="the consumer only starts executions, and AWS runs them at the same time",
-        fix="Omit threads",
-    ),
-    compare(
-        SUBJECT,
-        "executions-without-commit-together",
-        "execution_timeout",
-        "commit_together",
-        broken=lambda plan: plan.commit_together,
-        what="commit_together is on and the processor runs in executions",
-        why="executions end one after the other, and each one is committed by itself",
-        fix="Omit commit_together",
-    ),
+    compare(SUBJECT, "executions-without-threads", "execution_timeout threads", lambda plan: plan.threads > 1,
+            "threads is {threads} and the processor runs in executions",
+            "the consumer only starts executions, and AWS runs them at the same time", "Omit threads"),
+    compare(SUBJECT, "executions-without-commit-together", "execution_timeout commit_together",
+            lambda plan: plan.commit_together, "commit_together is on and the processor runs in executions",
+            "executions end one after the other, and each one is committed by itself", "Omit commit_together"),
     _STOP_EARLY,
-)
+)  # fmt: skip

@@ -12,27 +12,6 @@ KEY_OF_EXISTING_TABLE = SUBJECT.error(
     why="it belongs to the table",
     fix="Set it where the table is created, and omit it here",
 )
-TABLE_KEYS = SUBJECT.error(
-    "table-keys",
-    inputs=("table",),
-    what="{path} has other keys than {partition_key} and {sort_key}, both strings",
-    why="the ledger finds rows by these keys",
-    fix="Create the table with these keys",
-)
-TABLE_TIME_TO_LIVE = SUBJECT.error(
-    "table-time-to-live",
-    inputs=("table",),
-    what="{path} has no time to live by {attribute}",
-    why="settled rows would never expire",
-    fix="Turn on time to live by {attribute}",
-)
-TABLE_INDEX = SUBJECT.error(
-    "table-index",
-    inputs=("table",),
-    what="{path} has no index {index} with all attributes, by {index} (a string) and {time} (a number)",
-    why="failed and rejected rows are listed by this index",
-    fix="Add the index",
-)
 TABLE_UNKNOWN = SUBJECT.warning(
     "table-unknown",
     inputs=("table",),
@@ -119,6 +98,20 @@ OUTCOME_SEVERAL_LEDGERS = SUBJECT.error(
     what="{first} and {other} have different ledgers",
     why="one function reads one stream",
     fix="Create one construct for each ledger",
+)
+OUTCOME_LOOP = SUBJECT.error(
+    "outcome-events-loop",
+    inputs=("intakes", "source"),
+    what="outcomes come back as messages: {cycle}",
+    why="each outcome is a new message, and its outcome is the next one, without an end",
+    fix='Name other intakes in the pattern, such as detail={{"pipeline": [orders.name]}}, or omit one here',
+)
+OUTCOME_MAY_LOOP = SUBJECT.warning(
+    "outcome-events-may-loop",
+    inputs=("intakes", "source"),
+    what="outcomes may come back as messages: {cycle}",
+    why="each outcome would be a new message, and its outcome the next one: some values decide, which come later",
+    fix='Name other intakes in the pattern, such as detail={{"pipeline": [orders.name]}}, or acknowledge the warning',
 )
 OUTCOME_LATE_AFTER = SUBJECT.error(
     "outcome-events-late-after",

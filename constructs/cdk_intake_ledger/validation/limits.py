@@ -35,8 +35,8 @@ MIN_SCAN_LIMIT = 10 * 2**20
 LONGEST_WATCH_DAYS = 7
 """Days that an alarm with a period of an hour or more can evaluate."""
 
-DEFAULT_STORAGE, MAX_STORAGE = 512, 10_240
-"""MiB of `/tmp`: Lambda's default and maximum."""
+DEFAULT_STORAGE = 512
+"""MiB of `/tmp`: Lambda's default."""
 
 MAX_ENVIRONMENT = 4_096
 """Bytes of all environment variables of a function

@@ -55,6 +55,23 @@ MESSAGE_IDENTITY_FALLBACK = SUBJECT.warning(
     why="all messages of a key that lack the fields have that value, and all but the first would be duplicates",
     fix="Remove the value, so that such a message is a dead letter, or acknowledge the warning",
 )
+MESSAGE_REMOVALS = SUBJECT.warning(
+    "message-removals",
+    inputs=("key", "identity", "fingerprint", "source"),
+    what="{name} is {expression!r}, and records of removals have no dynamodb.NewImage",
+    why="each removal and each item that expires (TTL) would be a dead letter",
+    fix="Name dynamodb.Keys, or (dynamodb.NewImage || dynamodb.OldImage). If removals need no processing, override "
+    '`FilterCriteria` of the mapping Consumer/Stream with the pattern {{"eventName": ["INSERT", "MODIFY"]}}',
+)
+MESSAGE_RECORD_TOO_LONG = SUBJECT.warning(
+    "message-record-too-long",
+    inputs=("source",),
+    what="a rejected record that is too long for the dead-letter queue has only its place in the stream there",
+    why="a redrive cannot process it, the stream keeps it for its retention only, and an on-failure destination of "
+    "Lambda does not get it",
+    fix="Keep long contents in S3 and put their keys, or acknowledge the warning if the records are shorter than the "
+    "limit of the dead-letter queue, 1 MiB as JSON",
+)
 MESSAGE_IDENTITY_FEW = SUBJECT.error(
     "message-identity-few-values",
     inputs=("identity",),
@@ -75,6 +92,14 @@ MESSAGE_IDENTITY_SHARED = SUBJECT.warning(
     what="identity is {expression!r}",
     why="different messages of this source have the same value, and all of a key but the first would be duplicates",
     fix="Name the field with the sender's own ID, or {own}, or acknowledge the warning",
+)
+MESSAGE_IDENTITY_TYPES = SUBJECT.warning(
+    "message-identity-types",
+    inputs=("identity", "source"),
+    what="identity is {expression!r}, and the pattern has {count} detail types",
+    why="an order and its cancellation may have the same value, and all events of a key but the first would be "
+    "duplicates",
+    fix='Name id, or add "detail-type" to the identity, or acknowledge the warning if each event has its own value',
 )
 MESSAGE_SNS_ENVELOPE = SUBJECT.warning(
     "message-sns-envelope",
@@ -137,13 +162,6 @@ MESSAGE_STREAM_BATCH = SUBJECT.error(
     inputs=("source",),
     what="batch_size of a stream is {size}",
     why=f"it must be 1 to {number_text(MAX_STREAM_BATCH)}, the range of Lambda for streams",
-    fix="Set a value in this range",
-)
-MESSAGE_PARALLELIZATION = SUBJECT.error(
-    "message-parallelization",
-    inputs=("source",),
-    what="parallelization_factor is {factor}",
-    why="it must be 1 to 10, the range of Lambda for streams",
     fix="Set a value in this range",
 )
 MESSAGE_STREAM_SCALING = SUBJECT.error(

@@ -1,6 +1,6 @@
 """Accepted findings of cdk-nag: regulated data (HIPAA Security, NIST 800-53 R5, PCI DSS 3.2.1), keys and roles.
 
-A finding that an option or a resource of the app satisfies is not accepted. `docs/compliance.md` lists both kinds.
+A finding that an option or a resource of the app satisfies is not accepted. `docs/security.md` lists both kinds.
 """
 
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, Suppression

@@ -2,7 +2,7 @@
 
 cdk-nag 3 reads acknowledgements from the construct tree's metadata, where CDK's `Validations.of(...).acknowledge(...)`
 writes them. This module writes them directly, since the oldest supported CDK lacks that function. It does not import
-cdk-nag, and it changes no template. `docs/compliance.md` shows the same table.
+cdk-nag, and it changes no template. `docs/security.md` shows the same table.
 """
 
 import json
@@ -45,11 +45,6 @@ TRACING = Suppression(
     "both functions",
     "A log line has each decision. X-Ray does not follow a message through S3. Or `MonitoringOptions(tracing=True)`.",
 )
-SEGMENTS = Suppression(
-    ("AwsSolutions-IAM5",),
-    "the policy for X-Ray, with `MonitoringOptions(tracing=True)`",
-    "X-Ray's actions for segments support no resource.",
-)
 CONSUMER_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
     "the consumer's function",
@@ -83,7 +78,12 @@ OUTCOME_STREAMS = Suppression(
 STREAMS = Suppression(
     ("AwsSolutions-IAM5",),
     "the role of an intake of a table's stream, `*`",
-    "CDK grants `dynamodb:ListStreams`, which supports no resource.",
+    "CDK grants `dynamodb:ListStreams`. It and the action that reads mappings support no resource.",
+)
+MAPPINGS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the role of an intake of other messages, `*`",
+    "The action that reads mappings supports no resource.",
 )
 AUDIT_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
@@ -180,10 +180,10 @@ INTERFACES = Suppression(
     "both roles in a VPC, `*`, in a separate policy",
     "A network interface has no name before it exists, and EC2's actions to describe them support no resource.",
 )
-INLINE_POLICIES = Suppression(
-    ("HIPAA.Security-IAMNoInlinePolicy", "NIST.800.53.R5-IAMNoInlinePolicy", "PCI.DSS.321-IAMNoInlinePolicy"),
-    "each role of the library",
-    "Role and policy belong to one function, schedule or machine. No other principal can get the policy.",
+SEGMENTS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "the policy for X-Ray, with `MonitoringOptions(tracing=True)`",
+    "X-Ray's actions for segments support no resource.",
 )
 NOTIFICATIONS_HANDLER = Suppression(
     ("AwsSolutions-IAM4",),
@@ -191,40 +191,14 @@ NOTIFICATIONS_HANDLER = Suppression(
     "CDK gives it AWS's managed policy for writing logs. A bucket of the stack does not need it.",
 )
 
-SUPPRESSIONS = (
-    ACCESS_LOGS,
-    DEAD_LETTERS,
-    RUNTIME,
-    TRACING,
-    CONSUMER_DEAD_LETTERS,
-    SOURCE_DESTINATION,
-    STREAM_DESTINATION,
-    OUTCOME_DESTINATION,
-    OUTCOME_DEAD_LETTERS,
-    OUTCOME_STREAMS,
-    STREAMS,
-    AUDIT_DEAD_LETTERS,
-    AUDIT_DESTINATION,
-    OBJECTS,
-    METRICS,
-    RULES_BY_TARGET,
-    TOPICS_BY_BUCKET,
-    OUTPUTS,
-    REPORTS,
-    REPORTED,
-    PART_LISTS,
-    FILES,
-    FILE_ACCESS_LOGS,
-    MACHINE_LOGS,
-    MACHINE_TRACING,
-    MACHINE_EXECUTIONS,
-    EXECUTIONS,
-    DURABLE_EXECUTIONS,
-    INTERFACES,
-    SEGMENTS,
-    NOTIFICATIONS_HANDLER,
-)
+SUPPRESSIONS = tuple(one for one in tuple(globals().values()) if isinstance(one, Suppression))
 """All of them."""
+
+INLINE_POLICIES = Suppression(
+    ("HIPAA.Security-IAMNoInlinePolicy", "NIST.800.53.R5-IAMNoInlinePolicy", "PCI.DSS.321-IAMNoInlinePolicy"),
+    "each role of the library",
+    "Role and policy belong to one function, schedule or machine. No other principal can get the policy.",
+)
 
 
 def suppress(construct: IConstruct, *findings: Suppression, of: str = "") -> None:

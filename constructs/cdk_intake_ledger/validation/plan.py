@@ -57,10 +57,19 @@ RETURN_MARGIN = 30
 MAX_ATTEMPTS = 50
 """The highest number of attempts. Busy keys and other messages of a batch use receives of the queue too."""
 
+COUNTS = frozenset(
+    (
+        *("audit_budget", "backfill_rate", "batch_size", "max_attempts", "max_burst", "max_concurrency"),
+        *("max_per_call", "max_pollers", "max_rate", "memory_size", "min_pollers", "reserved_concurrency"),
+        *("resubmit_rate", "threads"),
+    )
+)
+"""Numbers of a plan that are not times."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The numbers of one pipeline: times in seconds."""
+    """The numbers of one pipeline: times in seconds, and `COUNTS`."""
 
     processing_timeout: float
     clock_skew: float

@@ -3,10 +3,11 @@
 A check whose number is unknown (a token, or not given) is skipped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from cdk_intake_ledger.validation.plan import Plan, number_text, span
+from cdk_intake_ledger.validation.plan import COUNTS, Plan, number_text, span
 from cdk_intake_ledger.validation.registry import Problem, Rule, Subject
 
 
@@ -25,22 +26,20 @@ class Check(NamedTuple):
         return self.rule.problem(**self.values(plan))
 
 
-def between(
-    subject: Subject, name: str, least: float, most: float, why: str, *, show: Callable[[float], str] = span
-) -> Check:
+def between(subject: Subject, name: str, least: float, most: float, why: str) -> Check:
     """A check that a number of the plan is in a range."""
     rule = subject.error(
         f"{name.replace('_', '-')}-range",
         inputs=(name,),
         what=f"{name} is {{value}}",
-        why=f"it must be {show(least)} to {show(most)}, {why}",
+        why=f"it must be {_text(name, least)} to {_text(name, most)}, {why}",
         fix="Set a value in this range",
     )
     return Check(
         rule,
         (name,),
         lambda plan: not least <= getattr(plan, name) <= most,
-        lambda plan: {"value": show(getattr(plan, name))},
+        lambda plan: {"value": _text(name, getattr(plan, name))},
     )
 
 
@@ -55,27 +54,32 @@ def whole(rule: Rule, unit: float) -> Iterator[Check]:
         )
 
 
-def compare(
+def compare(  # noqa: PLR0917 - a row of a table
     subject: Subject,
     id: str,
-    *needs: str,
+    needs: str,
     broken: Callable[[Plan], bool],
     what: str,
     why: str,
     fix: str,
-    times: Callable[[Plan], dict[str, float]] = lambda _: {},
-    numbers: tuple[str, ...] = (),
+    **times: Callable[[Plan], float],
 ) -> Check:
-    """A check of a rule about several numbers of the plan.
+    """A row: a check of a rule about several numbers of the plan.
 
-    Its texts use the names of `times` for times, and the names in `numbers` for other numbers of the plan.
+    Its texts use the names of the plan's numbers, and those of `times` for times that follow from them.
     """
-    return Check(
-        subject.error(id, inputs=needs, what=what, why=why, fix=fix),
-        needs,
-        broken,
-        lambda plan: (
-            {name: span(seconds) for name, seconds in times(plan).items()}
-            | {name: number_text(getattr(plan, name)) for name in numbers}
-        ),
-    )
+    inputs = tuple(needs.split())
+    rule = subject.error(id, inputs=inputs, what=what, why=why, fix=fix)
+    return Check(rule, inputs, broken, lambda plan: _values(rule, plan, times))
+
+
+def _values(
+    rule: Rule, plan: Plan, times: Mapping[str, Callable[[Plan], float]] = MappingProxyType({})
+) -> dict[str, str]:
+    return {
+        name: span(times[name](plan)) if name in times else _text(name, getattr(plan, name)) for name in rule.values()
+    }
+
+
+def _text(name: str, value: float) -> str:
+    return number_text(value) if name in COUNTS else span(value)

@@ -1,6 +1,6 @@
 """Rules about the processor: its entry point, its source, its folder and its function."""
 
-from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE, MAX_ENVIRONMENT, MAX_STORAGE
+from cdk_intake_ledger.validation.limits import MAX_ENVIRONMENT
 from cdk_intake_ledger.validation.registry import Subject
 from intake_ledger.protocol import VERSION_BYTES
 
@@ -118,13 +118,6 @@ PROCESSOR_VERSION = SUBJECT.error(
     why=f"rows keep {VERSION_BYTES} characters of it, so that later versions could look the same",
     fix=f"Pass 1 to {VERSION_BYTES} visible ASCII characters, such as the first {VERSION_BYTES} of a commit's hash",
 )
-EPHEMERAL_STORAGE = SUBJECT.error(
-    "ephemeral-storage",
-    inputs=("ephemeral_storage_size",),
-    what="processor ephemeral_storage_size is {size:,}",
-    why=f"it must be {DEFAULT_STORAGE:,} to {MAX_STORAGE:,}, in MiB, the range of Lambda",
-    fix="Set a size in this range",
-)
 RUNTIME_VERSION = SUBJECT.error(
     "runtime-version",
     inputs=("runtime",),
@@ -145,13 +138,6 @@ MANAGED_NETWORK = SUBJECT.error(
     what="the processor has a capacity_provider and the pipeline has a network",
     why="the function's network is that of the capacity provider's instances",
     fix="Omit network. The audit then runs outside of the VPC",
-)
-LAYER_COUNT = SUBJECT.error(
-    "layer-count",
-    inputs=("layers",),
-    what="processor has {count} layers",
-    why="Lambda allows five, and the pipeline adds one",
-    fix="Pass at most 4",
 )
 WHEELS_PLATFORM = SUBJECT.error(
     "wheels-platform",
@@ -180,13 +166,6 @@ FILE_IN_FOLDER_AND_WHEEL = SUBJECT.error(
     what="processor path '{path}' has {name!r}, and {requirements} installs it too",
     why="the asset can have only one of them",
     fix="Remove one of the two",
-)
-FILE_ARCHITECTURE = SUBJECT.error(
-    "file-architecture",
-    inputs=("path", "architecture"),
-    what="processor path '{path}' has '{file}', which is for {machine}, and the function runs on {architecture}",
-    why="Lambda cannot load it",
-    fix="Pin its distribution in {requirements}",
 )
 CODE_SIZE = SUBJECT.error(
     "code-size",

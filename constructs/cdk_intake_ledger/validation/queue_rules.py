@@ -1,6 +1,5 @@
 """Rules about an existing queue and its dead-letter queue."""
 
-from cdk_intake_ledger.validation.limits import AWS_MANAGED_KEY, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.validation.registry import Subject
 
 SUBJECT = Subject("Queues")
@@ -53,41 +52,6 @@ FIFO_QUEUE = SUBJECT.error(
     what="{path} is a FIFO queue",
     why="S3 cannot send to it, and the ledger decides the order",
     fix="Pass a standard queue",
-)
-QUEUE_MESSAGE_SIZE = SUBJECT.error(
-    "queue-message-size",
-    inputs=("queue",),
-    what="{path} takes messages of at most {size:,} bytes",
-    why="an event can be larger",
-    fix=f"Allow at least {MIN_MESSAGE_BYTES:,} bytes",
-)
-DEAD_LETTER_QUEUE_MESSAGE_SIZE = SUBJECT.error(
-    "dead-letter-queue-message-size",
-    inputs=("dead_letter_queue",),
-    what="{path} takes messages of at most {size:,} bytes, and its queue of {least:,}",
-    why="it refuses the copy of a longer message, which then stays in the queue and is never rejected",
-    fix="Allow at least {least:,} bytes in the dead-letter queue, or no more in the queue",
-)
-QUEUE_AWS_MANAGED_KEY = SUBJECT.error(
-    "queue-aws-managed-key",
-    inputs=("queue",),
-    what=f"{{path}} is encrypted by {AWS_MANAGED_KEY}",
-    why="no policy lets S3 or EventBridge use this key",
-    fix="Use a customer managed key, or SQS's own encryption (QueueEncryption.SQS_MANAGED)",
-)
-QUEUE_MAX_RECEIVES = SUBJECT.error(
-    "queue-max-receives",
-    inputs=("queue", "retry"),
-    what="{path} gives a message up after {receives} receives and a change has {attempts:g} attempts",
-    why="a key that is busy also uses receives",
-    fix="Set maxReceiveCount to at least {least:g}, or remove the redrive policy, because the ledger counts attempts",
-)
-QUEUE_REDRIVE_DIFFERS = SUBJECT.error(
-    "queue-redrive-differs",
-    inputs=("queue", "dead_letter_queue"),
-    what="{path} gives messages up to {target}, and dead_letter_queue is {other}",
-    why="the alarms and the redrives of the pipeline do not see a message that SQS moves to the first one",
-    fix="Omit dead_letter_queue, or pass the queue that the redrive policy names",
 )
 QUEUE_VISIBILITY_UNKNOWN = SUBJECT.warning(
     "queue-visibility-unknown",

@@ -167,6 +167,7 @@ _RULE_MODULES = (
     "durable_rules",
     "message_rules",
     "set_rules",
+    "final_rules",
 )
 
 

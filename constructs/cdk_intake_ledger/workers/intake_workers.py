@@ -13,8 +13,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.final_check import FinalCheck
 from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
+from cdk_intake_ledger.resources import expect
 from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
@@ -93,6 +95,7 @@ class IntakeWorkers(Construct):
         # The audit compares the deployed mapping with this setting.
         _resource(consumer.source, lambda_.CfnEventSourceMapping).enabled = False
         consumer.has_workers = True
+        expect(consumer, "mapping", consumer.source, {"Enabled": False})
         # The command tells workers from a function that takes no messages.
         consumer.function.add_environment(variable_of(ConsumerSettings, "has_workers"), "true")
         environment = dict(consumer.environment)
@@ -118,6 +121,13 @@ class IntakeWorkers(Construct):
                 log_group=consumer.networking.log_group_of(self, "Log", removal_policy=None),
             ),
         )
+        container = {
+            "Environment": [{"Name": name, "Value": value} for name, value in environment.items()],
+            "StopTimeout": STOP_TIMEOUT.to_seconds(),
+        }
+        wanted = {"ContainerDefinitions": [container], "TaskRoleArn": consumer.role.role_arn}
+        expect(self, "task", task, wanted | {"ContainerDefinitions.0.ReadonlyRootFilesystem": False})
+        self.node.add_validation(FinalCheck(self))
         suppress(task, WORKER_VARIABLES)
         suppress(task.obtain_execution_role(), INLINE_POLICIES)
         self._service = ecs.FargateService(

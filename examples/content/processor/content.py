@@ -3,7 +3,7 @@
 import os
 from io import BytesIO
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
 
@@ -25,8 +25,9 @@ def process(change: ObjectChange) -> Commit:
         content = stream.read()
     try:
         image = scaled(content)
-    except UnidentifiedImageError:
-        raise Unprocessable("not an image") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        # The content is in memory, so another attempt would read the same.
+        raise Unprocessable("not an image, or not a whole one") from None
     name = f"{PREFIX}{change.key.removeprefix(UPLOADS)}/{change.version_id}.webp"
     change.output(os.environ["OUTPUT_BUCKET"], name).put(webp(image, change.fence), content_type="image/webp")
     shown = {
@@ -41,8 +42,8 @@ def process(change: ObjectChange) -> Commit:
 
 
 def scaled(content: bytes) -> Image.Image:
-    """Return the image in at most the largest size."""
-    image = Image.open(BytesIO(content)).convert("RGB")
+    """Return the image in at most the largest size. It is upright as viewers show it: a WebP without EXIF data."""
+    image = ImageOps.exif_transpose(Image.open(BytesIO(content))).convert("RGB")
     image.thumbnail(LARGEST)
     return image
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 import boto3
-from examples.catalogue.catalogue import catalogue_name, describe
+from examples.catalogue.processor.catalogue import catalogue_name, describe
 from examples.demo.functions import notebook
 
 s3 = boto3.client("s3")

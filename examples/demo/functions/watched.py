@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from examples.catalogue import catalogue
+from examples.catalogue.processor import catalogue
 from examples.demo.functions import notebook
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import os
 from io import BytesIO
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from intake_ledger import ObjectChange, Unprocessable
 
@@ -20,13 +20,14 @@ def process(change: ObjectChange) -> None:
         content = stream.read()
     try:
         picture = greyscale(content)
-    except UnidentifiedImageError:
-        raise Unprocessable("not a picture") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        # The content is in memory, so another attempt would read the same.
+        raise Unprocessable("not a picture, or not a whole one") from None
     output.put(picture, content_type="image/png")
 
 
 def greyscale(content: bytes) -> bytes:
-    """Return the picture without its colours, as a PNG."""
+    """Return the picture without its colours, as a PNG. It is upright as viewers show it: a PNG has no orientation."""
     output = BytesIO()
-    Image.open(BytesIO(content)).convert("L").save(output, "PNG")
+    ImageOps.exif_transpose(Image.open(BytesIO(content))).convert("L").save(output, "PNG")
     return output.getvalue()

@@ -27,17 +27,14 @@ from intake_ledger.audit.runs import RunNotDue
 from intake_ledger.audit.tools import Judgement, Tools
 from intake_ledger.aws import InvocationContext, Queues
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
-from intake_ledger.delivery_check.check import UNKNOWN, DeliveryCheck, Looked
+from intake_ledger.delivery_check.check import DeliveryCheck
 from intake_ledger.delivery_check.former_names import former_names, problems
+from intake_ledger.delivery_check.looked import UNKNOWN, Looked
 from intake_ledger.ledger import LedgerTable, RowHistoryRecord
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.protocol import (
-    ABSENT,
     AuditSettings,
-    Row,
-    State,
-    StateKind,
     audit_settings,
     elsewhere_of,
     lease_length,
@@ -99,15 +96,10 @@ class AuditFunction:
         """Judge the requests of people that are due, and send the outstanding ones again."""
         settings, tools = self._settings, self._tools
         bucket = tools.bucket()
-
-        def state_of(key: str, state: State | None, _row: Row | None) -> State:
-            if state is None or state.version_id is None:
-                shown = bucket.look(key)
-                return shown if state is None or shown.identity == state.identity else ABSENT
-            return ABSENT if bucket.shows_removal(key, State(StateKind.DELETED, state.version_id)) else state
-
         queues = Queues(lambda: tools.sqs, settings.queue_url, "")
-        check = RequestCheck(tools.dynamodb, queues, settings, clock=_now, look=state_of)
+        check = RequestCheck(
+            tools.dynamodb, queues, settings, clock=_now, look=lambda key, state, _: bucket.look_at(key, state)
+        )
         due = check.due(_now() - settings.settle_seconds * 1000)
         if due:
             # Messages that wait in the queue may be these. The age of the queue is read only then.

@@ -17,7 +17,7 @@ from intake_ledger.audit.relations import Candidate
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.aws import Bucket
 from intake_ledger.events import own_message
-from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable
+from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable, same_claim
 from intake_ledger.protocol import AuditSettings, Ordering, Origin, Row, RowKey, row_from_attributes
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ class Look:
         marks = {"audit_resubmitted_state": due.candidate.state.identity, "audit_resubmitted_at": now}
         condition: Condition | None = None
         if row is not None:
-            values = {":seen_fence": row.fence, ":seen_status": row.status}
-            condition = Condition("#fence = :seen_fence AND #status = :seen_status", ("fence", "status"), values)
+            condition = same_claim(row)
         else:
             # If the key is never claimed, no commit sets an expiry.
             marks["expires_at"] = now // 1000 + self.settings.retention_seconds
@@ -165,7 +164,11 @@ class Look:
         """Send a message for each, with retries if `again`. Returns the numbers of the messages that SQS took."""
         left = set(range(len(batch)))
         for pause in (*(PAUSES if again else ()), None):
-            entries: Any = [{"Id": str(number), "MessageBody": self._message(batch[number])} for number in sorted(left)]
+            # The group of a run: fair queues serve fresh events before a long recovery.
+            entries: Any = [
+                {"Id": str(number), "MessageBody": self._message(batch[number]), "MessageGroupId": report.run_id}
+                for number in sorted(left)
+            ]
             failed = self.sqs.send_message_batch(QueueUrl=self.settings.queue_url, Entries=entries).get("Failed", ())
             left = {int(failure["Id"]) for failure in failed}
             if not left:

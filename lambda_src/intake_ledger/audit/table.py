@@ -129,7 +129,7 @@ def _held(item: dict[str, Any], *, every: bool, tags: bool) -> Held:
     row = row_from_attributes(from_dynamodb(item)) if half_done else None
     if row is None or row.status is Status.LATER_FORMAT:
         return held
-    return replace(held, state=State(row.kind, row.version_id, row.etag, row.size), may_be_gone=True)
+    return replace(held, state=row.state, may_be_gone=True)
 
 
 def _settled_state(item: dict[str, Any]) -> str | None:

@@ -5,10 +5,10 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.processor import ObjectStream, open_state
-from intake_ledger.protocol import ABSENT, Change, ObjectGone, Row, State, StateKind, real_version
+from intake_ledger.protocol import ABSENT, Change, ObjectGone, ObjectReadError, Row, State, StateKind, real_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from intake_ledger.protocol import CommitTag
 
+_OWN_READ = "while the consumer opened the object"
+"""A note on errors of this read. The same error of another request is the processor's."""
 _NULL_VERSION = "null"
 """S3's id of the version, or of the delete marker, that a bucket without versions has."""
 _PASSING = frozenset({"RequestTimeout", "SlowDown", "Throttling", "TooManyRequests", "RequestTimeTooSkewed"})
@@ -128,6 +130,16 @@ class Bucket:
             return _ms(parsedate_to_datetime(modified)) if modified else None
         return None
 
+    def look_at(self, key: str, requested: State | None) -> State:
+        """The state that a person requests to process, or `ABSENT`. Without a request, the present state of the key.
+
+        Raises ClientError if S3 does not answer.
+        """
+        if requested is None or requested.version_id is None:
+            shown = self.look(key)
+            return shown if requested is None or shown.identity == requested.identity else ABSENT
+        return ABSENT if self.shows_removal(key, State(StateKind.DELETED, requested.version_id)) else requested
+
     def shows_removal(self, key: str, removal: State) -> bool:
         """True if the removal is a fact in S3: the version is a delete marker, or it was permanently deleted.
 
@@ -181,12 +193,21 @@ class Bucket:
 
     def open(self, key: str, state: State) -> ObjectStream:
         """A stream of exactly this version; see `open_state`."""
-        return open_state(self._client, self._common, key, state)
+        try:
+            return open_state(self._client, self._common, key, state)
+        except (BotoCoreError, ClientError) as error:
+            error.add_note(_OWN_READ)
+            raise
 
 
 def _said_gone(error: ClientError) -> bool:
     """True if the version no longer exists, or is a delete marker."""
     return _status(error) in _GONE_STATUS and error.response["Error"].get("Code") != "NoSuchBucket"
+
+
+def is_own_read(error: BaseException) -> bool:
+    """True if the consumer's own read of an object failed. A processor's own GetObject may be its downstream."""
+    return isinstance(error, ObjectReadError) or _OWN_READ in getattr(error, "__notes__", ())
 
 
 def s3_refusal(error: BaseException) -> str | None:

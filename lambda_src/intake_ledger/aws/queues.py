@@ -179,9 +179,10 @@ class Queues:
             for failure in answer.get("Failed", ())
         ]
 
-    def wake(self, body: str) -> None:
-        """Send one of the pipeline's own messages to its queue."""
-        self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
+    def wake(self, body: str, group: str = "") -> None:
+        """Send one of the pipeline's own messages to its queue. A recovery has a message group: see `Look`."""
+        more: Any = {"MessageGroupId": group} if group else {}
+        self._client.send_message(QueueUrl=self._queue_url, MessageBody=body, **more)
 
     def dead_letter(self, body: str, attributes: Mapping[str, str | int | None], group: str = "") -> str | None:
         """Send a copy to the dead-letter queue. Message attributes have the reason and facts about the change.

@@ -18,7 +18,7 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, call_died, ending, growing_wait
 from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message, Unparseable, own_message
+from intake_ledger.events import Message, Unparseable, body_unknown, own_message
 from intake_ledger.kinds import Kind, Work
 from intake_ledger.ledger import AWS_ERRORS, Claim
 from intake_ledger.observability import describe
@@ -42,6 +42,8 @@ from intake_ledger.protocol import (
     Status,
     TransactionRefused,
     after_copy,
+    is_another_message,
+    may_be_another,
     remaining_seconds,
     result_note,
 )
@@ -81,9 +83,16 @@ class Failures:
         )
 
     def copy(self, change: Change, message: Message, row: Row, reason: str, code: str) -> Copied:
-        """Send the copy of a rejected change. A refusal is a result, so that the row can say why."""
+        """Send the copy of a rejected change. A refusal is a result, so that the row can say why.
+
+        Another message with the identity of the row does not have its content. The copy has no body then, and the row
+        waits for the message itself, which may have been purged.
+        """
+        other = is_another_message(change, row)
+        if other:
+            change = replace(change, body=body_unknown(change.key, str(row.version_id)))
         try:
-            return Copied(message.first_id, self._dead_letter(change, message, row, reason, code))
+            digest = self._dead_letter(change, message, row, reason, code)
         except CopyRefused as refused:
             self.services.telemetry.log_error("the copy of a rejected message could not be sent", message.id, refused)
             text = describe(refused, self.services.settings.reasons)
@@ -91,6 +100,12 @@ class Failures:
             wait = growing_wait(row, self.services.clock(), self.backoff)
             retry_at = self.services.clock() + math.ceil(self.in_time(message, wait)) * 1000
             return Copied(message.first_id, refusal=refusal, retry_at=retry_at)
+        if not other:
+            return Copied(message.first_id, digest)
+        text = f"its copy has no body, since another message with its identity saw the end. It was rejected: {reason}"
+        return Copied(
+            message.first_id, refusal=Reason(ReasonCode.IDENTITY_COLLIDES, text), retry_at=self.services.clock()
+        )
 
     def exhaust(self, change: Change, message: Message, seen: Row) -> Row | None:
         """Reject a change whose attempts all ended without an outcome. None: another worker took the row meanwhile.
@@ -119,6 +134,7 @@ class Failures:
             "reason_code": refused.code.value,
             "pipeline": self.services.settings.pipeline,
             "unreadable_records": count,
+            **(_names(refused.about) if refused.about is not None else {}),
         }
         self.services.queues.dead_letter(refused.body, attributes, message.group)
         return Reason(refused.code, why)
@@ -176,14 +192,19 @@ class Failures:
             "reason": reason[:1024],
             "reason_code": code,
             "pipeline": self.services.settings.pipeline,
-            "bucket": change.bucket,
-            "key": quote(change.key),
+            **_names(change),
             "version_id": row.version_id,
             "attempts": row.attempts,
             "first_claimed_at": row.first_claimed_at,
             "rejected_fence": row.fence,
         }
         return self.services.queues.dead_letter(change.body, attributes, message.group)
+
+
+def _names(change: Change) -> dict[str, str | int | None]:
+    """The attributes of a dead letter that name its change."""
+    version = change.state.version_id if change.state is not None else None
+    return {"bucket": change.bucket, "key": quote(change.key), "version_id": version}
 
 
 @dataclass(slots=True)
@@ -387,8 +408,9 @@ class Attempts:
             ledger.release(claim)
             raise LibraryError("S3 could not open the object", detail=repr(error)) from error
         at = facts.now + int((outcome.retry_after or 0) * 1000)
-        # An event of Step Functions does not come again for the key.
-        waiter = message.waiter if claim.change.execution is None else None
+        # An event of Step Functions does not come again for the key, nor does a message with other content.
+        ends_here = claim.change.execution is not None or may_be_another(claim.change, claim.row)
+        waiter = None if ends_here else message.waiter
         match outcome.write:
             case Write.RELEASE:
                 ledger.release(claim)

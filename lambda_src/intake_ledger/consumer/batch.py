@@ -95,10 +95,23 @@ class Batch:
         self.held: list[HeldCommit] = []
         self.stopping = Event()
         """Set while no other processor may start."""
+        self._stopped: dict[str, bool] = {}
+        self._read_stopped = services.is_stopped
         self._without_copy = without_copy
         self._settings = services.settings
         self._clock = services.clock
         self._telemetry = services.telemetry
+
+    def is_stopped(self, operation: str) -> bool:
+        """True if the operation with this ID was stopped. Each batch reads it once, so that a running one ends.
+
+        Raises:
+            ClientError: DynamoDB refuses the request. Also BotoCoreError.
+
+        """
+        if operation not in self._stopped:
+            self._stopped[operation] = self._read_stopped(operation)
+        return self._stopped[operation]
 
     def is_claimed(self, message: Message) -> bool:
         """True if the message was claimed together with others."""

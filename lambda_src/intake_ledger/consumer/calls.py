@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Batch, HeldCommit
-from intake_ledger.consumer.consumer import Groups
+from intake_ledger.consumer.consumer import Groups, may_be_stopped
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.ending import Outcome, Stage
 from intake_ledger.consumer.services import Services
@@ -51,7 +51,7 @@ class SharedCalls:
 
         While the downstream is out, each change is tried alone: one failure then shows as much as a hundred.
         """
-        left = [message for message in batch.messages if self._joins(message)]
+        left = [message for message in batch.messages if self._joins(message, batch)]
         while len(left) >= self.least and not self.downstream.breaker.is_open and batch.spare_ms(RESERVE_SECONDS) >= 0:
             members, left = self._fill(left, batch)
             if len(members) < self.least or batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
@@ -61,14 +61,14 @@ class SharedCalls:
             batch.returns.flush()
             self._call(members, batch)
 
-    def _joins(self, message: Message) -> bool:
+    def _joins(self, message: Message, batch: Batch) -> bool:
         """True if the message may be in a call with others, as far as it shows. Its row may forbid it."""
         change, now = message.only_change, self.services.clock()
         if change is None or change.execution is not None or message.comes_first or message.due > now:
             return False
         # A last attempt has to show by itself how it ends.
         late = self.failures.is_given_up(message) or (message.last_try_at is not None and message.last_try_at <= now)
-        return not late and self.groups.takes(change) and not self.groups.may_be_stopped(message)
+        return not late and self.groups.takes(change) and not may_be_stopped(message, batch)
 
     def _fill(self, left: list[Message], batch: Batch) -> tuple[list[Member], list[Message]]:
         """Claim the changes of the next call. Returns them, and the messages that are left for later calls.

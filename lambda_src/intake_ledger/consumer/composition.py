@@ -33,6 +33,7 @@ from intake_ledger.runners.inline import Inline
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
 
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.kinds import Kind
@@ -55,6 +56,7 @@ class KindTools(NamedTuple):
     telemetry: "Telemetry"
     clock: Callable[[], int]
     s3: "Callable[[], S3Client]"
+    sqs: "Callable[[], SQSClient]"
 
 
 class Parts(NamedTuple):
@@ -72,11 +74,16 @@ def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, A
         kind, services = make_parts(os.environ)
         return audit_sets(cast("Sets", kind), services, context, dry_run=event.get("dryRun") is True)
     if "checkRows" in event:
-        from intake_ledger.messages.row_check import check_rows  # noqa: PLC0415 - likewise
+        from intake_ledger.delivery_check.sources import SourceCheck  # noqa: PLC0415 - likewise
+        from intake_ledger.messages import message_settings  # noqa: PLC0415
+        from intake_ledger.messages.row_check import tick  # noqa: PLC0415
 
-        services = make_parts(os.environ).services
-        is_dry_run = event.get("dryRun") is True
-        return check_rows(services.settings, services.queues, services.clock, context, dry_run=is_dry_run)
+        services, deployed = make_parts(os.environ).services, message_settings(os.environ).deployed
+        function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")
+        # In a VPC there may be no route to Lambda's API and other services.
+        make_brief = partial(make_client, read_timeout=5, retries={"total_max_attempts": 1})
+        sources = SourceCheck(services.settings, deployed, function=function, make_client=make_brief)
+        return tick(services.settings, services.queues, services.clock, context, sources=sources, event=event)
     return dict(make_consumer().handle(event, context))
 
 
@@ -111,7 +118,8 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
         processor_version=settings.processor_version,
     )
     telemetry = telemetry_class(settings.reasons)
-    kind = make_kind(KindTools(environment, options, table, bucket, telemetry, clock, s3))
+    make_sqs = cache(_maker(settings, partial(make_client, "sqs", pool)))
+    kind = make_kind(KindTools(environment, options, table, bucket, telemetry, clock, s3, make_sqs))
     ledger = Ledger(
         table,
         kind.look,
@@ -122,10 +130,9 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
         forgotten=ForgottenKeys(settings.pipeline, table, clock),
         guards=(*kind.guards, *host.guards),
     )
-    make_sqs = _maker(settings, partial(make_client, "sqs", pool))
     queues = Queues(make_sqs, settings.queue_url, settings.dlq_url, shortened=kind.shortened)
     jitter = random.SystemRandom().random
-    is_stopped = stops(table, settings.pipeline, clock)
+    is_stopped = stops(table, settings.pipeline)
     take_start = starts(settings, table, clock, jitter)
     return Parts(
         kind, Services(settings, ledger, bucket, queues, telemetry, clock, jitter, host, is_stopped, take_start)
@@ -237,7 +244,10 @@ def _groups(
 
     longest = _longest_work_ms(tools.environment)
     retention, clock = tools.options.retention, tools.clock
-    return group_locks(settings, tools.table, retention, clock=clock, longest_work_ms=longest, is_control=is_control)
+    wake = Queues(tools.sqs, settings.queue_url, settings.dlq_url).wake
+    return group_locks(
+        settings, tools.table, retention, clock=clock, wake=wake, longest_work_ms=longest, is_control=is_control
+    )
 
 
 def _longest_work_ms(environment: Mapping[str, str]) -> int | None:
@@ -306,8 +316,7 @@ def _set_wakes(settings: ConsumerSettings, tools: KindTools) -> "SetWakes | None
         return None
     from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
 
-    make_sqs = _maker(settings, partial(make_client, "sqs"))
-    return make_set_wakes(settings.sets, settings, tools.telemetry, make_sqs, clock=tools.clock)
+    return make_set_wakes(settings.sets, settings, tools.telemetry, tools.sqs, clock=tools.clock)
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:

@@ -40,8 +40,11 @@ from intake_ledger.protocol import (
     Status,
     Verdict,
     content_differs,
+    has_content,
+    is_late_copy,
     keeps_copy,
     made_at,
+    may_be_another,
     result_note,
 )
 from intake_ledger.runners import Runner, SharedRunner
@@ -60,6 +63,7 @@ _REJUDGE_GONE = 2
 """A change whose version vanished is judged at most this number of times within one delivery of its message."""
 _NAMES_NO_MESSAGE = frozenset({OutcomeKind.FENCED, OutcomeKind.COMMITTED})
 """Outcomes after which the row does not wait for the message of the attempt."""
+OPEN_LETTER = "`intake-ledger retry --letter ID` opens it with the content of this dead letter"
 HOLD_MS = 1_000
 """A commit that was held for this time is written before another processor starts."""
 
@@ -217,6 +221,15 @@ def operation_of(message: Message) -> str | None:
     return back.request_id if (back := redriven(message.redriven_by)) else None
 
 
+def may_be_stopped(message: Message, batch: Batch) -> bool:
+    """True if a person may have stopped the operation of the message. It is judged alone then, before a claim."""
+    operation = operation_of(message)
+    try:
+        return operation is not None and batch.is_stopped(operation)
+    except Exception:  # noqa: BLE001 - the error comes again when it is judged
+        return True
+
+
 def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
     """The change with the fence that a copy without attributes cannot have. None: it is another message."""
     if row is None or row.bare_copy_digest is None or change.rejected_fence is not None:
@@ -278,7 +291,7 @@ class MessageHandler:
         """True if a person has stopped the operation of the message, and it was withdrawn. A claim is never undone."""
         if message in batch.answers or (operation := operation_of(message)) is None:
             return False
-        if not self.services.is_stopped(operation):
+        if not batch.is_stopped(operation):
             return False
         from intake_ledger.consumer.withdrawal import withdraw  # noqa: PLC0415 - few operations are stopped
 
@@ -293,7 +306,8 @@ class MessageHandler:
     def _copied(self, message: Message, why: str) -> float | None:
         """Copy a message to the dead-letter queue that its source deletes soon. Returns as `handle`."""
         try:
-            reason = self.failures.refuse(Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR), message)
+            letter = Unparseable(why, message.body, code=ReasonCode.CONSUMER_ERROR, about=message.only_change)
+            reason = self.failures.refuse(letter, message)
         except Exception as again:  # noqa: BLE001 - no error may lose the message
             self.services.telemetry.log_error("the message could not be copied", message.id, again)
             return self.failures.backoff(1)
@@ -315,7 +329,7 @@ class MessageHandler:
         if not self.services.settings.wants(parsed.key):
             self.services.telemetry.filtered_out(parsed)
             return None
-        if parsed.origin is Origin.PART:
+        if parsed.origin in (Origin.PART, Origin.GROUP):
             parsed = replace(parsed, waiter=message.waiter, waiter_ids=message.names)
         try:
             return self._handle_change(parsed, message, batch)
@@ -389,15 +403,11 @@ class MessageHandler:
         """Act on a verdict that gives no claim. Returns as `_handle_part`."""
         if ruling.verdict is Verdict.BUSY:
             return self._busy(change, ruling, message)
-        if change.must_equal and content_differs(change, ruling):
-            # The row stays as it is. Its message was another one, and this one was never processed.
-            why = "another message with its key and identity came before, and their fingerprints differ"
-            return Unparseable(
-                f"{why}: give each message its own identity", change.body, code=ReasonCode.IDENTITY_COLLIDES
-            )
+        if (letter := self._own_letter(change, ruling, message)) is not None:
+            return letter
         if ruling.verdict is Verdict.LATER_FORMAT:
             why = "a later release wrote its row, and its source keeps it no longer: deploy that release again"
-            copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR)
+            copied = Unparseable(why, change.body, code=ReasonCode.CONSUMER_ERROR, about=change)
             return copied if self.failures.is_last_delivery(message) else later_format_seconds(message.receives)
         if ruling.unprocessed:
             self.services.telemetry.removed_unprocessed(change, ruling.row)
@@ -407,6 +417,32 @@ class MessageHandler:
             return self._exhaust(change, message, ruling.row)
         return None
 
+    def _own_letter(self, change: Change, ruling: Ruling, message: Message) -> Unparseable | None:
+        """The dead letter of a message that was taken for a copy, but is none. None: it is one. The row stays as it is.
+
+        Nothing else has its content.
+        """
+        row = ruling.row
+        if row is None or change.letter_ms is None:
+            return None
+        if ruling.verdict is Verdict.REJECTED and row.status is Status.REJECTED:
+            if is_late_copy(change, row, self.services.clock()):
+                return None
+            other = "the dead letter has expired" if has_content(row, change) else "this one may have other content"
+            why = f"a message with its key and identity was rejected before, and {other}. {OPEN_LETTER}"
+            return Unparseable(why, change.body, code=ReasonCode.IDENTITY_REJECTED, about=change)
+        # A dead letter without attributes looks like any other message. Only what was rejected has dead letters.
+        may_be_letter = message.is_letter or row.redrive_count > 0
+        came = "another message with its key and identity came before, and"
+        if (change.must_equal or row.unfinished) and content_differs(change, ruling):
+            differs = "their fingerprints differ" if change.must_equal else "is not finished, with other content"
+            why = f"{came} {differs}: give each message its own identity"
+        elif may_be_letter and ruling.verdict is Verdict.DUPLICATE and not has_content(row, change):
+            why = f"{came} was processed, with other content: give each message its own identity"
+        else:
+            return None
+        return Unparseable(why, change.body, code=ReasonCode.IDENTITY_COLLIDES, about=change)
+
     def _busy(self, change: Change, ruling: Ruling, message: Message) -> float | None:
         """Seconds until a busy key is judged again. None: another message comes again for it."""
         row = ruling.row
@@ -415,7 +451,8 @@ class MessageHandler:
             return None
         if row is not None:
             message.is_named |= row.waiter_id == message.id
-            if renews(message, self.services.settings) and message.is_needless(row, self.services.clock()):
+            needless = message.is_needless(row, self.services.clock()) and not may_be_another(change, row)
+            if needless and renews(message, self.services.settings):
                 # Each death of a worker between a copy and its acknowledgement has left one message more.
                 return None
         return self._until_free(row)
@@ -461,7 +498,7 @@ class Groups:
             for message in batch.messages
             if message.receives == 1 and (change := message.only_change) is not None and self.takes(change)
         }
-        allowed = ((message, change) for message, change in fresh.items() if not self.may_be_stopped(message))
+        allowed = ((message, change) for message, change in fresh.items() if not may_be_stopped(message, batch))
         changes = dict(islice(allowed, fitting))
         if not changes:
             return
@@ -479,14 +516,6 @@ class Groups:
     def takes(self, change: Change) -> bool:
         """True if this pipeline handles the change."""
         return self.services.settings.wants(change.key) and not misdirected(change, self.services)
-
-    def may_be_stopped(self, message: Message) -> bool:
-        """True if a person may have stopped the operation of the message. It is judged alone then, before a claim."""
-        operation = operation_of(message)
-        try:
-            return operation is not None and self.services.is_stopped(operation)
-        except Exception:  # noqa: BLE001 - the error comes again when it is judged
-            return True
 
     def may_wait(self, message: Message, batch: Batch) -> bool:
         """True if the processor of this message may start before the held commits are written.

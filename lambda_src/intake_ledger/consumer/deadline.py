@@ -6,6 +6,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+STDERR = 2
+"""The file descriptor of the log."""
 REPEAT_SECONDS = 0.5
 """The time between two interruptions. A processor can close its files and connections in it, and several interruptions
 come before the function's own timeout."""

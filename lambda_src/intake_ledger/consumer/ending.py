@@ -21,13 +21,14 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 """
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import s3_refusal
+from intake_ledger.aws import is_own_read, s3_refusal
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.ledger import Claim
 from intake_ledger.observability import describe, text_of
@@ -37,6 +38,7 @@ from intake_ledger.protocol import (
     ConsumerSettings,
     ExecutionStopped,
     Fenced,
+    GroupHeld,
     LateWriteFound,
     NotBegun,
     NotYet,
@@ -211,7 +213,7 @@ def call_died(error: BaseException, facts: Facts, *, size: int) -> Outcome:
         math.ceil(wait),
         counted=False,
         alone=True,
-        healthy=None if about_input or invalid else False,
+        healthy=None if about_input or invalid or is_own_read(error) else False,
     )
 
 
@@ -230,6 +232,7 @@ def _raised(claim: Claim, error: BaseException, facts: Facts) -> Outcome:
         counted=not isinstance(error, NotBegun | OutputReserved),
         # Another object has the output for a moment. That says nothing about the downstream.
         downstream=begun and not isinstance(error, OutputReserved),
+        healthy=None if is_own_read(error) else False,
         s3_error=s3_error,
     )
 
@@ -241,14 +244,15 @@ def _failed(
     *,
     counted: bool = True,
     downstream: bool = True,
+    healthy: bool | None = False,
     s3_error: str | None = None,
 ) -> Outcome:
-    """Retry, or reject if this was the last attempt. `downstream`: the failure says something about the downstream."""
+    """Retry, or reject if this was the last attempt. `downstream`: the attempt may have reached the downstream."""
     settings, last_try_at = facts.settings, facts.last_try_at
     # While the downstream is out, a failure does not show that the file is bad. A message that no audit would find
     # again gets the rest of its attempts while its source still has it.
     out = downstream and facts.out and not (facts.given_up and last_try_at is not None)
-    healthy = False if downstream else None
+    healthy = healthy if downstream else None
     if counted and not out:
         last = claim.row.attempts >= settings.max_attempts
     else:
@@ -302,8 +306,14 @@ def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     text = text_of(missing) or "the processor said NotYet and gave no reason"
     # Waits grow, so that they do not use up the queue's maxReceiveCount.
     wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, _waited_ms(claim, facts) / 1000 * GROWTH)
+    wanted *= _spread(claim) if isinstance(missing, GroupHeld) else 1
     reason = Reason(code_of(missing, ReasonCode.NOT_YET), text)
     return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT)
+
+
+def _spread(claim: Claim) -> float:
+    """A number from 0.75 to 1.25 that differs between claims, so that keys that came together look at other times."""
+    return 0.75 + zlib.crc32(f"{claim.key.pk} {claim.row.fence}".encode()) / 2**33
 
 
 def _without_start(claim: Claim, later: StartLater, facts: Facts) -> Outcome:
@@ -337,7 +347,8 @@ def _gone(claim: Claim, facts: Facts) -> Outcome:
     begun = facts.stage is not Stage.OPENING
     reason = Reason(ReasonCode.OBJECT_GONE, f"S3 no longer holds {claim.state.identity}")
     if facts.settings.ordering is not Ordering.EVERY_VERSION:
-        write = Write.FAIL if begun else Write.RELEASE
+        # A continued claim has no earlier row to go back to: released, its row would be this claim again.
+        write = Write.FAIL if begun or claim.continued else Write.RELEASE
         return Outcome(OutcomeKind.GONE, write, reason, at_once=True, judge_again=True)
     # The message is only about this version.
     seen, change = claim.seen, claim.change

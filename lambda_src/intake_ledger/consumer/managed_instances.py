@@ -10,9 +10,7 @@ from typing import Any
 
 from intake_ledger.aws import InvocationContext
 from intake_ledger.consumer import composition
-
-STDERR = 2
-"""The file descriptor of the function's log."""
+from intake_ledger.consumer.deadline import STDERR
 
 
 def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, Any]:

@@ -2,17 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer.host import IN_LAMBDA, Host
 from intake_ledger.ledger import Ledger, LedgerTable
 from intake_ledger.observability import Telemetry
 from intake_ledger.protocol import ConsumerSettings
-
-if TYPE_CHECKING:
-    from intake_ledger.requests import StoppedOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,8 @@ class Services:
     host: Host = IN_LAMBDA
     """Where the consumer runs."""
     is_stopped: Callable[[str], bool] = lambda _: False
-    """True if the operation with this ID was stopped. It may raise the errors of DynamoDB."""
+    """True if the operation with this ID was stopped. It reads, and may raise the errors of DynamoDB; see
+    `Batch.is_stopped`."""
     take_start: Callable[[bool], int | None] | None = None
     """Takes a start at the rate of the pipeline; see `Starts.take`. None: the rate has no limit."""
 
@@ -49,16 +45,12 @@ def starts(
     return lambda in_line: given.take(in_line=in_line)
 
 
-def stops(table: LedgerTable, pipeline: str, clock: Callable[[], int]) -> Callable[[str], bool]:
+def stops(table: LedgerTable, pipeline: str) -> Callable[[str], bool]:
     """Tell whether an operation of the pipeline was stopped; see `Services.is_stopped`."""
 
-    @cache
-    def known() -> "StoppedOperations":
-        from intake_ledger.requests import StoppedOperations  # noqa: PLC0415 - few messages are of an operation
-
-        return StoppedOperations(table, pipeline, clock)
-
     def is_stopped(request_id: str) -> bool:
-        return known().has(request_id)
+        from intake_ledger.requests import read_stop  # noqa: PLC0415 - few messages are of an operation
+
+        return read_stop(table, pipeline, request_id) is not None
 
     return is_stopped

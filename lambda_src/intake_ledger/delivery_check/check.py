@@ -6,10 +6,10 @@ This module asks AWS. `policies` and `deployed` decide.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from intake_ledger.delivery_check.deployed import (
     NOT_POLLING,
@@ -23,6 +23,7 @@ from intake_ledger.delivery_check.deployed import (
     table_problems,
 )
 from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
+from intake_ledger.delivery_check.looked import UNKNOWN, Looked
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.delivery_check.policies import Caller, PolicyDecision, decide
 from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
@@ -33,39 +34,14 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-UNKNOWN = "unknown: "
-"""Begins a result that is neither right nor broken."""
 _DETAIL_TYPES = tuple(dict.fromkeys(DETAIL_TYPES.values()))
 _KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
 """Actions that a sender to an encrypted queue uses (SQS developer guide, "Key management")."""
 _S3, _EVENTBRIDGE, _SNS = "s3.amazonaws.com", "events.amazonaws.com", "sns.amazonaws.com"
 """The services that may send to the queue."""
 _REWRITES = ("Input", "InputPath", "InputTransformer")
-_GONE = (
-    "AWS.SimpleQueueService.NonExistentQueue",
-    "NoSuchBucket",
-    "NotFoundException",
-    "QueueDoesNotExist",
-    "ResourceNotFoundException",
-    "TableNotFoundException",
-)
-_NEEDED = ("bucket", "queue", "table")
-"""Resources without which no run can begin."""
 _LONGEST_RETENTION = 14 * DAY_SECONDS
 """The longest time for which SQS keeps a message. That of an imported dead-letter queue is not known."""
-_REFUSED = ("403", "AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
-
-
-@dataclass(slots=True)
-class Looked:
-    """Results of one check."""
-
-    problems: list[str] = field(default_factory=list)
-    """Differences and missing permissions, each with its repair."""
-    unknown: list[str] = field(default_factory=list)
-    """Conditions that cannot be evaluated, and services that did not answer."""
-    gone: list[str] = field(default_factory=list)
-    """Deleted resources without which no run can begin."""
 
 
 class DeliveryCheck:
@@ -124,23 +100,7 @@ class DeliveryCheck:
             self._run(looked, "the event source mapping", "function", lambda: self._mappings(arn))
 
     def _run(self, looked: Looked, what: str, resource: str, check: Callable[[], Iterator[str]]) -> None:
-        try:
-            for problem in check():
-                (looked.unknown if problem.startswith(UNKNOWN) else looked.problems).append(problem)
-        except ClientError as error:
-            code, again = error.response["Error"].get("Code", ""), self._deployed.again(resource)
-            if code in _GONE:
-                gone = f"the {resource}" if resource in _NEEDED else what
-                if gone not in looked.gone:
-                    looked.problems.append(f"{gone} is gone: {again}")
-                    looked.gone += [gone] if resource in _NEEDED else []
-            elif code in _REFUSED:
-                refused = f"{UNKNOWN}{what} could not be looked at, the audit's role may not {error.operation_name}"
-                looked.problems.append(f"{refused}: {self._deployed.again('audit')}")
-            else:
-                looked.unknown.append(f"{UNKNOWN}{what} could not be looked at: {error}")
-        except BotoCoreError as error:
-            looked.unknown.append(f"{UNKNOWN}{what} could not be looked at: {error}")
+        looked.add(check, what, resource, self._deployed)
 
     def _queue(self, into: dict[str, str]) -> Iterator[str]:
         url, names = self._settings.queue_url, ["All"]
@@ -380,10 +340,7 @@ class DeliveryCheck:
     def _table(self) -> Iterator[str]:
         name = self._settings.table
         time_to_live = self._dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-        backups: Any = {}
-        if self._deployed.pitr:
-            backups = self._dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
-        yield from table_problems(self._deployed, name, time_to_live, backups)
+        yield from table_problems(self._deployed, name, time_to_live)
 
 
 def _rewritten(targets: Sequence[Mapping[str, Any]], queue_arn: str) -> str:

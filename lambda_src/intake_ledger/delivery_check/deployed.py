@@ -13,8 +13,6 @@ from urllib.parse import unquote_plus
 from intake_ledger.protocol import KeyFilter, SettingsError
 
 EXPIRY = "expires_at"
-_NO_LIMIT = 0
-_UNRESERVED = -1
 NOT_POLLING = "so that no message is processed"
 """Part of the problem of a mapping that is disabled."""
 _POLLING = ("Creating", "Enabling", "Enabled", "Updating")
@@ -36,27 +34,22 @@ class Deployed:
     """The account of the sender, as the queue's policy names it."""
     function: str = ""
     timeout: int | None = None
-    reserved: int | None = None
-    """Reserved concurrency of the consumer; -1 without one."""
     mapping: str = ""
     enabled: bool = True
-    batch: int | None = None
-    window: int | None = None
-    concurrency: int | None = None
-    """Maximum concurrency of the event source mapping; 0 without one."""
     filtered: bool = False
     """True if the team gave the mapping filters."""
     visibility: int | None = None
     retention: int | None = None
     receives: int | None = None
-    """maxReceiveCount of the queue's redrive policy; 0 without one."""
-    least_receives: int | None = None
-    """The least maxReceiveCount that the consumer counts on, for a queue that the app does not make."""
+    """The least maxReceiveCount that the consumer counts on."""
     dead: str = ""
     """The dead-letter queue's URL."""
     dead_arn: str = ""
     dead_retention: int | None = None
-    pitr: bool | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The ARNs of the sources of an intake of messages, by `queue` and `stream`."""
+    rule: str = ""
+    """The ARN of the rule that sends events to an intake."""
 
     @classmethod
     def read(cls, text: str) -> "Deployed":
@@ -91,16 +84,17 @@ class Deployed:
 
 
 def queue_problems(deployed: Deployed, url: str, queue: Mapping[str, str]) -> Iterator[str]:
-    """Retention, visibility, redrive policy and message size of the queue."""
+    """Retention, visibility, redrive policy and message size of the queue. More than the plan has does no harm."""
     for name, attribute, wanted in (
         ("visibility timeout", "VisibilityTimeout", deployed.visibility),
         ("retention", "MessageRetentionPeriod", deployed.retention),
     ):
         actual = queue.get(attribute)
-        if wanted is not None and actual is not None and int(actual) != wanted:
+        if wanted is not None and actual is not None and int(actual) < wanted:
             repair = deployed.again("queue", _set_attribute(url, attribute, wanted))
             yield f"the queue's {name} is {int(actual):,} s, deployed as {wanted:,} s: {repair}"
-    yield from _redrive_problems(deployed, url, json.loads(queue.get("RedrivePolicy") or "{}"))
+    if deployed.receives is not None:
+        yield from _redrive_problems(deployed, url, json.loads(queue.get("RedrivePolicy") or "{}"))
     size = queue.get("MaximumMessageSize")
     if size is not None and int(size) < _LEAST_BYTES:
         # CloudFormation reverts only properties that the template declares.
@@ -118,31 +112,10 @@ def _set_attribute(url: str, name: str, value: int) -> str:
 
 
 def _redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) -> Iterator[str]:
-    wanted, actual = deployed.receives, int(redrive.get("maxReceiveCount", 0))
-    if wanted is None:
-        yield from _imported_redrive_problems(deployed, url, redrive)
-        return
-    again = deployed.again(
-        "queue", f"aws sqs set-queue-attributes --queue-url {url} --attributes file://redrive-policy.json"
-    )
-    if wanted and not actual:
-        yield f"the queue has no redrive policy, deployed with {wanted:,} receives: {again}"
-    elif actual != wanted:
-        kept = f"{wanted:,}" if wanted else "no redrive policy"
-        yield f"the queue gives a message up after {actual:,} receives, deployed as {kept}: {again}"
-    elif deployed.dead_arn and actual and redrive.get("deadLetterTargetArn") != deployed.dead_arn:
-        target = redrive.get("deadLetterTargetArn")
-        yield f"the queue gives messages up to {target}, deployed as {deployed.dead_arn}: {again}"
-
-
-def _imported_redrive_problems(deployed: Deployed, url: str, redrive: Mapping[str, Any]) -> Iterator[str]:
-    """The redrive policy of a queue that the app does not make."""
-    least, target, ours = deployed.least_receives, redrive.get("deadLetterTargetArn"), deployed.dead_arn
-    if least is None or not ours:
-        return
+    least, target, ours = deployed.receives or 0, redrive.get("deadLetterTargetArn"), deployed.dead_arn
     policy = json.dumps({"deadLetterTargetArn": ours, "maxReceiveCount": _RECEIVES})
     attributes = json.dumps({"RedrivePolicy": policy})
-    repair = f"run `aws sqs set-queue-attributes --queue-url {url} --attributes '{attributes}'`"
+    repair = deployed.again("queue", f"aws sqs set-queue-attributes --queue-url {url} --attributes '{attributes}'")
     receives = int(redrive.get("maxReceiveCount", 0))
     if target is None:
         yield (
@@ -165,10 +138,10 @@ def dead_letter_problems(deployed: Deployed, dead: Mapping[str, str], queue: Map
             f"the dead-letter queue takes messages of {int(size):,} bytes at most, and the queue of {int(least):,}, so "
             f"it refuses the copy of a longer one: {repair}"
         )
-    actual, wanted = dead.get("MessageRetentionPeriod"), deployed.dead_retention
-    if wanted is not None and actual is not None and int(actual) != wanted:
-        repair = deployed.again("dead", _set_attribute(deployed.dead, "MessageRetentionPeriod", wanted))
-        yield f"the dead-letter queue's retention is {int(actual):,} s, deployed as {wanted:,} s: {repair}"
+    kept, least = dead.get("MessageRetentionPeriod"), queue.get("MessageRetentionPeriod")
+    if kept is not None and least is not None and int(kept) < int(least):
+        repair = deployed.again("dead", _set_attribute(deployed.dead, "MessageRetentionPeriod", int(least)))
+        yield f"the dead-letter queue's retention is {int(kept):,} s, less than the queue's {int(least):,} s: {repair}"
 
 
 def mapping_problems(deployed: Deployed, mappings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -184,7 +157,7 @@ def mapping_problems(deployed: Deployed, mappings: Sequence[Mapping[str, Any]]) 
     if not ours:
         yield f"the queue's event source mapping to {deployed.function} is gone: {deployed.again('function')}"
     for mapping in ours:
-        yield from _own_mapping_problems(deployed, mapping)
+        yield from own_mapping_problems(deployed, mapping, "the queue's event source mapping")
 
 
 def _is_ours(deployed: Deployed, mapping: Mapping[str, Any]) -> bool:
@@ -193,25 +166,12 @@ def _is_ours(deployed: Deployed, mapping: Mapping[str, Any]) -> bool:
     return bool(mapping.get("FunctionArn", "").split(":function:")[-1].split(":")[0] == deployed.function)
 
 
-def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Iterator[str]:
+def own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any], what: str) -> Iterator[str]:
+    """State, answers by item and filters of a mapping to the consumer. `what` is its name for people."""
     update = f"aws lambda update-event-source-mapping --uuid {mapping['UUID']}"
-    what = "the queue's event source mapping"
     if deployed.enabled and mapping.get("State") not in _POLLING:
         yield f"{what} is {mapping.get('State')}, {NOT_POLLING}: run `{update} --enabled`"
     again = deployed.again("function")
-    scaling = mapping.get("ScalingConfig") or {}
-    for name, actual, wanted, repair in (
-        ("batch size", mapping.get("BatchSize"), deployed.batch, again),
-        ("batching window in seconds", mapping.get("MaximumBatchingWindowInSeconds") or 0, deployed.window, again),
-        (
-            "maximum concurrency",
-            scaling.get("MaximumConcurrency") or _NO_LIMIT,
-            deployed.concurrency,
-            again if deployed.concurrency else f"run `{update} --scaling-config '{{}}'`",
-        ),
-    ):
-        if wanted is not None and actual != wanted:
-            yield f"the {name} of {what} is {actual or 'none'}, deployed as {wanted or 'none'}: {repair}"
     if "ReportBatchItemFailures" not in mapping.get("FunctionResponseTypes", ()):
         yield f"{what} does not report failures by item, so that failed messages are deleted: {again}"
     if not deployed.filtered and (mapping.get("FilterCriteria") or {}).get("Filters"):
@@ -220,21 +180,11 @@ def _own_mapping_problems(deployed: Deployed, mapping: Mapping[str, Any]) -> Ite
 
 
 def function_problems(deployed: Deployed, function: Mapping[str, Any], reserved: int | None) -> Iterator[str]:
-    """State, timeout and reserved concurrency of the consumer."""
+    """State, timeout and reserved concurrency of the consumer. Another concurrency than 0 is the team's choice."""
     name, again = deployed.function, deployed.again("function")
-    actual = _UNRESERVED if reserved is None else reserved
-    wanted = deployed.reserved
-    if actual != wanted and (actual == 0 or wanted is not None):
-        repair = (
-            again
-            if wanted not in (None, _UNRESERVED)
-            else f"run `aws lambda delete-function-concurrency --function-name {name}`"
-        )
-        stops = ", so that nothing is processed" if actual == 0 else ""
-        yield (
-            f"the reserved concurrency of {name} is {'none' if actual == _UNRESERVED else actual}{stops}, deployed as "
-            f"{'none' if wanted in (None, _UNRESERVED) else wanted}: {repair}"
-        )
+    if reserved == 0:
+        repair = f"run `aws lambda delete-function-concurrency --function-name {name}`"
+        yield f"the reserved concurrency of {name} is 0, so that nothing is processed: {repair}"
     if function.get("State") == "Failed":
         yield f"{name} cannot be called, {function.get('StateReason') or function.get('StateReasonCode')}: {again}"
     if function.get("LastUpdateStatus") == "Failed":
@@ -244,23 +194,14 @@ def function_problems(deployed: Deployed, function: Mapping[str, Any], reserved:
         yield f"the timeout of {name} is {function.get('Timeout')} s, deployed as {deployed.timeout} s: {again}"
 
 
-def table_problems(
-    deployed: Deployed, table: str, time_to_live: Mapping[str, Any], backups: Mapping[str, Any]
-) -> Iterator[str]:
-    """Time to live, and point-in-time recovery."""
+def table_problems(deployed: Deployed, table: str, time_to_live: Mapping[str, Any]) -> Iterator[str]:
+    """Time to live."""
     on = time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
     if not on or time_to_live.get("AttributeName", EXPIRY) != EXPIRY:
         specification = f"Enabled=true,AttributeName={EXPIRY}"
         by_hand = f"aws dynamodb update-time-to-live --table-name {table} --time-to-live-specification {specification}"
         again = deployed.again("table", by_hand)
         yield f"rows of {table} do not expire, deployed with time to live by {EXPIRY}: {again}"
-    recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
-    if deployed.pitr and recovery != "ENABLED":
-        by_hand = (
-            f"aws dynamodb update-continuous-backups --table-name {table} "
-            "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
-        )
-        yield f"{table} has no point-in-time recovery, deployed with it: {deployed.again('table', by_hand)}"
 
 
 def prefix_and_suffix(entry: Any) -> tuple[str, str]:

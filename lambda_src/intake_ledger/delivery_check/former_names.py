@@ -31,7 +31,7 @@ def problems(names: list[str]) -> list[str]:
     """The names in words, with the fix."""
     return [
         f"the table has rows of this bucket under the name {name}, which is not deployed in this app: if this pipeline "
-        f"had that name, run `intake-ledger adopt --from {name}`"
+        f"had that name, deploy it with its former queue and name={name}"
         for name in names
     ]
 

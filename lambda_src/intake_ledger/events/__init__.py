@@ -3,6 +3,7 @@
 from intake_ledger.events.copies import ATTRIBUTE as WAITING
 from intake_ledger.events.copies import REDRIVEN
 from intake_ledger.events.parser import (
+    BODY_UNKNOWN,
     OWN_MESSAGE,
     WAY_OUT,
     Ignored,
@@ -10,6 +11,7 @@ from intake_ledger.events.parser import (
     Message,
     Parsed,
     Unparseable,
+    body_unknown,
     in_order,
     merge_unparseable,
     own_message,
@@ -18,6 +20,7 @@ from intake_ledger.events.parser import (
 )
 
 __all__ = [
+    "BODY_UNKNOWN",
     "OWN_MESSAGE",
     "REDRIVEN",
     "WAITING",
@@ -27,6 +30,7 @@ __all__ = [
     "Message",
     "Parsed",
     "Unparseable",
+    "body_unknown",
     "in_order",
     "merge_unparseable",
     "own_message",

@@ -24,6 +24,7 @@ from intake_ledger.protocol import (
     StateKind,
     Status,
     is_ulid,
+    json_text,
     real_version,
 )
 
@@ -159,7 +160,10 @@ def epoch_ms(time: str) -> int:
 OWN_MESSAGE = "intakeLedger"
 """The only top-level name in the pipeline's own messages."""
 
-_KINDS = (Origin.AUDIT, Origin.REPROCESS, Origin.LATE, Origin.PART, Origin.EXECUTION)
+BODY_UNKNOWN = "body unknown"
+"""The kind of our own message that stands for a rejected message whose body its copy does not have."""
+
+_KINDS = (Origin.AUDIT, Origin.REPROCESS, Origin.LATE, Origin.PART, Origin.GROUP, Origin.EXECUTION)
 _KIND = (Field("kind"),)
 _OBJECT = (
     Field("bucket"),
@@ -209,6 +213,11 @@ def own_message(
     content["reprocessId"] = reprocess_id
     content["parts"] = list(parts) or None
     return json.dumps({OWN_MESSAGE: {name: value for name, value in content.items() if value is not None}})
+
+
+def body_unknown(key: str, identity: str) -> str:
+    """The body of a copy of a rejected message with a key and an identity, if its body is not known."""
+    return json.dumps({OWN_MESSAGE: {"kind": BODY_UNKNOWN, "key": key, "identity": identity}})
 
 
 def parse_own_message(content: object, body: str) -> Change:
@@ -363,7 +372,7 @@ def _parse_api_call(event: dict[str, Any], body: str) -> Change | Ignored:
 WAY_OUT = (
     "CloudTrail reports calls of S3's API, and the pipeline needs the events of S3: turn on EventBridge for the bucket "
     "and let the rule match the detail types Object Created and Object Deleted, but not AWS API Call via CloudTrail. "
-    "`intake-ledger audit` finds the objects that were not processed"
+    "`intake-ledger audit --resend` finds the objects that were not processed"
 )
 """The fix of a rule that sends calls instead of events."""
 
@@ -433,6 +442,8 @@ class Unparseable(NamedTuple):
     """The number of records, if the message has records."""
     code: ReasonCode = ReasonCode.UNPARSEABLE_MESSAGE
     """The reason code of the first record."""
+    about: Change | None = None
+    """The change, if the message can be read and reports nothing else."""
 
 
 Parsed = Change | Ignored | Unparseable
@@ -498,15 +509,24 @@ class Message:
 
     @property
     def group(self) -> str:
-        """The message group in a FIFO queue. Empty if there is none."""
+        """The message group: its order in a FIFO queue, its sender in a fair one. Empty if there is none."""
         attributes = self.record.get("attributes")
         return str(attributes.get("MessageGroupId", "")) if isinstance(attributes, Mapping) else ""
 
     @property
     def redriven_by(self) -> str | None:
         """The attribute of the operation that has redriven it, unread. None: no command has."""
+        return self._attribute(REDRIVEN)
+
+    @property
+    def is_letter(self) -> bool:
+        """True if it comes from the dead-letter queue, as far as its attributes show."""
+        return any(self._attribute(name) is not None for name in ("rejected_fence", "reason_code", REDRIVEN))
+
+    def _attribute(self, name: str) -> str | None:
+        """A message attribute that is a text or a number. Senders choose attributes."""
         attributes = self.record.get("messageAttributes")
-        found = attributes.get(REDRIVEN) if isinstance(attributes, Mapping) else None
+        found = attributes.get(name) if isinstance(attributes, Mapping) else None
         text = found.get("stringValue") if isinstance(found, Mapping) else None
         return text if isinstance(text, str) else None
 
@@ -543,8 +563,9 @@ class Message:
             "MessageAttributes": attributes,
             "MessageSystemAttributes": trace_of(self.record),
         }
-        if (redriven_by := self.redriven_by) is not None:
-            attributes[REDRIVEN] = {"DataType": "String", "StringValue": redriven_by}
+        for name in ("reason_code", REDRIVEN):
+            if (given := self._attribute(name)) is not None:
+                attributes[name] = {"DataType": "String", "StringValue": given}
         # Queues may share their time fairly among groups.
         return entry | ({"MessageGroupId": self.group} if self.group else {})
 
@@ -687,7 +708,7 @@ def _body_of(records: Sequence[object], whole: str, limit: int) -> str:
     """A message body with these records only. The whole message, if that body would be longer than `limit`."""
     try:
         # In ASCII, since SQS does not take every character.
-        part = json.dumps({"Records": records}, separators=(",", ":"))
+        part = json_text({"Records": records})
     except RecursionError:
         return whole
     return part if len(part) <= limit else whole

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from intake_ledger.executions.answer import commit_of
 from intake_ledger.executions.decide import (
+    ABORTED,
     MIN_POLL_MS,
     OVERTAKEN,
     RUNNING,
+    STOPPED,
     Action,
     Decision,
     Execution,
@@ -35,9 +37,11 @@ else:
 
 
 __all__ = [
+    "ABORTED",
     "MIN_POLL_MS",
     "OVERTAKEN",
     "RUNNING",
+    "STOPPED",
     "Action",
     "Decision",
     "DurableFunction",

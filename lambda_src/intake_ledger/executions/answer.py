@@ -17,7 +17,7 @@ _TOO_LONG = "States.DataLimitExceeded"
 def commit_of(execution: Execution) -> Commit:
     """The commit of an execution that succeeded.
 
-    An output that is none of the answers of docs/processor-json.md commits, too, with the name of the execution: most
+    An output that is none of the answers of docs/processor.md commits, too, with the name of the execution: most
     state machines return the result of their last step.
 
     Raises:

@@ -21,7 +21,8 @@ _DECIDED = ("SUCCEEDED", "FAILED")
 RUNNING = "RUNNING"
 QUEUED = "QUEUED"
 """The status of an execution that is not found, and whose start was accepted and may wait."""
-_STOPPED = ("ABORTED", "TIMED_OUT")
+ABORTED = "ABORTED"
+STOPPED = (ABORTED, "TIMED_OUT")
 """An execution that was stopped may have tasks that still run."""
 OVERTAKEN = "IntakeLedger.Overtaken"
 """The error of an execution that the consumer has stopped, because a newer state of its key came."""
@@ -65,7 +66,7 @@ class Execution:
     @property
     def has_ended(self) -> bool:
         """False also for PENDING_REDRIVE, and for any status that a later Step Functions may have."""
-        return self.status in (*_DECIDED, *_STOPPED)
+        return self.status in (*_DECIDED, *STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def decide(row: Row, execution: Execution | None, *, now: int, longest_task_ms: 
         return Decision(Action.WAIT, row.lease_until or now) if row.is_live(now) else Decision(Action.START)
     if execution.status in _DECIDED:
         return Decision(Action.CLAIM if failed else Action.FINISH)
-    if execution.status in _STOPPED:
+    if execution.status in STOPPED:
         # A task of it may still write. The next claim must not begin before.
         rest = (now if execution.stopped_at is None else execution.stopped_at) + longest_task_ms
         if now < rest:

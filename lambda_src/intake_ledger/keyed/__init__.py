@@ -1,6 +1,6 @@
 """Keys and identities of messages, and the locks of keys and groups."""
 
-from intake_ledger.keyed.group_lock import GroupLock, group_locks, holder_name, holder_row
+from intake_ledger.keyed.group_lock import GroupLock, group_locks, holder_hash, holder_name, holder_row
 from intake_ledger.keyed.key_lock import KeyLock, is_holding
 from intake_ledger.keyed.names import InvalidName, idempotency_key, name_of
 
@@ -9,6 +9,7 @@ __all__ = [
     "InvalidName",
     "KeyLock",
     "group_locks",
+    "holder_hash",
     "holder_name",
     "holder_row",
     "idempotency_key",

@@ -56,6 +56,8 @@ class KeyLock:
     """Guards claims by the locks of their keys; see `Guard`."""
 
     just_in_time = True
+    _reads_first = False
+    """True to read a lock before it is written. A write may make the transaction fail that commits its holder."""
 
     def __init__(
         self,
@@ -92,30 +94,28 @@ class KeyLock:
             ("holder", "fence"),
             {":free": _FREE, ":own_row": self._name(claim), ":fence_now": fence},
         )
+        item = self._item(claim) if self._reads_first else None
         try:
             for _ in range(_TRIES):
-                try:
-                    self._mark(claim, fence, free)
-                except ConditionFailed:
-                    item = self._item(claim)
-                else:
+                if item is None and (item := self._refusal(claim, fence, free)) is None:
                     return replace(claim, lock_fence=fence)
                 if self._is_holder(item, claim):
                     # An earlier worker of this claim has taken it, or the answer to our own write was lost. The write
                     # tells those that have read it before.
                     if self._takes_again(claim, item):
                         return replace(claim, lock_fence=int(item["fence"]))
+                    item = self._item(claim)
                     continue
                 if self._has_lost_its_row(claim, item):
                     break
                 if (wait_ms := self._held_ms(claim, item)) is not None:
-                    return self._busy(claim, wait_ms)
+                    return self._busy(claim, wait_ms, item)
                 fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
-                free = _as_read(item)
+                free, item = _as_read(item), None
         except ClientError as error:
             if not is_conflict(error):
                 raise
-        return self._busy(claim, _SHORTEST_WAIT_MS)
+        return self._busy(claim, _SHORTEST_WAIT_MS, {})
 
     def fence_of(self, claim: Claim) -> int:
         """The fence under which the claim's row holds the lock. It orders the work of all messages of the key.
@@ -215,12 +215,13 @@ class KeyLock:
             return False
         return True
 
-    def _busy(self, claim: Claim, wait_ms: int) -> Claim | Ruling:  # noqa: ARG002 - groups name the key
-        """The ruling of a message that waits for its key. Its row says until when."""
+    def _busy(self, claim: Claim, wait_ms: int, item: Mapping[str, Any]) -> Claim | Ruling:  # noqa: ARG002 - for groups
+        """The ruling of a message that waits for its key. Its row says until when. `item` is the lock, or empty."""
         row = Row(Status.PROCESSING, fence=0, lease_until=self._clock() + wait_ms)
         return Ruling(Verdict.BUSY, "another message of the key is processed", row)
 
-    def _mark(self, claim: Claim, fence: int, condition: Condition) -> None:
+    def _refusal(self, claim: Claim, fence: int, condition: Condition) -> dict[str, Any] | None:
+        """Take the lock. Returns it if the condition does not hold. None: it is taken."""
         marks = {
             "fence": fence,
             "holder": self._name(claim),
@@ -228,7 +229,11 @@ class KeyLock:
             "held_since": self._clock(),
             "expires_at": self._expires_at(claim.row.lease_until),
         }
-        self._table.mark(self._key(claim), marks, condition)
+        try:
+            self._table.mark(self._key(claim), marks, condition)
+        except ConditionFailed:
+            return self._item(claim)
+        return None
 
     def _expires_at(self, lease_until: int | None) -> int:
         """The row of the longest work expires a day after its retention. The lock stays for longer than that."""

@@ -38,9 +38,17 @@ def name_of(what: str, value: object) -> str:
     return name
 
 
-def idempotency_key(source: str, key: str, identity: str) -> str:
-    """The idempotency key of a message. `source` is the name before the key in the row's partition key."""
+def idempotency_key(source: str, key: str, identity: str, content: str | None = None) -> str:
+    """The idempotency key of a message.
+
+    Args:
+        source: the name before the key in the row's partition key.
+        key: of the message.
+        identity: of the message.
+        content: see `Row.key_content`.
+
+    """
     # The lengths separate the parts, because a key may have any character.
-    parts = (source, key, identity)
+    parts = (source, key, identity, *([] if content is None else [content]))
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -57,7 +57,8 @@ class Work(Protocol):
             repeated: another worker may have sent the request of this fence. It is then made without a check.
 
         Raises:
-            ObjectGone: As `ready`. Also the other errors of it. With `repeated` none of them.
+            ObjectGone: As `ready`. Also the other errors of it. With `repeated` only if the request of this state was
+                surely never sent.
 
         """
 

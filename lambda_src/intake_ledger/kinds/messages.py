@@ -91,7 +91,7 @@ class MessageWork:
             sent_at=change.event_time,
             attempt=claim.row.attempts,
             fence=self._fence_of(claim),
-            idempotency_key=idempotency_key(change.bucket, change.key, identity),
+            idempotency_key=idempotency_key(change.bucket, change.key, identity, claim.row.key_content),
             _remaining_seconds=remaining_seconds,
         )
 
@@ -104,7 +104,7 @@ class MessageWork:
 
         """
         given = self.ready(lambda: 0.0)
-        body = as_json(given.body) if self._source is MessageSourceType.DYNAMODB else given.body
+        body = as_json(given.body)
         try:
             json.dumps(body, allow_nan=False)
         except ValueError:

@@ -12,15 +12,12 @@ from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
 from intake_ledger.ledger import Claim, GroupGuard, object_states
 from intake_ledger.processor import ObjectChange, OpenedObject, make_object_change
 from intake_ledger.protocol import (
-    Change,
     ConsumerSettings,
     ObjectGone,
     Ordering,
-    Origin,
     OutputError,
     RowCounts,
     State,
-    rejected_rows_partition,
     rejects_may_exist,
     rejects_place,
 )
@@ -126,13 +123,12 @@ class ObjectWork(OpenedObject):
         return self._rejects.write() if self._rejects is not None else None
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the row says everything
-        """See `Work`. The fields of docs/processor-json.md, without the time of an event."""
-        row, change = self._claim.row, self._claim.change
-        # Of several messages about one state, each has another time.
+        """See `Work`. The fields of docs/processor.md, without the time of an event."""
+        # Of several messages about one state, each has another time. The name of the event is the row's.
         given = make_object_change(
-            Change(change.bucket, change.key, Origin.EXECUTION, row.event_name or "", ""),
+            self._claim.change,
             self._claim.state,
-            row,
+            self._claim.row,
             pipeline=self._settings.pipeline,
             ordering=self._settings.ordering,
             remaining_seconds=_nothing,
@@ -214,13 +210,12 @@ class ClaimRejects:
             return None
         version = claim.state.identity if self.settings.ordering is Ordering.EVERY_VERSION else None
         output = self.outputs.output(*rejects_place(place, claim.change.key, version))
-        partition = rejected_rows_partition(self.settings.pipeline)
         if rejects is None or not bad:
             output.remove()
-            return RowCounts(0, 0, partition)
+            return RowCounts(0, 0)
         with rejects.whole_file() as file:
             output.put(file, content_type=REJECTS_TYPE)
-        return RowCounts(rejects.read, bad, partition)
+        return RowCounts(rejects.read, bad)
 
 
 def _nothing(*_: object) -> NoReturn:
@@ -228,7 +223,7 @@ def _nothing(*_: object) -> NoReturn:
 
 
 def request_of(change: ObjectChange) -> dict[str, Any]:
-    """The function's request, as docs/processor-json.md describes it."""
+    """The function's request, as docs/processor.md describes it."""
     request = {
         "format": FORMAT,
         "bucket": change.bucket,

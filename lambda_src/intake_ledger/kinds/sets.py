@@ -162,15 +162,16 @@ class SetWork:
     def request(self, *, repeated: bool = False) -> dict[str, Any]:
         """See `Work`. The list of the parts is stored before: the set may have changed at a repeated request.
 
-        Only a complete version was ever requested. If its list was not stored, and the set has changed, the request
-        names a list that is not there: its fence is used up by work that cannot begin.
+        Only a complete version was ever requested, so another one is checked each time. If the list of a complete one
+        was not stored, and the set has changed, the request names a list that is not there: its fence is used up by
+        work that cannot begin.
         """
         claim, lists, version = self._claim, self._kind.lists, self._claim.state.version_id or ""
         if lists is None:
             raise NotImplementedError("a processor of sets elsewhere needs a place for the lists of parts")
         sent_before = repeated and version.startswith(f"{COMPLETE}-")
         with suppress(*((ObjectGone, NotYet, Unprocessable) if sent_before else ())):
-            contents = self._checked(repeated=repeated)
+            contents = self._checked(repeated=sent_before)
             files = [(key, contents.parts[key]) for key in contents.listing.keys]
             parts = [{"key": key, "versionId": state.version_id, "etag": state.etag} for key, state in files]
             try:

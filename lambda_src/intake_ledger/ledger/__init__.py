@@ -2,7 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger.conditions import NO_ROW, Condition, ConditionFailed, lease_owned, row_unchanged
+from intake_ledger.ledger.conditions import (
+    NO_ROW,
+    Condition,
+    ConditionFailed,
+    lease_owned,
+    row_unchanged,
+    same_claim,
+)
 from intake_ledger.ledger.dynamodb_table import (
     AWS_ERRORS,
     BATCH_GET_KEYS,
@@ -14,7 +21,14 @@ from intake_ledger.ledger.dynamodb_table import (
     send_write,
     write_batch,
 )
-from intake_ledger.ledger.forgotten import FORGOTTEN_AT, UNCHECKED_MS, Forgotten, ForgottenKeys, NothingForgotten
+from intake_ledger.ledger.forgotten import (
+    FORGOTTEN_AT,
+    REMOVED,
+    UNCHECKED_MS,
+    Forgotten,
+    ForgottenKeys,
+    NothingForgotten,
+)
 from intake_ledger.ledger.ledger import (
     Claim,
     GroupGuard,
@@ -24,6 +38,7 @@ from intake_ledger.ledger.ledger import (
     Look,
     StateReader,
     break_claim,
+    end_work,
     object_states,
     present_state,
 )
@@ -48,6 +63,7 @@ __all__ = [
     "BATCH_STATEMENTS",
     "FORGOTTEN_AT",
     "NO_ROW",
+    "REMOVED",
     "UNCHECKED_MS",
     "Claim",
     "Condition",
@@ -69,6 +85,7 @@ __all__ = [
     "all_rows_since",
     "break_claim",
     "condition_failed",
+    "end_work",
     "is_conflict",
     "lease_owned",
     "object_states",
@@ -76,6 +93,7 @@ __all__ = [
     "read_batch",
     "record_key",
     "row_unchanged",
+    "same_claim",
     "send_write",
     "write_batch",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from intake_ledger.protocol import FORMAT, LEASE_ENDED, Row, RowKey, Status, to_dynamodb
+from intake_ledger.protocol import FORMAT, LEASE_ENDED, Row, RowKey, StateKind, Status, to_dynamodb
 
 
 class ConditionFailed(Exception):  # noqa: N818 - an answer, not an error
@@ -37,12 +37,12 @@ PROCESSED = Condition("#status = :processed", ("status",), {":processed": Status
 """The last claim was committed or abandoned."""
 
 
-def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
+def row_unchanged(row: Row, now: int, *, must_equal: bool = False, settles: bool = False) -> Condition:
     """No claim and no outcome was written since the row was judged, and its lease has ended. Every swap requires this.
 
     Late writes and marks of the audit may have been added. A row that was deleted and written again within the
-    millisecond has the same fence. With `must_equal`, its content must be the same too, if it is known. `now` is in
-    epoch milliseconds.
+    millisecond has the same fence. With `must_equal`, its content must be the same too, if it is known. With `settles`,
+    no state was written late either: a settled row expires. `now` is in epoch milliseconds.
 
     Names of versions without a tag must be the same. The write that clears them lets the row expire, and a claimed row
     must not expire.
@@ -54,11 +54,20 @@ def row_unchanged(row: Row, now: int, *, must_equal: bool = False) -> Condition:
     )
     same = {"etag": row.etag} if must_equal and row.etag is not None else {}
     same |= {"tags_pending": row.tags_pending} if row.tags_pending else {}
-    return Condition(
+    condition = Condition(
         " AND ".join([condition.expression, *(f"#{name} = :seen_{name}" for name in same)]),
         (*condition.names, *same),
         {**condition.values, **{f":seen_{name}": value for name, value in same.items()}},
     )
+    return _same_late_writes(condition, row) if settles else condition
+
+
+def _same_late_writes(condition: Condition, row: Row) -> Condition:
+    """The condition, and no state was written late since the row was read."""
+    same, values = "attribute_not_exists(#late_writes)", condition.values
+    if row.late_writes:
+        same, values = "#late_writes = :seen_late_writes", {**values, ":seen_late_writes": row.late_writes}
+    return Condition(f"{condition.expression} AND {same}", (*condition.names, "late_writes"), values)
 
 
 def tags_unchanged(row: Row, *, expires: bool) -> Condition:
@@ -70,12 +79,7 @@ def tags_unchanged(row: Row, *, expires: bool) -> Condition:
         ("fence", "status", "tags_pending"),
         {":seen_fence": row.fence, ":seen_status": row.status, ":seen_tags_pending": row.tags_pending},
     )
-    if not expires:
-        return condition
-    same, values = "attribute_not_exists(#late_writes)", condition.values
-    if row.late_writes:
-        same, values = "#late_writes = :seen_late_writes", {**values, ":seen_late_writes": row.late_writes}
-    return Condition(f"{condition.expression} AND {same}", (*condition.names, "late_writes"), values)
+    return _same_late_writes(condition, row) if expires else condition
 
 
 def lease_owned(row: Row) -> Condition:
@@ -94,6 +98,15 @@ def claim_untouched(row: Row) -> Condition:
         f"{owned.expression} AND #lease_until = :own_until",
         (*owned.names, "lease_until"),
         {**owned.values, ":own_until": row.lease_until},
+    )
+
+
+def same_claim(row: Row) -> Condition:
+    """The row has the fence and the status that were read. Its lease may have been extended."""
+    return Condition(
+        "#fence = :seen_fence AND #status = :seen_status",
+        ("fence", "status"),
+        {":seen_fence": row.fence, ":seen_status": row.status},
     )
 
 
@@ -118,18 +131,26 @@ def no_late_writes(row: Row) -> Condition:
 def late_write_may_harm(row: Row) -> Condition:
     """A later claim has replaced this one, and this claim's late write may have damaged its result.
 
-    A transaction's writes cannot be repeated, and a late write of the same state does no harm. Rows of a later format
-    do not fulfil the condition.
+    A transaction's writes cannot be repeated, and a late write of the same state does no harm, nor does a removal after
+    a later one that the processor was told of. Rows of a later format do not fulfil the condition.
     """
+    harmless = "attribute_exists(#transactional) OR #committed_state = :own_state"
+    names: tuple[str, ...] = ("format", "status", "fence", "transactional", "committed_state")
+    kinds = dict[str, Any]()
+    if row.kind in (StateKind.MARKER, StateKind.ABSENT):
+        harmless += " OR (#kind IN (:marker, :absent) AND attribute_not_exists(#settled_as))"
+        names += ("kind", "settled_as")
+        kinds = {":marker": StateKind.MARKER, ":absent": StateKind.ABSENT}
     return Condition(
         "#format = :this_format AND attribute_exists(#status) AND #fence > :own_fence AND NOT (#status = :processed"
-        " AND (attribute_exists(#transactional) OR #committed_state = :own_state))",
-        ("format", "status", "fence", "transactional", "committed_state"),
+        f" AND ({harmless}))",
+        names,
         {
             ":this_format": FORMAT,
             ":own_fence": row.fence,
             ":processed": Status.PROCESSED,
             ":own_state": row.identity,
+            **kinds,
         },
     )
 

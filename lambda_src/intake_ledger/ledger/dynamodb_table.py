@@ -213,6 +213,23 @@ class LedgerTable:
         answer = self._client.get_item(TableName=self.name, Key=_key(key), ConsistentRead=True)
         return from_dynamodb(answer.get("Item", {}))
 
+    def was_restored(self) -> bool:
+        """True if the table was restored from a backup."""
+        return "RestoreSummary" in self._client.describe_table(TableName=self.name)["Table"]
+
+    def first(self, pk: str, beginning: str) -> tuple[RowKey, dict[str, Any]] | None:
+        """The first item of a partition whose sort key begins so, read consistently. None: there is none."""
+        answer = self._client.query(
+            TableName=self.name,
+            KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
+            ExpressionAttributeValues={":pk": {"S": pk}, ":prefix": {"S": beginning}},
+            ConsistentRead=True,
+            Limit=1,
+        )
+        for item in map(from_dynamodb, answer["Items"]):
+            return RowKey(item["pk"], item["sk"]), item
+        return None
+
     def write(self, key: RowKey, content: Mapping[str, Any]) -> None:
         """Write an item that is not a row, in place of any item with this key."""
         item: Any = to_dynamodb({"pk": key.pk, "sk": key.sk, **content})
@@ -253,7 +270,7 @@ class LedgerTable:
         return dict(content)
 
     def move(
-        self, key: RowKey, name: str, *, by: int | None, to: int, condition: Condition
+        self, key: RowKey, name: str, *, by: int | None, to: int, marks: Mapping[str, int], condition: Condition
     ) -> tuple[bool, dict[str, Any]]:
         """Let a number of an item that is not a row grow, in one write.
 
@@ -262,15 +279,18 @@ class LedgerTable:
             name: of the number.
             by: is added to it. None: it becomes `to`.
             to: the number that it becomes without `by`.
+            marks: attributes to set in the same write.
             condition: refuses the write.
 
         Returns:
             Whether it was written, and the attributes of the item: after the write, or that refused it.
 
         """
-        values = {":to": to} if by is None else {":by": by}
-        update = f"SET #{name} = :to" if by is None else f"ADD #{name} :by"
-        arguments = self._arguments(condition, values, (name,), Key=_key(key), UpdateExpression=update)
+        values = {f":new_{one}": value for one, value in marks.items()}
+        values |= {":to": to} if by is None else {":by": by}
+        update = "SET " + ", ".join(f"#{one} = :new_{one}" for one in marks)
+        update += f", #{name} = :to" if by is None else f" ADD #{name} :by"
+        arguments = self._arguments(condition, values, (*marks, name), Key=_key(key), UpdateExpression=update)
         try:
             answer = send_write(self._client.update_item, arguments | {"ReturnValues": "ALL_NEW"})
         except ClientError as error:

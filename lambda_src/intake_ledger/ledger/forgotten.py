@@ -15,6 +15,8 @@ from intake_ledger.protocol import RowKey, forgotten_key, newest_forgotten_key
 
 FORGOTTEN_AT = "forgotten_at"
 """The attribute of a marker with the time at which its key was forgotten, in epoch milliseconds."""
+REMOVED = "removed"
+"""The attribute of a marker with the time in `FORGOTTEN_AT` for which the rows were removed."""
 UNCHECKED_MS = 60_000
 """The age up to which a message is not checked, and the time for which the newest marker's time is known."""
 
@@ -34,11 +36,20 @@ class Forgotten(Protocol):
 
         """
 
+    def removed_at(self, pk: str, sent: int | None) -> int | None:
+        """When the key was forgotten, if its rows were removed, and the message was sent before. None otherwise.
+
+        A worker that writes its claim afterwards finds the marker, and starts nothing. `sent` is as for `forgotten_at`.
+        """
+
 
 class NothingForgotten:
     """A ledger without a command that forgets keys."""
 
     def forgotten_at(self, pk: str, sent: int | None) -> None:
+        """None."""
+
+    def removed_at(self, pk: str, sent: int | None) -> None:
         """None."""
 
 
@@ -63,6 +74,13 @@ class ForgottenKeys:
         if self._newest <= (sent or 0):
             return None
         return self._time_in(forgotten_key(self.pipeline, pk), now) or None
+
+    def removed_at(self, pk: str, sent: int | None) -> int | None:
+        """See `Forgotten`."""
+        if sent is None:
+            return None
+        removed = int(self.table.read(forgotten_key(self.pipeline, pk)).get(REMOVED, 0))
+        return removed if sent < removed else None
 
     def _time_in(self, key: RowKey, now: int) -> int:
         """The time in an item. 0: there is none, or it has expired. DynamoDB deletes such items days later."""

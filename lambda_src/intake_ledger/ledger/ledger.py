@@ -27,10 +27,11 @@ from intake_ledger.ledger.conditions import (
     no_late_writes,
     no_other_late_writes,
     row_unchanged,
+    same_claim,
     tags_unchanged,
 )
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
-from intake_ledger.ledger.forgotten import Forgotten, NothingForgotten
+from intake_ledger.ledger.forgotten import UNCHECKED_MS, Forgotten, NothingForgotten
 from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
 from intake_ledger.protocol import (
     CallMark,
@@ -61,6 +62,7 @@ from intake_ledger.protocol import (
     judge_row,
     judge_state,
     may_be_directory_marker,
+    rejected_rows_partition,
     removed_partition,
     review_partition,
     row_changes,
@@ -77,6 +79,7 @@ Look = Callable[[Change, Row | None], State | None]
 """Gives the state to process. None: the removal that the change reports is not shown."""
 _LOOKS = 5
 _LEFT_ALONE = frozenset({Status.PROCESSING, Status.LATER_FORMAT})
+_NEW_KEY = Ruling(Verdict.ACCEPTED, "a new key")
 _FORGOTTEN = Ruling(Verdict.FORGOTTEN, "its key was forgotten after the message was sent")
 
 
@@ -106,7 +109,7 @@ class Claim:
     @classmethod
     def of_row(cls, key: RowKey, change: Change, row: Row, seen: Row | None = None, why: str = "") -> Self:
         """The claim that wrote this row, on the state that the row names."""
-        return cls(key, change, State(row.kind, row.version_id, row.etag, row.size), row, seen, why)
+        return cls(key, change, row.state, row, seen, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,8 @@ class LedgerOptions:
     @property
     def retention(self) -> Retention:
         each_state = self.ordering is Ordering.EVERY_VERSION
-        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows, each_state)
+        partition = rejected_rows_partition(self.pipeline)
+        return Retention(self.policy.retention_ms // 1000, self.policy.keeps_rows, each_state, partition)
 
 
 class Guard(Protocol):
@@ -241,11 +245,11 @@ class Ledger:
         is_new = change.state is not None and self._is_new(change)
         if (self._every_version or is_new) and self.is_forgotten(change):
             if self._every_version:
-                return _FORGOTTEN
+                return self._of_forgotten(change)
             is_new = False  # only a look shows whether the key is used again
         wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, for_call=for_call)
         if change.state is not None and is_new:
-            return self._checked(self._take(wish, change.state, "a new key") or self._judge(wish))
+            return self._checked(self._take(wish, change.state, _NEW_KEY) or self._judge(wish))
         wish.row = self._table.get(wish.key)
         answer = self._judge(wish)
         return self._checked(answer) if self._every_version else self._guarded(answer)
@@ -268,6 +272,39 @@ class Ledger:
                     self.release(answer)
                 return _FORGOTTEN
         return self._guarded(answer)
+
+    def _of_forgotten(self, change: Change) -> Ruling:
+        """The ruling of a message whose key was forgotten. An execution of its own row may run, and only messages ask
+        for its end. A worker that paused before its claim may have written it after the rows were removed, and died.
+        """
+        row = self.row_of(change)
+        if row is None or row.status is not Status.PROCESSING:
+            return _FORGOTTEN
+        if not self.outlived:
+            if not row.is_live(self._clock()):
+                self._removed(change, row)
+                return _FORGOTTEN
+            if self._removed_at(change) is None:
+                return _FORGOTTEN
+        return Ruling(Verdict.BUSY, "its key was forgotten, and the claim of before decides", row)
+
+    def _removed_at(self, change: Change) -> int | None:
+        """When the key was forgotten, if its rows were removed after the message was sent."""
+        return self._forgotten.removed_at(self.key_of(change).pk, sent_at(change))
+
+    def _removed(self, change: Change, row: Row) -> bool:
+        """Remove a claim that a worker wrote after the rows of its key were removed. False: it is of a newer use.
+
+        `forget` looks at the rows a minute after it marks the key, so a newer use begins later.
+        """
+        if (removed_at := self._removed_at(change)) is None:
+            return False
+        same = change.state is not None and change.state.identity == row.identity
+        if not same and row.first_claimed_at >= removed_at + UNCHECKED_MS:
+            return False
+        with suppress(ConditionFailed):  # it has changed, and its own message comes again
+            self._table.delete(self.key_of(change), row_unchanged(row, self._clock()))
+        return True
 
     def is_forgotten(self, change: Change, *, unknown: bool = False) -> bool:
         """True if the key was forgotten after the message was sent. `unknown` is as for `is_forgotten`."""
@@ -310,9 +347,12 @@ class Ledger:
         """Take over a claim under its fence, to start its execution again.
 
         The worker that made the claim can then neither release nor end it. It may have died before its guards held it.
-        If they do not hold it now, no worker has started the execution, and the claim is released. Raises Fenced as
-        `extend`.
+        If they do not hold it now, no worker has started the execution, and the claim is released. Nor has one if the
+        rows of the key were removed before the claim was written. Raises Fenced as `extend`.
         """
+        if self._removed_at(claim.change) is not None:
+            self.release(replace(claim, seen=None))
+            return _FORGOTTEN
         until = self._clock() + lease_ms
         after = row_changes.extended(_continued(claim), lease_until=until, owner=self._new_owner())
         self._end(claim, after)
@@ -402,7 +442,7 @@ class Ledger:
 
     def _claim_group(self, group: Sequence[_Wish]) -> dict[str, Claim | Ruling]:
         """Insert the rows in one request, read the rows that refused it in another, and judge those."""
-        wanted = {wish.key: self._wanted(wish, cast("State", wish.change.state), "a new key") for wish in group}
+        wanted = {wish.key: self._wanted(wish, cast("State", wish.change.state), _NEW_KEY) for wish in group}
         written = self._table.insert_many({key: row for key, (row, _) in wanted.items()})
         answers = {wish.owner: wanted[wish.key][1] for wish in group if wish.key in written}
         refused = [wish for wish in group if wish.key not in written]
@@ -437,14 +477,17 @@ class Ledger:
                 shown = self._state(change, row)
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
-                is_gone = row is None and shown.removed and not self._every_version
-                if is_gone and self.is_forgotten(change, unknown=True):
+                is_gone = shown.removed and not self._every_version and (row is None or _may_be_left(row))
+                if is_gone and self.is_forgotten(change, unknown=True) and (row is None or self._removed(change, row)):
                     return _FORGOTTEN
                 since = self._row_history.all_rows_since() if row is None else None
-                ruling = judge_state(row, change, shown, now=self._clock(), policy=policy, all_rows_since=since)
-            if shown is None or ruling.verdict not in (Verdict.ACCEPTED, Verdict.SETTLED):
+                complete = self._is_complete(row, shown)
+                ruling = judge_state(
+                    row, change, shown, now=self._clock(), policy=policy, all_rows_since=since, complete=complete
+                )
+            if shown is None or not (ruling.undone or ruling.verdict in (Verdict.ACCEPTED, Verdict.SETTLED)):
                 return replace(ruling, row=row)
-            answer = self._take(wish, shown, ruling.why)
+            answer = self._take(wish, shown, ruling)
             if isinstance(answer, Claim) and row is None and self._shows_another_state(answer):
                 self._withdraw(wish, answer)
                 continue
@@ -487,14 +530,20 @@ class Ledger:
         except ConditionFailed as refused:
             wish.row = refused.row
 
-    def _take(self, wish: _Wish, state: State, why: str) -> Claim | Ruling | None:
-        """Replace the judged row by a claim or a settled removal. None: `wish.row` is another row now."""
-        row, answer = self._wanted(wish, state, why)
+    def _is_complete(self, row: Row | None, shown: State) -> bool:
+        """True if a key without a row has nothing downstream. Asked only for removals that may be no change then."""
+        asks = self._options.policy.deletes and shown.removed and (row is None or row.never_begun)
+        return asks and self._row_history.is_complete()
+
+    def _take(self, wish: _Wish, state: State, ruling: Ruling) -> Claim | Ruling | None:
+        """Replace the judged row by a claim or a settled row. None: `wish.row` is another row now."""
+        row, answer = self._wanted(wish, state, ruling)
         try:
             if wish.row is None:
                 self._table.insert(wish.key, row)
             else:
-                unchanged = row_unchanged(wish.row, row.updated_at, must_equal=wish.change.must_equal)
+                must_equal = wish.change.letter_ms is not None
+                unchanged = row_unchanged(wish.row, row.updated_at, must_equal=must_equal, settles=row.settled)
                 self._table.update(wish.key, wish.row, row, unchanged)
         except ConditionFailed as refused:
             wish.seen, wish.row = wish.row, refused.row
@@ -519,10 +568,13 @@ class Ledger:
                 version_key, {"expires_at": self._retention.expires_at(deleted.kind, self._clock())}, PROCESSED
             )
 
-    def _wanted(self, wish: _Wish, state: State, why: str) -> tuple[Row, Claim | Ruling]:
-        """The row to write, and the answer if it is written: a claim, or a removal that the processor is not told."""
+    def _wanted(self, wish: _Wish, state: State, ruling: Ruling) -> tuple[Row, Claim | Ruling]:
+        """The row to write, and the answer if it is written: a claim, or what the processor is not told."""
         now, change, seen = self._clock(), wish.change, wish.row
-        if state.removed and not self._options.policy.deletes:
+        if ruling.undone and seen is not None:
+            row = row_changes.removal_undone(seen, change, state, now=now, retention=self._retention)
+            return row, replace(ruling, row=seen)
+        if ruling.verdict is Verdict.SETTLED:
             row = row_changes.removal_recorded(
                 seen,
                 change,
@@ -533,11 +585,11 @@ class Ledger:
                 of_version=self._options.ordering is Ordering.EVERY_VERSION,
             )
             new = row.removed_unprocessed and not (seen is not None and seen.removed_unprocessed)
-            return row, Ruling(Verdict.SETTLED, why, seen, unprocessed=new)
+            return row, replace(ruling, row=seen, unprocessed=new)
         until = now + wish.lease_ms
         mark = CallMark.TOGETHER if wish.for_call else None
         row = row_changes.claimed(seen, change, state, owner=wish.owner, now=now, lease_until=until, call_mark=mark)
-        return row, Claim(wish.key, change, state, row, seen, why)
+        return row, Claim(wish.key, change, state, row, seen, ruling.why)
 
     def commit(
         self,
@@ -734,8 +786,10 @@ class Ledger:
                 is sent.
 
         """
-        review = review_partition(self._options.pipeline, claim.key)
-        after = row_changes.rejected(claim.row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
+        review, row = review_partition(self._options.pipeline, claim.key), claim.row
+        if copied is not None and copied.refusal is None:
+            row = replace(row, etag=row_changes.copied_content(row, claim.change))
+        after = row_changes.rejected(row, reason, review_partition=review, now=self._clock(), s3_error=s3_error)
         self._end(claim, row_changes.after_copy(after, copied) if copied else after)
 
     def reopen(self, change: Change) -> bool:
@@ -761,7 +815,7 @@ class Ledger:
     def exhausted_row(self, change: Change, seen: Row) -> Row:
         """The row that `exhaust` writes after the verdict EXHAUSTED. The dead-letter queue's copy quotes it."""
         review = review_partition(self._options.pipeline, self.key_of(change))
-        return row_changes.exhausted(seen, review_partition=review, now=self._clock())
+        return row_changes.exhausted(seen, change, review_partition=review, now=self._clock())
 
     def exhaust(self, change: Change, seen: Row, after: Row) -> bool:
         """Reject a row whose attempts all ended without an outcome. Send the copy to the dead-letter queue *before*.
@@ -769,7 +823,7 @@ class Ledger:
         False: another attempt has taken the row meanwhile. Judge the change again.
         """
         try:
-            unchanged = row_unchanged(seen, self._clock(), must_equal=change.must_equal)
+            unchanged = row_unchanged(seen, self._clock(), must_equal=change.letter_ms is not None)
             self._table.update(self.key_of(change), seen, after, unchanged)
         except ConditionFailed:
             return False
@@ -851,6 +905,11 @@ class Ledger:
             raise _fenced(claim) from None
 
 
+def _may_be_left(row: Row) -> bool:
+    """True if the row is the first claim of its key, and the attempt did not end."""
+    return row.status is Status.PROCESSING and row.committed_state is None
+
+
 def break_claim(table: LedgerTable, pipeline: str, key: RowKey, row: Row, reason: Reason, *, now: int) -> Row:
     """Take a claim from its worker before its lease ends, because a person knows that the worker is dead.
 
@@ -874,6 +933,33 @@ def break_claim(table: LedgerTable, pipeline: str, key: RowKey, row: Row, reason
     """
     after = row_changes.broken(row, reason, review_partition=review_partition(pipeline, key), now=now)
     table.update(key, row, after, claim_untouched(row))
+    return after
+
+
+def end_work(
+    table: LedgerTable, pipeline: str, key: RowKey, row: Row, reason: Reason, *, now: int, may_run: bool
+) -> Row:
+    """Record that a person ends the work of an unfinished row for good. The next message rejects it, with its copy.
+
+    Args:
+        table: the ledger's table.
+        pipeline: the pipeline's name.
+        key: of the row.
+        row: the row, as the person has seen it.
+        reason: says who has ended it.
+        now: epoch milliseconds.
+        may_run: its execution exists, or may be started. False: no worker starts it any more, says the person.
+
+    Returns:
+        The row after it.
+
+    Raises:
+        ConditionFailed: Another attempt has the row, it has an outcome, or a message has continued it.
+
+    """
+    after = row_changes.ended(row, reason, review_partition=review_partition(pipeline, key), now=now, may_run=may_run)
+    taken = row.status is Status.PROCESSING and not may_run
+    table.update(key, row, after, claim_untouched(row) if taken else same_claim(row))
     return after
 
 

@@ -19,6 +19,10 @@ from intake_ledger.protocol import RowKey, Settings
 KEPT, NOT_KEPT, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
 """Start times in the item, in epoch milliseconds: rows of objects are kept, some rows may be missing, and the pipeline
 has its present filters."""
+UNTOLD = "removals_untold_since"
+"""The start time of the first environment without `deletes`. The rows of removals that it settled expire, and the
+downstream still has their objects."""
+_ASK_AGAIN_MS = 60_000  # less than a deletion and a restore of a table take
 _TABLE, _ORDERING, _FILTERS = "table_name", "ordering", "filters"
 _NOT_MARKED = Condition(f"attribute_not_exists(#{NOT_KEPT})", (NOT_KEPT,), {})
 _PRESENT = Condition("attribute_exists(#pk)", ("pk",), {})
@@ -36,6 +40,9 @@ class RowHistory(Protocol):
         0: always. None: rows may be missing.
         """
 
+    def is_complete(self) -> bool:
+        """True if the downstream has no object whose key has no row. Raises ClientError if that cannot be asked."""
+
 
 class UnknownHistory:
     """A ledger that knows nothing about objects without a row."""
@@ -47,6 +54,10 @@ class UnknownHistory:
         """None, because rows of objects may have expired."""
         return
 
+    def is_complete(self) -> bool:
+        """False, because rows of objects may have expired."""
+        return False
+
 
 @dataclass(slots=True)
 class RowHistoryRecord:
@@ -56,6 +67,8 @@ class RowHistoryRecord:
     table: LedgerTable
     clock: Callable[[], int]
     _item: dict[str, Any] = field(default_factory=dict, init=False)
+    _unrestored_at: int | None = field(default=None, init=False)
+    """When DynamoDB last said that the table was not restored from a backup."""
 
     def begin(self) -> None:
         """Record the setting, once. Raises ClientError if that fails."""
@@ -67,6 +80,20 @@ class RowHistoryRecord:
         self.begin()
         return all_rows_since(self._item, self.settings)
 
+    def is_complete(self) -> bool:
+        """True if the downstream has no object without a row; see `RowHistory`.
+
+        The rows of what was processed after a backup are missing in a table that was restored from it.
+        """
+        if self.all_rows_since() != 0 or UNTOLD in self._item:
+            return False
+        now = self.clock()
+        if self._unrestored_at is None or now - self._unrestored_at >= _ASK_AGAIN_MS:
+            if self.table.was_restored():
+                return False
+            self._unrestored_at = now
+        return True
+
     def look(self) -> int | None:
         """`all_rows_since` without a write, for audits, which write no rows. Raises ClientError if that fails."""
         key = record_key(self.settings)
@@ -74,13 +101,17 @@ class RowHistoryRecord:
 
     def _write(self) -> dict[str, Any]:
         settings, key, now = self.settings, record_key(self.settings), self.clock()
-        content = {KEPT if settings.keeps_rows else NOT_KEPT: now} | _conditions(settings)
+        untold = {UNTOLD: now} if settings.keeps_rows and not settings.deletes else {}
+        content = {KEPT if settings.keeps_rows else NOT_KEPT: now} | untold | _conditions(settings)
         item = self.table.put_new(key, content)
         if item == content:
             return item
         changes: dict[str, Any] = {}
         if item.get(_FILTERS) != content[_FILTERS]:
             changes = {_FILTERS: content[_FILTERS], FILTERED: now}
+        if UNTOLD not in item:
+            changes |= untold
+        if changes:
             self.table.mark(key, changes, _PRESENT)
         if NOT_KEPT not in item and not (settings.keeps_rows and _has_all_rows(item, settings)):
             changes[NOT_KEPT] = now

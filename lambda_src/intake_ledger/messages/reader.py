@@ -11,12 +11,12 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from intake_ledger.events import OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
+from intake_ledger.events import BODY_UNKNOWN, OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
 from intake_ledger.keyed import InvalidName, name_of
 from intake_ledger.messages.keyed_message import MessageChange
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType, compiled
 from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
-from intake_ledger.protocol import LAST_TRY_SHARE, Change, Origin, State, StateKind, last_try_seconds
+from intake_ledger.protocol import LAST_TRY_SHARE, Change, Origin, State, StateKind, json_text, last_try_seconds
 
 RECORD = "record"
 """The kind of our own message that has a record of a stream."""
@@ -36,6 +36,7 @@ class MessageReader:
         self._kept_ms = round(self._last_try_ms / LAST_TRY_SHARE)
         self._key, self._identity = compiled(settings.key), compiled(settings.identity)
         self._fingerprint = compiled(settings.fingerprint) if settings.fingerprint else None
+        self._letter_ms = settings.letter_seconds * 1000
         # Digests of two expressions, and of the whole message, differ without another content.
         self._digest_of = f"{_digest(settings.fingerprint)[:7]}." if settings.fingerprint else ""
 
@@ -46,13 +47,20 @@ class MessageReader:
     def from_stream(self, record: Mapping[str, Any]) -> Message:
         """A record of a stream, as a message. Its id is the sequence number."""
         details = record.get("kinesis") or record.get("dynamodb") or {}
-        body = json.dumps({OWN_MESSAGE: {"kind": RECORD, "record": record}}, separators=(",", ":"))
+        body = json_text({OWN_MESSAGE: {"kind": RECORD, "record": record}})
         number = details.get("sequenceNumber") or details.get("SequenceNumber")
         seconds = details.get("approximateArrivalTimestamp") or details.get("ApproximateCreationDateTime")
         sent = {"SentTimestamp": str(round(seconds * 1000))} if isinstance(seconds, int | float) else {}
         message = self._message({"messageId": number, "body": body, "attributes": sent})
         message.in_shard = True
         return message
+
+    def names_in(self, body: str) -> tuple[str, str] | None:
+        """The key and the identity in a body. None: it has none."""
+        [part] = self._parse(body, rejected_fence=None)
+        if not isinstance(part, Change) or part.state is None or part.state.version_id is None:
+            return None
+        return part.key, part.state.version_id
 
     def _message(self, record: Mapping[str, Any]) -> Message:
         message = Message(record, partial(self._parse))
@@ -83,6 +91,7 @@ class MessageReader:
             reported_as_new=rejected_fence is None,
             rejected_fence=rejected_fence,
             must_equal=self._fingerprint is not None,
+            letter_ms=self._letter_ms,
             content=content,
             raw=raw,
         )
@@ -112,13 +121,19 @@ class MessageReader:
     def _decoded(self, body: str) -> tuple[Any, str]:
         """The decoded message and its text."""
         content = _json(body)
+        own = content.get(OWN_MESSAGE) if isinstance(content, Mapping) else None
+        if isinstance(own, Mapping) and own.get("kind") == BODY_UNKNOWN:
+            raise MalformedError(
+                f"the body of message {own.get('identity')} of key {own.get('key')} is not known: send it again from "
+                "its producer"
+            )
         if not self._source.is_stream:
             return self._unwrapped(content, body) if self._unwrap_sns else (content, body)
-        own = content.get(OWN_MESSAGE) if isinstance(content, Mapping) else None
         if isinstance(own, Mapping) and own.get("kind") == POINTER:
             raise MalformedError(
                 "the dead-letter queue did not take this record: it was too long. Read it from "
-                f"{own.get('stream')}, shard {own.get('shard')}, sequence number {own.get('sequence_number')}"
+                f"{own.get('stream')}, shard {own.get('shard')}, sequence number {own.get('sequence_number')}, "
+                "and put it again with another identity"
             )
         record = own.get("record") if isinstance(own, Mapping) and own.get("kind") == RECORD else None
         if not isinstance(record, Mapping) or _SOURCES.get(str(record.get("eventSource"))) is not self._source:

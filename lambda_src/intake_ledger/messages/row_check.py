@@ -6,12 +6,18 @@ expires while the function is stopped. Then its row stays PROCESSING or FAILED, 
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws import InvocationContext, Queues, ledger_client
-from intake_ledger.observability.audit_powertools import claim_ages, publish_report, requests_checked
+from intake_ledger.delivery_check.sources import SourceCheck
+from intake_ledger.observability.audit_powertools import (
+    PowertoolsAuditTelemetry,
+    claim_ages,
+    publish_report,
+    requests_checked,
+)
 from intake_ledger.observability.short_report import short_report
 from intake_ledger.protocol import (
     ABSENT,
@@ -33,6 +39,8 @@ STUCK_MS = 6 * HOUR
 """A row is stuck if its lease ended, or its next attempt was due, this long ago."""
 SENT_MS = 120_000
 """The numbers of a queue are right a minute after the last message was sent, says SQS's API reference."""
+TICK_MS = 900_000
+"""The time between two ticks of the schedule."""
 RESERVE_SECONDS = 10.0
 _NAMED = 1_000
 """The largest number of stuck rows that are named. All are counted."""
@@ -195,8 +203,41 @@ def check_requests(
     return check.run(check.due(now - SENT_MS), has_time=has_time)
 
 
+def is_due(client: "DynamoDBClient", settings: ConsumerSettings, *, every_seconds: int, now: int) -> bool:
+    """True if the last check of the rows began so long ago, or at a tick that was a little later."""
+    key: Any = {"pk": {"S": settings.bucket}, "sk": {"S": f"{settings.pipeline}@audit"}}
+    item = from_dynamodb(client.get_item(TableName=settings.table, Key=key).get("Item", {}))
+    last = json.loads(item["last_report"])["startedAt"] if "last_report" in item else 0
+    return bool(last + every_seconds * 1000 - TICK_MS // 2 <= now)
+
+
+def tick(
+    settings: ConsumerSettings,
+    queues: Queues,
+    clock: Callable[[], int],
+    context: InvocationContext,
+    *,
+    sources: SourceCheck,
+    event: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Check the delivery, and the rows if that is due. Without `everySeconds` it is. Returns the report."""
+    looked, is_dry_run = sources.look(), event.get("dryRun") is True
+    PowertoolsAuditTelemetry().delivery_checked(looked.problems, looked.unknown, count=not is_dry_run)
+    problems = [*looked.problems, *looked.unknown]
+    every_seconds = event.get("everySeconds")
+    if every_seconds is not None and not is_due(ledger_client(), settings, every_seconds=every_seconds, now=clock()):
+        return {"skipped": "the rows were checked before", "delivery": problems}
+    return check_rows(settings, queues, clock, context, dry_run=is_dry_run, delivery=problems)
+
+
 def check_rows(
-    settings: ConsumerSettings, queues: Queues, clock: Callable[[], int], context: InvocationContext, *, dry_run: bool
+    settings: ConsumerSettings,
+    queues: Queues,
+    clock: Callable[[], int],
+    context: InvocationContext,
+    *,
+    dry_run: bool,
+    delivery: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Check the rows of the intake with these settings, and write the report. Returns it."""
     client = ledger_client()
@@ -219,7 +260,7 @@ def check_rows(
             )
         )
     found = check.run(remaining_seconds, dry_run=dry_run)
-    report = found.as_json() | {"dryRun": dry_run}
+    report = found.as_json() | {"dryRun": dry_run, "delivery": [*delivery]}
     counts, ages = ({}, {}) if dry_run else (found.counts(), claim_ages(found.oldest_claim_at, found.started_at))
     publish_report(client, settings, report, counts=counts, ages=ages)
     return report

@@ -78,6 +78,10 @@ class MessageSettings:
     """True if a notification of SNS is replaced by the message in it."""
     fingerprint: Annotated[str, Variable("INTAKE_MESSAGE_FINGERPRINT", parse=_expression)] = ""
     """The JMESPath expression of the content that copies must have in common. Empty: copies may differ, and count."""
+    letter_seconds: Annotated[int, Variable("INTAKE_MESSAGE_LETTER_SECONDS", 0)] = 14 * 86_400
+    """The time for which the dead-letter queue keeps a message. 0: it is not known."""
+    deployed: Annotated[str, Variable("INTAKE_DEPLOYED")] = ""
+    """The sources in JSON, for `intake_ledger.delivery_check.sources`."""
 
 
 def message_settings(environment: Mapping[str, str]) -> MessageSettings:

@@ -8,6 +8,8 @@ from typing import Any
 from intake_ledger.events import MalformedError
 
 _IMAGES = ("Keys", "NewImage", "OldImage")
+_LARGEST_WHOLE = 2**53
+"""Languages whose numbers are doubles round larger ones: RFC 8259, section 6."""
 
 
 def kinesis_data(record: Mapping[str, Any]) -> str:
@@ -56,7 +58,7 @@ def plain(typed: Mapping[str, Any]) -> Any:
     return _DECODERS[kind](value)
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:  # noqa: PLR0911 - one return per type
     """A plain value in JSON's types: a set is a sorted list, bytes are Base64, and a number no double has is a text."""
     match value:
         case Mapping():
@@ -69,6 +71,8 @@ def as_json(value: Any) -> Any:
             return base64.b64encode(value).decode()
         case Decimal():
             return float(value) if Decimal(repr(float(value))) == value else str(value)
+        case int() if abs(value) > _LARGEST_WHOLE:
+            return str(value)
     return value
 
 

@@ -54,7 +54,7 @@ def short_report(
 
 
 def keep_report(client: "DynamoDBClient", table: str, pipeline: str, bucket: str, report: Mapping[str, Any]) -> None:
-    """Write the report where the audit of a pipeline has its own, for `intake-ledger status` and `report`.
+    """Write the report where the audit of a pipeline has its own, for `intake-ledger status` and `audit --last`.
 
     Args:
         client: the client.

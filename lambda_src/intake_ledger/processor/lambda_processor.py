@@ -1,6 +1,6 @@
 """A processor that is another Lambda function, in any language. Request and answer are JSON.
 
-The contract is in docs/processor-json.md. The function's answer says how the attempt ended. The type of an error does
+The contract is in docs/processor.md. The function's answer says how the attempt ended. The type of an error does
 not, because languages name errors differently and Lambda reports all of them in the same way.
 """
 
@@ -20,6 +20,7 @@ from intake_ledger.protocol import (
     RemoteTimeoutError,
     Unprocessable,
     WrongReturnError,
+    json_text,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def remote_function(make_client: Callable[[], Invokes], function: str) -> Callab
         if not clients:
             clients.append(make_client())
         try:
-            answer = clients[0].invoke(FunctionName=function, Payload=json.dumps(request).encode())
+            answer = clients[0].invoke(FunctionName=function, Payload=json_text(request).encode())
         except ClientError as error:
             if error.response["Error"]["Code"] != "TooManyRequestsException":
                 raise
@@ -74,7 +75,7 @@ def commit_from(content: bytes | str) -> Commit:
     Raises:
         Unprocessable: The answer has `unprocessable`.
         NotYet: The answer has `notYet`.
-        WrongReturnError: It is none of the answers of docs/processor-json.md.
+        WrongReturnError: It is none of the answers of docs/processor.md.
 
     """
     try:

@@ -75,7 +75,7 @@ class ObjectChange(ReadableObject):
     idempotency_key: str
     """The same for each attempt on this state of the key. It differs when the state returns, or is reprocessed."""
     group_fence: int | None = None
-    """With `exclusive_by`, a number that grows with each attempt on any key of the group: see docs/groups.md. The key
+    """With `exclusive_by`, a number that grows with each attempt on any key of the group: see docs/options.md. The key
     has no group when omitted."""
     _remaining_seconds: Callable[[], float]
     _open: Callable[[], ObjectStream]
@@ -201,7 +201,7 @@ def make_object_change(
         version_id=state.version_id,
         etag=state.etag,
         size=state.size,
-        event_name=change.event_name,
+        event_name=row.event_name or "",
         event_time=change.event_time,
         attempt=row.attempts,
         fence=row.fence,

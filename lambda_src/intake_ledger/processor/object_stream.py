@@ -397,6 +397,10 @@ class ReadableObject:
         columns: Sequence[str] | None = ...,
         max_line: int = ...,
         on_error: "Rejects | None" = ...,
+        quoting: int | None = ...,
+        quotechar: str = ...,
+        escapechar: str | None = ...,
+        skipinitialspace: bool = ...,
     ) -> Iterator[dict[str, str]]: ...
 
     @overload
@@ -408,6 +412,10 @@ class ReadableObject:
         columns: Mapping[str, Callable[[str], Any]],
         max_line: int = ...,
         on_error: "Rejects | None" = ...,
+        quoting: int | None = ...,
+        quotechar: str = ...,
+        escapechar: str | None = ...,
+        skipinitialspace: bool = ...,
     ) -> Iterator[dict[str, Any]]: ...
 
     def csv_rows(
@@ -419,35 +427,49 @@ class ReadableObject:
         columns: Mapping[str, Callable[[str], Any]] | Sequence[str] | None = None,
         max_line: int = text.MAX_LINE,
         on_error: "Rejects | None" = None,
+        quoting: int | None = None,
+        quotechar: str = '"',
+        escapechar: str | None = None,
+        skipinitialspace: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """Read the rows of a CSV as a stream, by column name. For other dialects, give `lines()` to `csv.reader`.
+        """Read the rows of a CSV as a stream, by column name.
+
+        For another reader, take a text file: `io.TextIOWrapper(change.open(), "utf-8-sig", newline="")`.
+        `lines()` is not one: without their line ends, a quoted field that has one is joined.
 
         Args:
             encoding: the text's encoding; UTF-8, with or without a byte order mark, when omitted.
             delimiter: the separator of fields; a comma when omitted.
             fieldnames: the columns of a file without a header. When omitted, the first row has them.
             columns: the expected columns of the header, in any order. A mapping has a function for the values of each
-                column, such as `int`, which refuses a value by ValueError, TypeError or an error of arithmetic or
-                look-up. Any columns when omitted.
+                column, which refuses a value by ValueError, TypeError or an error of arithmetic or look-up. `int`,
+                `float`, `Decimal`, `bool` and `str` are strict: ASCII digits without `_`, finite numbers, `true`,
+                `false`, `1` and `0`. Any columns when omitted.
             max_line: limit of a row in characters, over all of its lines; 1 Mi when omitted.
-            on_error: [rejects bad rows](../outputs.md#rejected-rows) and goes on with the others; the first bad row
+            on_error: [rejects bad rows](outputs.md#rejected-rows) and goes on with the others; the first bad row
                 raises an error when omitted. The output of a part is that of its set. With `max_share`, call this for
                 all parts of a set before the first effect: the share is that of one part.
+            quoting: `csv.QUOTE_MINIMAL`, or `csv.QUOTE_NONE` for fields without quotation. When omitted, fields may be
+                quoted. In a tab-separated file, which has no quotation by its definition and has it from spreadsheets,
+                a field that begins with a quotation mark is then an error.
+            quotechar: the quotation mark, `"` when omitted.
+            escapechar: takes the meaning from the character after it; none when omitted.
+            skipinitialspace: whether spaces after the delimiter are skipped; false when omitted.
 
         Raises:
             ObjectGone: As for `open`.
             Unprocessable: As for `lines`; also a row with more or fewer fields than columns, or with a value that the
                 function of its column refuses.
-            SchemaDrift: An `Unprocessable`: the header lacks one of `columns`, or has another one.
+            SchemaDrift: An `Unprocessable`: the header lacks one of `columns`, or has another one, or there is none.
             TooManyRejects: An `Unprocessable`: more rows are bad than `on_error` allows.
             OutputError: `on_error` is given, and the pipeline has no place for rejected rows.
-            ValueError: Both `fieldnames` and `columns` are given.
+            ValueError: Both `fieldnames` and `columns` are given, or `quoting` is another constant.
 
         """
         read = partial(
             text.csv_rows,
+            dialect=text.Dialect(delimiter, quoting, quotechar, escapechar, skipinitialspace),
             encoding=encoding,
-            delimiter=delimiter,
             fieldnames=fieldnames,
             columns=columns,
             max_line=max_line,

@@ -9,9 +9,11 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
 from intake_ledger.protocol import SchemaDrift, Unprocessable
@@ -32,8 +34,131 @@ _LINE_END = re.compile("\r\n|\r|\n")
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _BAD_VALUES = (ValueError, ArithmeticError, LookupError, TypeError, Unprocessable)
 """The errors by which a function refuses a value. `decimal` raises errors of arithmetic."""
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 Columns = Mapping[str, Callable[[Any], Any]] | Sequence[str]
+
+
+class Dialect(NamedTuple):
+    """The form of a CSV, by the names of the standard library's `csv`."""
+
+    delimiter: str = ","
+    quoting: int | None = None
+    """`csv.QUOTE_NONE` or `csv.QUOTE_MINIMAL`. None: not declared. Then a tab-separated file must have no quotation."""
+    quotechar: str = '"'
+    escapechar: str | None = None
+    skipinitialspace: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of `csv.reader`.
+
+        Raises:
+            ValueError: `quoting` is another constant, which would convert values.
+
+        """
+        if self.quoting not in (None, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONE):
+            raise ValueError(
+                f"quoting is {self.quoting!r}: use csv.QUOTE_MINIMAL or csv.QUOTE_NONE, and convert values by columns"
+            )
+        quoting = csv.QUOTE_MINIMAL if self.quoting is None else self.quoting
+        options: dict[str, Any] = self._asdict() | {"quoting": quoting, "strict": True}
+        return options | ({"quoting": csv.QUOTE_NONE, "quotechar": None} if self.is_guess else {})
+
+    @property
+    def is_guess(self) -> bool:
+        """True if nothing says whether a tab-separated file has quotation. The format has none (IANA,
+        text/tab-separated-values), and spreadsheets write it.
+        """
+        return self == Dialect("\t")
+
+    def check(self, row: Sequence[str], number: int) -> None:
+        """Refuse a row whose fields depend on a guess."""
+        if self.is_guess and any(field.startswith('"') for field in row):
+            raise Unprocessable(
+                f"the row at line {number} has a field that begins with a quotation mark: set quoting to "
+                "csv.QUOTE_NONE, or to csv.QUOTE_MINIMAL if the fields are quoted"
+            )
+
+
+_COMMAS = Dialect()
+
+
+def load_json(text: str) -> Any:
+    """Decode JSON as it is defined: no name twice in an object, and no number that is infinite or NaN.
+
+    Raises:
+        ValueError: It is not JSON. A `JSONDecodeError` has the place.
+        RecursionError: It is too deep.
+
+    """
+    return _DECODER.decode(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return content
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is infinite or NaN")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
+
+
+def _strict_int(value: Any) -> int:
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("not a whole number")
+
+
+def _strict_float(value: Any) -> float:
+    if (isinstance(value, str) and _NUMBER.fullmatch(value)) or type(value) in (int, float):
+        return _finite(value)
+    raise ValueError("not a number")
+
+
+def _strict_decimal(value: Any) -> Any:
+    if (isinstance(value, str) and _NUMBER.fullmatch(value)) or type(value) is int:
+        return Decimal(value)
+    if type(value) is float:
+        return Decimal(repr(value))
+    raise ValueError("not a number")
+
+
+def _strict_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and (found := _TRUTH.get(value.strip().lower())) is not None:
+        return found
+    raise ValueError("not true or false")
+
+
+def _strict_str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if type(value) in (int, float):
+        return str(value)
+    raise ValueError("not a text")
+
+
+_STRICT: Mapping[Any, Callable[[Any], Any]] = {
+    int: _strict_int,
+    float: _strict_float,
+    Decimal: _strict_decimal,
+    bool: _strict_bool,
+    str: _strict_str,
+}
+"""The built-in types take texts that are no such values in a file: `1_000`, other digits, `nan`, any text as True."""
 
 
 def closing[Value](stream: BinaryIO, values: Iterator[Value]) -> Iterator[Value]:
@@ -108,10 +233,10 @@ def csv_rows(
     stream: BinaryIO,
     *,
     encoding: str = UTF_8,
-    delimiter: str = ",",
     fieldnames: Sequence[str] | None = None,
     columns: Columns | None = None,
     max_line: int = MAX_LINE,
+    dialect: Dialect = _COMMAS,
     errors: RowErrors | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows by column name. Empty lines are skipped. A quoted field may contain line ends.
@@ -119,31 +244,32 @@ def csv_rows(
     Args:
         stream: the bytes.
         encoding: of the text.
-        delimiter: the separator of fields.
         fieldnames: the columns of a file without a header.
         columns: the expected columns; a mapping has a function for the values of each. Any columns when omitted.
         max_line: limit of a row in characters.
+        dialect: delimiter and quotation; commas and quotation when omitted.
         errors: takes bad rows. When omitted, the first one raises an error.
 
     Raises:
         Unprocessable: As for `lines`; a row of more than `max_line` characters over all of its lines, a row with more
             or fewer fields than columns, a value that its function refuses, a header with the same column twice, a
-            quoted field without an end, a field above `csv.field_size_limit()`. With `errors`, only if it is not
-            certain where the next row begins.
-        SchemaDrift: The header has other columns than `columns`.
-        ValueError: Both `fieldnames` and `columns` are given.
+            quoted field without an end, a field above `csv.field_size_limit()`, a quotation mark that `dialect` does
+            not explain. With `errors`, only if it is not certain where the next row begins.
+        SchemaDrift: The header has other columns than `columns`, or there is none.
+        ValueError: Both `fieldnames` and `columns` are given, or the dialect has another `quoting`.
 
     """
     if fieldnames is not None and columns is not None:
         raise ValueError("fieldnames and columns are given: columns is for files whose first row names them")
     handler = _Handler(errors, columns)
+    options = dialect.options()
     one_line = errors is not None and errors.one_line_rows
     source = _raw_lines(stream, encoding, max_line, escaped=errors is not None, skips_long=one_line)
     if one_line:
-        yield from _one_line_rows(source, delimiter, fieldnames, max_line, handler)
+        yield from _one_line_rows(source, dialect, fieldnames, max_line, handler)
         return
     row_lines = _RowLines(source, max_line, keeps=errors is not None)
-    reader = csv.reader(row_lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(row_lines, **options)
     names = list(fieldnames) if fieldnames is not None else None
     while True:
         first = reader.line_num + 1
@@ -154,9 +280,11 @@ def csv_rows(
             # The end of this row is not known, so the lines after it may be parts of it.
             raise Unprocessable(f"the row at line {first} is not CSV: {error}") from error
         if row is None:
+            _check_header(names, columns)
             return
         if not row:
             continue
+        dialect.check(row, first)
         if names is None:
             names = _header(row, first, columns)
         elif (value := handler.value(first, names, row, row_lines.text)) is not None:
@@ -165,12 +293,13 @@ def csv_rows(
 
 def _one_line_rows(
     source: Iterator[tuple[int, str]],
-    delimiter: str,
+    dialect: Dialect,
     fieldnames: Sequence[str] | None,
     max_line: int,
     handler: "_Handler",
 ) -> Iterator[dict[str, Any]]:
     """Yield rows without line ends in their fields."""
+    options = dialect.options()
     names = list(fieldnames) if fieldnames is not None else None
     for number, line in source:
         if not line:
@@ -179,7 +308,7 @@ def _one_line_rows(
             handler.bad(number, "length", _too_long(number, max_line))
             continue
         try:
-            row = next(csv.reader((line,), delimiter=delimiter, strict=True), None)
+            row = next(csv.reader((line,), **options), None)
         except csv.Error as error:
             why = f"the row at line {number} is not CSV: {error}"
             if names is None:
@@ -188,10 +317,12 @@ def _one_line_rows(
             continue
         if not row:
             continue
+        dialect.check(row, number)
         if names is None:
             names = _header(row, number, handler.columns)
         elif (value := handler.value(number, names, row, line)) is not None:
             yield value
+    _check_header(names, handler.columns)
 
 
 def json_lines(
@@ -226,7 +357,7 @@ def json_lines(
         if line.isspace():
             continue
         try:
-            value = json.loads(line)
+            value = load_json(line)
         except json.JSONDecodeError as error:
             handler.bad(
                 number, "syntax", f"line {number} is not JSON: {error.msg} at column {error.colno}", line, error
@@ -238,6 +369,12 @@ def json_lines(
         else:
             if handler.takes_object(number, value, line):
                 yield value
+
+
+def _check_header(names: list[str] | None, columns: Columns | None) -> None:
+    """Refuse an end without a header: a cut upload is no file without rows."""
+    if names is None and columns is not None:
+        raise SchemaDrift("the file has no header")
 
 
 def _header(row: Sequence[str], number: int, columns: Columns | None) -> list[str]:
@@ -271,7 +408,8 @@ class _Handler:
     def __init__(self, errors: RowErrors | None, columns: Columns | None) -> None:
         self._errors = errors
         self.columns = columns
-        self._functions = columns if isinstance(columns, Mapping) else {}
+        functions = columns if isinstance(columns, Mapping) else {}
+        self._functions = {name: _STRICT.get(function, function) for name, function in functions.items()}
 
     def bad(
         self,

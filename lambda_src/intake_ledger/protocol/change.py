@@ -82,7 +82,7 @@ ABSENT = State(StateKind.ABSENT)
 
 
 def requested_state(kind: object, version_id: str | None, etag: str | None, size: int | None) -> State | None:
-    """The state that a request or an input names; see docs/processor-json.md. None: it names no state of an object."""
+    """The state that a request or an input names; see docs/processor.md. None: it names no state of an object."""
     if kind == "created" and (version_id or etag):
         return State(StateKind.OBJECT, version_id, etag, size)
     if kind == "removed":
@@ -129,6 +129,8 @@ class Origin(StrEnum):
     """An overtaken worker. It may have written over the result of its successor."""
     PART = "part"
     """A pipeline that finished a change of an object, which may be a part of this set of files."""
+    GROUP = "group"
+    """A worker whose attempt on another key of the group has ended. The next key of the group may be free to go on."""
     EXECUTION = "execution"
     """Step Functions. An execution that processed a change has ended."""
 
@@ -181,6 +183,8 @@ class Change:
     """The execution that has ended, if Step Functions reports this."""
     must_equal: bool = False
     """True if the content of a copy must be that of the state that was processed; see `content_differs`."""
+    letter_ms: int | None = None
+    """The time for which its dead letter is kept, in milliseconds, if nothing else has its content. None: S3 has it."""
 
     @property
     def identity(self) -> str | None:

@@ -3,7 +3,8 @@
 Exception
 ├── Unprocessable        a processor raises it: this change can never succeed
 │   ├── SchemaDrift          a file lacks an expected column, or has a new one
-│   └── TooManyRejects       more rows of a file are bad than its processor allows
+│   ├── TooManyRejects       more rows of a file are bad than its processor allows
+│   └── EndedByPerson        a person has ended the work of the row for good
 ├── NotYet               a processor raises it: something that it needs is missing
 │   └── GroupHeld            another key of the group is in work (`exclusive_by`)
 ├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
@@ -54,6 +55,10 @@ class TooManyRejects(Unprocessable):
 
     With `commits_at_end`, it is raised after the last one.
     """
+
+
+class EndedByPerson(Unprocessable):
+    """A person has ended the work of the row for good, and its execution gave no commit. No processor raises it."""
 
 
 MAX_RETRY_IN = 11 * 3600

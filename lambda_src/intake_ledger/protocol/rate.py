@@ -1,6 +1,6 @@
 """The rate at which processors may start: the numbers of a generic cell rate algorithm (GCRA).
 
-One item for each pipeline has two times in epoch microseconds. Both only grow:
+One item for each pipeline has two times in epoch microseconds. Both only grow under one setting:
 
 - `starts_until` (the theoretical arrival time of the algorithm): each start moves it by `interval_us`. A start is
   free while it is at most `tolerance_us` in the future.
@@ -25,6 +25,8 @@ BURST_SECONDS = 5
 after its place, no start is lost."""
 LONGEST_LINE_SECONDS = 11 * 3_600
 """The line is not longer than a message can be hidden. Behind its end, messages come again before the line is empty."""
+MAX_NAME_BYTES = 256
+"""The longest name of a rate."""
 _SECOND = 1_000_000
 
 
@@ -33,6 +35,10 @@ class StartTimes(NamedTuple):
 
     starts_until: int = 0
     places_until: int = 0
+    interval_us: int = 0
+    """The interval of the setting under which they were written."""
+    generation: int = 0
+    """Grows with each setting that takes the times over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ class Rate:
     burst: int | None = None
     """Starts that may come at once after a time without any. When omitted, the starts of five seconds, and at least 2.
     With fewer, starts are lost while messages come too late, so fewer of them happen than the rate allows."""
+    name: str = ""
+    """For `once`: the starts of each name are counted apart. A ledger with two rates needs a name for each."""
 
     def __post_init__(self) -> None:
         """Refuse a rate that cannot be kept.
@@ -54,6 +62,10 @@ class Rate:
         """
         if problem := rate_problem(self.per_second, self.burst):
             raise ValueError(problem)
+        if len(self.name.encode()) > MAX_NAME_BYTES:
+            raise ValueError(
+                f"the name of the rate is {self.name!r}: it must be a text of at most {MAX_NAME_BYTES} bytes"
+            )
 
     @property
     def interval_us(self) -> int:
@@ -70,12 +82,29 @@ class Rate:
         """The largest lead of `starts_until` at which a start is free."""
         return (self.most_at_once - 1) * self.interval_us
 
+    def interval_of(self, seen: StartTimes) -> int:
+        """The interval of a start. While the times are of a later setting, the longer one of both keeps both limits."""
+        return max(self.interval_us, seen.interval_us)
+
+    def tolerance_of(self, seen: StartTimes) -> int:
+        """`tolerance_us`. While the times are of a later setting, that of the shorter interval."""
+        return (self.most_at_once - 1) * min(self.interval_us, seen.interval_us or self.interval_us)
+
     def may_ask(self, seen: StartTimes, now_us: int, *, in_line: bool) -> bool:
         """True if a start may be free, by an item that was read before. Both times only grow since then.
 
         `in_line`: the message has waited for its place. Another one does not overtake those in line.
         """
-        return seen.starts_until <= now_us + self.tolerance_us and (in_line or seen.places_until <= now_us)
+        return seen.starts_until <= now_us + self.tolerance_of(seen) and (in_line or seen.places_until <= now_us)
+
+    def taken_over(self, seen: StartTimes, now_us: int) -> StartTimes:
+        """The times under this rate, if another one has made them.
+
+        The lead of `starts_until` stays the same number of starts, at most the burst. The line is new: those in the old
+        one keep their times.
+        """
+        lead = min(-(-max(seen.starts_until - now_us, 0) // seen.interval_us), self.most_at_once)
+        return StartTimes(now_us + lead * self.interval_us, now_us, self.interval_us, seen.generation + 1)
 
     def is_ahead(self, seen: StartTimes, now_us: int) -> bool:
         """True if no worker whose clock shows this time or an earlier one has written the item."""
@@ -86,7 +115,7 @@ class Rate:
 
     def waiting(self, seen: StartTimes, now_us: int) -> int:
         """About how many messages stand in line."""
-        return max(seen.places_until - now_us, 0) // self.interval_us
+        return max(seen.places_until - now_us, 0) // (seen.interval_us or self.interval_us)
 
 
 def rate_problem(per_second: object, burst: object = None) -> str | None:

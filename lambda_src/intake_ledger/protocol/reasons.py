@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from intake_ledger.protocol.errors import (
     CopyRefused,
+    EndedByPerson,
     ExecutionStopped,
     Fenced,
     GroupHeld,
@@ -90,6 +91,8 @@ class ReasonCode(StrEnum):
     """The lease ended, and another attempt claimed the row."""
     LOCK_BROKEN = "lock_broken"
     """A person has taken the claim from its worker with `intake-ledger release`. The attempt counts."""
+    ENDED = "ended"
+    """A person has ended the work for good with `intake-ledger release --end`."""
     OBJECT_GONE = "object_gone"
     """S3 no longer holds the claimed version."""
     REMOVED_UNPROCESSED = "removed_unprocessed"
@@ -107,7 +110,9 @@ class ReasonCode(StrEnum):
     VERSION_MISSING = "version_missing"
     """The message names no version, and the pipeline's ordering is EVERY_VERSION."""
     IDENTITY_COLLIDES = "identity_collides"
-    """Its fingerprint is not that of the message with the same key and identity that came before."""
+    """A message with its key and identity came before, with another fingerprint. If redriven: with other content."""
+    IDENTITY_REJECTED = "identity_rejected"
+    """A message with its key and identity was rejected. This one has other content, or the dead letter has expired."""
     REPROCESS_ID_AHEAD = "reprocess_id_ahead"
     """The time in the ID of the reprocess request is in the future by more than `clock_skew`."""
     DEAD_LETTER_REFUSED = "dead_letter_refused"
@@ -123,7 +128,7 @@ class ReasonCode(StrEnum):
     TAGS_FULL = "tags_full"
     """The row is committed, and its version has ten tags, so there is no room for that of `after_commit`."""
     COPY_LOST = "copy_lost"
-    """A person has redriven the message, and no queue has it any more. Its source may send it again."""
+    """A person has redriven or dismissed and retried the message, and no queue has it. Its source may send it again."""
     CONSUMER_ERROR = "consumer_error"
     """A request to AWS failed, or the library did. The message returns, or is copied if it would expire."""
 
@@ -146,6 +151,7 @@ class Reason(NamedTuple):
 _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (SchemaDrift, ReasonCode.SCHEMA_DRIFT),
     (TooManyRejects, ReasonCode.TOO_MANY_REJECTS),
+    (EndedByPerson, ReasonCode.ENDED),
     (Unprocessable, ReasonCode.UNPROCESSABLE),
     (GroupHeld, ReasonCode.GROUP_HELD),
     (NotYet, ReasonCode.NOT_YET),

@@ -28,7 +28,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from intake_ledger.protocol.change import Change, State, StateKind, identity_of
+from intake_ledger.protocol.change import Change, Origin, State, StateKind, identity_of
 from intake_ledger.protocol.handover import kept_result
 from intake_ledger.protocol.reasons import TAG_CODES, Reason, ReasonCode
 
@@ -96,7 +96,7 @@ class Settlement(StrEnum):
     """The object was removed after its last state was processed. The processor is not told."""
     REMOVED_UNSEEN = "removed_unseen"
     """S3 shows a delete marker, and the key had no row: the object was removed before its first delivery, or after its
-    row had expired."""
+    row had expired. In a ledger that tells the processor of removals, there never was an object to the downstream."""
     REMOVED_UNPROCESSED = "removed_unprocessed"
     """The object was removed before it was processed, or before a request to process it again was served. The row keeps
     the reason and the attempts."""
@@ -166,6 +166,12 @@ class Row:
     same state has not looked at it yet."""
     settled_as: str | None = None
     """The `Settlement` of a row that is PROCESSED without a commit. A later release may have written another name."""
+    kept_state: str | None = None
+    """On rows that are settled as REMOVAL: the version that the downstream still has. The columns of its commit stay,
+    and it is the committed state again if it comes back. None: it has none for certain."""
+    kept_fence: int | None = None
+    """The `committed_fence` of `kept_state`. A release that does not know these columns leaves them in the row, and
+    changes `committed_fence`."""
     unprocessed_state: str | None = None
     """On rows that are settled as REMOVED_UNPROCESSED: the identity of the state that was not processed."""
     reason: str | None = None
@@ -175,7 +181,7 @@ class Row:
     """S3's error code, if S3 refused the read of the object."""
     pending_reason: str | None = None
     """On FAILED rows: the reason of a rejection that waits, because the dead-letter queue does not take the copy. Then
-    `reason` says why."""
+    `reason` says why. On PROCESSING rows: a person has ended the work of this fence for good."""
     pending_reason_code: str | None = None
     """The code of `pending_reason`."""
     retry_at: int | None = None
@@ -187,6 +193,11 @@ class Row:
     spent_messages: str | None = None
     """The IDs of messages that are not this copy, separated by spaces: the rejected messages, and copies without
     attributes that have opened the row before."""
+    opened: int | None = None
+    """How often a person has opened the rejected message with other content. None: never. No other content takes such
+    a row before its end."""
+    same_key: str | None = None
+    """Digests of earlier contents of a message that had the idempotency key of its identity, separated by spaces."""
     waiter: str | None = None
     """On unfinished rows: the ID of the message that comes again and continues the work, and the time at which it was
     first sent, in epoch milliseconds. Other messages need not wait then. None: it is not known which one comes again.
@@ -217,9 +228,22 @@ class Row:
     """The version of this list of attributes."""
 
     @property
+    def state(self) -> State:
+        """The state that was last claimed. Its time in S3 is not in the row."""
+        return State(self.kind, self.version_id, self.etag, self.size)
+
+    @property
     def identity(self) -> str:
         """The identity of the state that was last claimed."""
         return identity_of(self.kind, self.version_id, self.etag)
+
+    @property
+    def key_content(self) -> str | None:
+        """The digest in the idempotency key of a message. None: the key is that of its identity.
+
+        A content that a person opens has another key than the ones before, and the same one whenever it is opened.
+        """
+        return self.etag if self.opened and self.etag not in (self.same_key or "").split() else None
 
     @property
     def waiter_id(self) -> str | None:
@@ -268,6 +292,11 @@ class Row:
         return self.status is Status.FAILED and self.reason_code in codes
 
     @property
+    def waits_for_group(self) -> bool:
+        """True if the last attempt found its group held."""
+        return self.status is Status.FAILED and self.reason_code == ReasonCode.GROUP_HELD
+
+    @property
     def in_line(self) -> bool:
         """True if the change has waited for its place in the line of `max_rate`."""
         return self.status is Status.FAILED and self.reason_code == ReasonCode.MAX_RATE
@@ -278,6 +307,40 @@ class Row:
         return self.status is Status.REJECTED and (self.needs_review or "").endswith(DISMISSED)
 
     @property
+    def removal_told(self) -> bool:
+        """True if the processor was told of the last removal, and no attempt on another state has begun since.
+
+        The downstream has nothing then, whatever removes the key again.
+        """
+        return self.settled and self.settled_as is None and self.kind in (StateKind.MARKER, StateKind.ABSENT)
+
+    @property
+    def downstream_version(self) -> str | None:
+        """The identity of the version that the downstream has for certain: no attempt has begun since its commit.
+
+        None: it may have something else, or the state has no version, so that other bytes may have the same name.
+        """
+        if self.settled_as is None:
+            known = self.settled and self.kind is StateKind.OBJECT and self.version_id is not None
+            return self.committed_state if known else None
+        late = self.late_writes - {self.committed_state, self.kept_state}
+        kept = self.status is Status.PROCESSED and not late and self.kept_fence == self.committed_fence
+        return self.kept_state if kept else None
+
+    def undoes_removal(self, change: Change, state: State) -> bool:
+        """True if the state came back, and the processor was not told that it was removed."""
+        known = self.settled_as is not None and self.downstream_version == state.identity
+        return known and not self.is_newer_request(change)
+
+    @property
+    def never_begun(self) -> bool:
+        """True if no attempt on a state of the key has begun, as far as the row and those before it know."""
+        unseen = self.settled_as == Settlement.REMOVED_UNSEEN
+        # Any attempt leaves its count or another reason.
+        lost = self.removed_unprocessed and not self.attempts and self.reason_code == ReasonCode.REMOVED_UNPROCESSED
+        return self.settled and (unseen or lost)
+
+    @property
     def removed_unprocessed(self) -> bool:
         """True if the object was removed before it was processed. The next claim ends this."""
         return self.status is Status.PROCESSED and self.settled_as == Settlement.REMOVED_UNPROCESSED
@@ -286,6 +349,10 @@ class Row:
     def untagged(self) -> list[str]:
         """The versions in `tags_pending`."""
         return (self.tags_pending or "").split()
+
+    def is_newer_request(self, change: Change) -> bool:
+        """True if the change is a request to process again that is newer than the last one that was served."""
+        return change.reprocess_id is not None and change.reprocess_id > (self.served_reprocess_id or "")
 
     def is_bare_copy(self, message_id: str, digest: str) -> bool:
         """True if a message without attributes stands for the copy of this rejection.
@@ -333,6 +400,8 @@ class Retention(NamedTuple):
     """True if the row of an object stays as long as the object. Then only committed removals expire."""
     forgets_rejects: bool = False
     """True if a row with rejected rows expires as others. Each state has its own row then (EVERY_VERSION)."""
+    rejects_partition: str = ""
+    """The partition key of rows with rejected rows, in the index `needs_review`."""
 
     def expires_at(self, kind: StateKind, now: int) -> int | None:
         """The time at which the row of a committed state expires: a day after the retention.
@@ -356,8 +425,6 @@ class RowCounts(NamedTuple):
     read: int
     rejected: int
     """0: the output with the rejected rows of an earlier attempt was removed."""
-    partition: str
-    """The partition key of rows with rejected rows, in the index `needs_review`."""
 
 
 class Copied(NamedTuple):
@@ -390,8 +457,11 @@ def claimed(
     again = seen.identity == identity
     retry = again and seen.unfinished
     resumed = again and seen.status is Status.REJECTED
+    other = again and None not in (seen.etag, state.etag) and seen.etag != state.etag
     # A downstream that knows the idempotency key must not drop the write that repairs another state's late one.
     same_key = (retry or resumed) and not base.late_writes - {identity}
+    # A wake of a group goes on with the wait of another message. It reports nothing.
+    goes_on = retry and change.origin is Origin.GROUP
     return replace(
         base,
         status=Status.PROCESSING,
@@ -400,9 +470,9 @@ def claimed(
         etag=state.etag,
         size=state.size,
         kind=state.kind,
-        sequencer=_sequencer(change, state),
-        event_name=change.event_name,
-        event_id=change.event_id,
+        sequencer=base.sequencer if goes_on else _sequencer(change, state),
+        event_name=base.event_name if goes_on else change.event_name,
+        event_id=base.event_id if goes_on else change.event_id,
         attempts=base.spent_attempts + 1 if retry else 1,
         redrive_count=base.redrive_count + 1 if resumed else base.redrive_count if retry else 0,
         lease_until=lease_until,
@@ -416,6 +486,8 @@ def claimed(
         pending_reason_code=None,
         spent_messages=_spent(base, change.bare_copy_id) if retry or resumed else None,
         bare_copy_digest=base.bare_copy_digest if retry or resumed else None,
+        opened=(base.opened or 0) + 1 if resumed and other else base.opened if again else None,
+        same_key=_with(base.same_key, base.etag) if other and not base.opened else base.same_key if again else None,
         waiter=change.waiter,
         call_mark=CallMark.ALONE if again and base.runs_alone else call_mark,
         reprocess_id=max(change.reprocess_id or "", (base.reprocess_id if again else None) or "") or None,
@@ -426,6 +498,8 @@ def claimed(
         expires_at=None,
         needs_review=None,
         settled_as=None,
+        kept_state=None,
+        kept_fence=None,
         unprocessed_state=None,
     )
 
@@ -561,7 +635,7 @@ def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> 
         reason=None if refused else row.reason,
         reason_code=None if refused else row.reason_code,
     )
-    if row.committed_state in {identity_of(StateKind.OBJECT, version, None) for version in done}:
+    if (row.kept_state or row.committed_state) in {identity_of(StateKind.OBJECT, version, None) for version in done}:
         after = replace(after, tagged_at=now)
     if left or row.status is not Status.PROCESSED:
         return after
@@ -584,14 +658,15 @@ def _with_counts(row: Row, counts: RowCounts | None, retention: Retention) -> Ro
     """The committed row with the rejected rows of its file.
 
     A new state of a key whose row has expired would not find the output with the rejected rows of the state before. So
-    the row stays as long as the output.
+    the row stays as long as the output, and is listed also after a removal that leaves the output.
     """
     if counts is not None:
         read, rejected = (counts.read, counts.rejected) if counts.rejected else (None, None)
-        row = replace(row, read_rows=read, rejected_rows=rejected, needs_review=counts.partition if rejected else None)
-    if row.rejected_rows and not retention.forgets_rejects:
-        return replace(row, expires_at=None)
-    return row
+        row = replace(row, read_rows=read, rejected_rows=rejected)
+    if not row.rejected_rows:
+        return row
+    row = replace(row, needs_review=row.needs_review or retention.rejects_partition)
+    return row if retention.forgets_rejects else replace(row, expires_at=None)
 
 
 def rejects_may_exist(seen: Row | None) -> bool:
@@ -637,9 +712,15 @@ def removal_recorded(
 ) -> Row:
     """The row after a removal that the processor is not told: claimed and committed in one step.
 
+    If the processor was told of the removal before, the row keeps that commit. A repetition or a late report of it is
+    still recognized then. If it was not told, the row keeps the commit of the version that the downstream still has,
+    unless the removal serves a request to process again.
+
     `partition` is that of rows of objects that were removed unprocessed, in the index `needs_review`. `of_version` is
     true in EVERY_VERSION, in which the row of a removal is not the row of the object.
     """
+    if seen is not None and seen.removal_told and not seen.is_newer_request(change):
+        return _with_counts(_settled_at(seen, change, state, now=now, retention=retention), None, retention)
     row = claimed(seen, change, state, owner="", now=now, lease_until=now)
     after = replace(committed(row, None, now=now, retention=retention), attempts=0, settled_as=Settlement.REMOVAL)
     if of_version:
@@ -649,7 +730,53 @@ def removal_recorded(
         return _removed_unprocessed(after, seen, lost, REMOVED_UNPROCESSED, partition)
     if seen is None or seen.settled_as == Settlement.REMOVED_UNSEEN:
         return replace(after, settled_as=Settlement.REMOVED_UNSEEN)
-    return after
+    if seen.downstream_version is None or seen.is_newer_request(change):
+        return after
+    return replace(
+        after,
+        kept_state=seen.downstream_version,
+        kept_fence=seen.committed_fence,
+        committed_fence=seen.committed_fence,
+        committed_at=seen.committed_at,
+        transactional=seen.transactional,
+        commit_id=seen.commit_id,
+        processor_version=seen.processor_version,
+        tagged_at=seen.tagged_at,
+        reason=seen.reason,
+        reason_code=seen.reason_code,
+        first_claimed_at=seen.first_claimed_at,
+    )
+
+
+def _settled_at(seen: Row, change: Change, state: State, *, now: int, retention: Retention) -> Row:
+    """The settled row with another state, which the processor is not called for. The other columns stay."""
+    return replace(
+        seen,
+        fence=_next_fence(seen, now),
+        version_id=state.version_id,
+        etag=state.etag,
+        size=state.size,
+        kind=state.kind,
+        sequencer=_sequencer(change, state),
+        committed_state=state.identity,
+        late_writes=frozenset(),
+        expires_at=None if seen.tags_pending else retention.expires_at(state.kind, now),
+    )
+
+
+def removal_undone(seen: Row, change: Change, state: State, *, now: int, retention: Retention) -> Row:
+    """The row after the version that the downstream still has came back: its commit is the last one again."""
+    after = replace(
+        _settled_at(seen, change, state, now=now, retention=retention),
+        event_name=change.event_name,
+        event_id=change.event_id,
+        updated_at=now,
+        needs_review=None,
+        settled_as=None,
+        kept_state=None,
+        kept_fence=None,
+    )
+    return _with_counts(after, None, retention)
 
 
 REMOVED_UNPROCESSED = Reason(ReasonCode.REMOVED_UNPROCESSED, "removed before it was processed")
@@ -734,6 +861,22 @@ def broken(seen: Row, reason: Reason, *, review_partition: str, now: int) -> Row
     return replace(after, fence=_next_fence(seen, now))
 
 
+def ended(seen: Row, reason: Reason, *, review_partition: str, now: int, may_run: bool) -> Row:
+    """The row whose work a person has ended for good. The next message about its state rejects it, with its copy.
+
+    While its execution may run, only the wish is recorded, under the fence of the row. A later claim drops it. A row
+    whose execution was not started is taken as by `broken`.
+    """
+    if seen.status is Status.PROCESSING and not may_run:
+        seen = broken(seen, reason, review_partition=review_partition, now=now)
+    return replace(
+        seen,
+        pending_reason=truncate(reason.text, MAX_REASON_BYTES),
+        pending_reason_code=reason.code.value,
+        retry_at=now if seen.status is Status.FAILED else None,
+    )
+
+
 def waiting(row: Row, reason: Reason, *, partition: str, now: int, retry_at: int, waiter: str | None = None) -> Row:
     """The claimed row while the processor waits for a missing thing. The attempt is not counted."""
     return replace(
@@ -751,6 +894,8 @@ def rejected(row: Row, reason: Reason, *, review_partition: str, now: int, s3_er
         rejected_fence=row.fence,
         bare_copy_digest=None,
         waiting_since=None,
+        pending_reason=None,
+        pending_reason_code=None,
     )
 
 
@@ -770,17 +915,28 @@ def reopened(seen: Row, *, review_partition: str, now: int) -> Row:
     )
 
 
-def exhausted(seen: Row, *, review_partition: str, now: int) -> Row:
+def exhausted(seen: Row, change: Change, *, review_partition: str, now: int) -> Row:
     """The row whose last attempt ended without an outcome, rejected with the last error that is known."""
     text = seen.pending_reason or seen.reason or "the worker died or timed out at every attempt"
     row = rejected(
-        replace(seen, fence=_next_fence(seen, now), pending_reason=None, pending_reason_code=None, waiter=None),
+        replace(
+            seen,
+            fence=_next_fence(seen, now),
+            etag=copied_content(seen, change),
+            waiter=None,
+        ),
         Reason(ReasonCode.ATTEMPTS_EXHAUSTED, text),
         review_partition=review_partition,
         now=now,
         s3_error=seen.s3_error,
     )
     return replace(row, reason_code=seen.pending_reason_code or row.reason_code)
+
+
+def copied_content(row: Row, change: Change) -> str | None:
+    """The digest of a rejected row: that of its copy, whose content is that of `change`. Others get a copy too."""
+    state = change.state if change.state is not None and change.state.identity == row.identity else None
+    return (state.etag if state else None) or row.etag
 
 
 def after_copy(row: Row, copied: Copied) -> Row:
@@ -803,8 +959,13 @@ def after_copy(row: Row, copied: Copied) -> Row:
 
 def _spent(row: Row, message_id: str | None) -> str | None:
     """The IDs of messages that cannot open the row, with one more. None: there are none."""
-    ids = dict.fromkeys([*(row.spent_messages or "").split(), *([message_id] if message_id else [])])
-    return " ".join([*ids][-MAX_SPENT_MESSAGES:]) or None
+    return _with(row.spent_messages, message_id)
+
+
+def _with(names: str | None, name: str | None) -> str | None:
+    """The newest names of a column, with one more. None: there are none."""
+    found = dict.fromkeys([*(names or "").split(), *([name] if name else [])])
+    return " ".join([*found][-MAX_SPENT_MESSAGES:]) or None
 
 
 def released(row: Row, seen: Row) -> Row:
@@ -846,9 +1007,12 @@ def breaker_key(pipeline: str) -> RowKey:
     return RowKey(f"{pipeline}#downstream", "breaker")
 
 
-def rate_key(pipeline: str) -> RowKey:
-    """The key of the item that limits the starts of a pipeline. It is alone in its partition, because it is hot."""
-    return RowKey(f"{pipeline}#rate", "starts")
+def rate_key(pipeline: str, name: str = "") -> RowKey:
+    """The key of the item that limits the starts of a pipeline. It is alone in its partition, because it is hot.
+
+    `name` is that of a `Rate` of `once`.
+    """
+    return RowKey(f"{pipeline}#rate/{name}" if name else f"{pipeline}#rate", "starts")
 
 
 def pause_key(pipeline: str) -> RowKey:
@@ -859,6 +1023,11 @@ def pause_key(pipeline: str) -> RowKey:
 def group_key(pipeline: str, group: str) -> RowKey:
     """The key of the lock of a group (`exclusive_by`). No row has such a key: no bucket has a `#` in its name."""
     return RowKey(f"{pipeline}#group/{group}", f"{pipeline}@lock")
+
+
+def group_line(pipeline: str) -> str:
+    """The beginning of the sort keys of the keys that wait for a group, in the partition of its lock."""
+    return f"{pipeline}@waits/"
 
 
 def forgotten_key(pipeline: str, pk: str) -> RowKey:
@@ -913,7 +1082,7 @@ def rejects_place(place: str, key: str, version: str | None) -> tuple[str, str]:
 
 
 def rejected_rows_partition(pipeline: str) -> str:
-    """The partition key of committed rows whose files have rejected rows, in the index `needs_review`."""
+    """The partition key of settled rows with rejected rows, in the index `needs_review`."""
     return f"{pipeline}#rejected_rows"
 
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from intake_ledger.protocol.group_pattern import GroupPattern
 
 PIPELINE_TAG = "intake-ledger:pipeline"
-"""A tag with the pipeline's name on each bucket, table and queue that a pipeline makes. `intake-ledger adopt` needs it.
-"""
+"""A tag with the pipeline's name on each bucket, table and queue of a pipeline: `intake-ledger status` lists them."""
 VERSION_BYTES = 12
 """The length of a processor's version in a row. Twelve digits of an asset's hash do not repeat within a pipeline."""
 STATE_MACHINE = "INTAKE_STATE_MACHINE"

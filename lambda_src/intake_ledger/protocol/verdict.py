@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from intake_ledger.protocol.change import Change, State, StateKind, is_directory_marker, is_skipped_marker
+from intake_ledger.protocol.change import Change, Origin, State, StateKind, is_directory_marker, is_skipped_marker
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import FORMAT, Ordering, Row, Settlement, Status
 from intake_ledger.protocol.settings import ConsumerSettings
@@ -14,6 +14,9 @@ from intake_ledger.protocol.ulids import made_at
 
 ARCHIVED = "InvalidObjectState"
 """S3's error code for an archived object that was not restored."""
+LETTER_MARGIN_MS = 3_600_000
+"""A dead letter is sent before its row is written, by a clock that may differ. So it expires earlier than the row says.
+"""
 
 
 class Verdict(StrEnum):
@@ -33,7 +36,8 @@ class Verdict(StrEnum):
     EXHAUSTED = "EXHAUSTED"
     """Its last permitted attempt ended without an outcome. Reject it now."""
     SETTLED = "SETTLED"
-    """A removal was recorded. The processor is not told of removals. The row says if the object was processed."""
+    """A removal was recorded, and the processor is not told of it: `deletes` is off, or the downstream has nothing to
+    remove. The row says if the object was processed."""
     SKIPPED = "SKIPPED"
     """A directory marker without a row, or its removal. There is nothing to process, and it gets no row."""
     FORGOTTEN = "FORGOTTEN"
@@ -105,6 +109,9 @@ class Ruling:
     """The row that was judged. None: there was none."""
     unprocessed: bool = False
     """True if this is the first sight of the removal of an object that was not processed."""
+    undone: bool = False
+    """True if the present state is the one that the downstream still has after a removal that it was not told of. The
+    ledger writes its commit back."""
     expired: bool = False
     """True if there is no row, and the state is older than the retention."""
     awaited: bool = False
@@ -114,6 +121,7 @@ class Ruling:
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"
+_NEVER_PROCESSED = "no object of the key was ever processed"
 
 
 def judge_row(  # noqa: PLR0911 - one return per line of the table
@@ -150,14 +158,21 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
         return Ruling(Verdict.DUPLICATE, "this reprocess request, or a later one, was served")
     if change.reprocess_id is None and row.has_committed(change.identity):
         return Ruling(Verdict.DUPLICATE, "this state is committed")
-    if change.must_equal and row.unfinished and _has_other_content(row, change):
+    if row.unfinished and is_another_message(change, row):
         # Its effect may have come already, under the idempotency key that both have.
         return Ruling(Verdict.REJECTED, "a message with the same identity and other content is not finished")
     return None
 
 
 def judge_state(  # noqa: PLR0911 - one return per line of the table
-    row: Row | None, change: Change, state: State, *, now: int, policy: Policy, all_rows_since: int | None = None
+    row: Row | None,
+    change: Change,
+    state: State,
+    *,
+    now: int,
+    policy: Policy,
+    all_rows_since: int | None = None,
+    complete: bool = False,
 ) -> Ruling:
     """The verdict on the present state in S3. The first line that fits decides.
 
@@ -169,18 +184,18 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         policy: the settings of the pipeline.
         all_rows_since: the time since which every processed object has a row, in epoch milliseconds. 0: always. None:
             rows of objects may be missing.
+        complete: the downstream has no object without a row; see `RowHistory.is_complete`.
 
     """
     if row is None:
-        return _judge_without_row(change, state, now, policy, all_rows_since)
+        return _judge_without_row(change, state, now, policy, all_rows_since, complete=complete)
     if row.has_committed(state.identity):
-        unseen = row.settled_as == Settlement.REMOVED_UNSEEN and not policy.deletes
-        if unseen and change.shows_unprocessed(now - policy.retention_ms):
-            return _accept_or_settle(state, policy, "its object was removed before it was processed")
-        if change.reprocess_id is not None and change.reprocess_id > (row.served_reprocess_id or ""):
-            return _accept_or_settle(state, policy, "reprocessing was asked for")
+        return _judge_committed(row, change, state, now, policy)
+    if row.undoes_removal(change, state):
         verdict = Verdict.DUPLICATE if change.identity == state.identity else Verdict.STALE
-        return Ruling(verdict, "the current state is committed")
+        return Ruling(verdict, "its removal was undone, and the downstream still has it", undone=True)
+    if (gone := _judge_repeated_removal(row, change, state, policy, complete=complete)) is not None:
+        return gone
     if row.status is Status.PROCESSED and row.committed_state == state.identity:
         return _accept_or_settle(
             state, policy, "this state is committed, and another one may have been written late over it"
@@ -189,7 +204,9 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         if row.status is Status.REJECTED and not _asks_for_retry(change, row):
             return Ruling(Verdict.REJECTED, "this state was rejected, and no request for a retry came")
         ignored = state.removed and not policy.deletes
-        if row.status is Status.FAILED and (row.retry_at or 0) > now and not change.asked_for and not ignored:
+        woken = change.origin is Origin.GROUP and row.waits_for_group
+        not_due = row.status is Status.FAILED and (row.retry_at or 0) > now and not woken
+        if not_due and not change.asked_for and not ignored:
             why = "this state failed, and its next attempt is not due yet"
             return Ruling(Verdict.BUSY, why, awaited=_awaits_another(row, change))
         uncopied = row.pending_reason_code is not None and not change.asked_for
@@ -197,6 +214,29 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
             spent = f"the last of {policy.max_attempts} attempts did not come back"
             return Ruling(Verdict.EXHAUSTED, "its rejection waits for its copy" if uncopied else spent)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
+
+
+def _judge_committed(row: Row, change: Change, state: State, now: int, policy: Policy) -> Ruling:
+    """The lines for the committed state, if it is settled."""
+    unseen = row.settled_as == Settlement.REMOVED_UNSEEN
+    if unseen and change.shows_unprocessed(now - policy.retention_ms):
+        why = "its object was removed before it was processed"
+        return _accept_or_settle(state, policy, why) if change.asked_for else Ruling(Verdict.SETTLED, why)
+    if row.is_newer_request(change):
+        return _accept_or_settle(state, policy, "reprocessing was asked for")
+    verdict = Verdict.DUPLICATE if change.identity == state.identity else Verdict.STALE
+    return Ruling(verdict, "the current state is committed")
+
+
+def _judge_repeated_removal(row: Row, change: Change, state: State, policy: Policy, *, complete: bool) -> Ruling | None:
+    """The lines for a removal that the downstream has nothing for. None: it may have the object, or a person asks."""
+    if not state.removed or policy.every_version or row.is_newer_request(change):
+        return None
+    if row.removal_told:
+        return Ruling(Verdict.SETTLED, "the processor was told of a removal, and of no object since")
+    if complete and row.never_begun and not change.asked_for:
+        return Ruling(Verdict.SETTLED, _NEVER_PROCESSED)
+    return None
 
 
 def sent_at(change: Change) -> int | None:
@@ -226,10 +266,12 @@ def is_forgotten(change: Change, forgotten_at: int | None, *, unknown: bool) -> 
     return forgotten_at is not None and (unknown if sent is None else sent < forgotten_at)
 
 
-def _judge_without_row(change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None) -> Ruling:
+def _judge_without_row(
+    change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None, *, complete: bool
+) -> Ruling:
     """The lines for a key without a row: it never had one, or its row has expired."""
     if state.kind is StateKind.ABSENT:
-        if policy.deletes and all_rows_since != 0 and change.reports_removal and _is_young(change, now, policy):
+        if policy.deletes and not complete and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
         # After a commit that is not older than its event, the object would still have its row.
         marker = not policy.directory_markers and _reports_marker(change)
@@ -240,6 +282,9 @@ def _judge_without_row(change: Change, state: State, now: int, policy: Policy, a
         return Ruling(Verdict.SKIPPED, "a directory marker without a row: the pipeline has directory_markers=False")
     if not change.asked_for and _may_have_expired(change, state, now, policy, all_rows_since):
         return Ruling(Verdict.STALE, "older than the retention: its row was settled and has expired", expired=True)
+    if complete and state.removed and not policy.every_version and not change.asked_for:
+        # Written, since an upload's event that comes after this one would otherwise be inserted without a look.
+        return Ruling(Verdict.SETTLED, _NEVER_PROCESSED)
     return _accept_or_settle(state, policy, _NOT_COMMITTED)
 
 
@@ -282,6 +327,33 @@ def content_differs(change: Change, ruling: Ruling) -> bool:
     return ruling.verdict in (Verdict.DUPLICATE, Verdict.REJECTED) and _has_other_content(ruling.row, change)
 
 
+def has_content(row: Row | None, change: Change) -> bool:
+    """True if the row is known to be about this content. Contents of two fingerprints cannot be compared."""
+    return row is not None and row.etag is not None and change.state is not None and row.etag == change.state.etag
+
+
+def may_be_another(change: Change, row: Row) -> bool:
+    """True if the change is a message that is not known to have the content of the row. It speaks for itself only."""
+    return change.letter_ms is not None and not has_content(row, change)
+
+
+def is_late_copy(change: Change, row: Row, now: int) -> bool:
+    """True if a message about a rejected identity adds nothing to the dead letter of the rejection.
+
+    Any other one is acknowledged after a dead letter of its own. It does not open the row: earlier attempts may have
+    had effects under the same idempotency key, and a sender that stamps each try would start them again and again.
+    """
+    return has_content(row, change) and now < row.updated_at + (change.letter_ms or 0) - LETTER_MARGIN_MS
+
+
+def is_another_message(change: Change, row: Row) -> bool:
+    """True if the change has the identity of the row and another content, and the content matters: the intake compares
+    contents, a person has chosen the content of the row, or the change comes from the dead-letter queue.
+    """
+    chosen = change.must_equal or row.opened or change.rejected_fence is not None
+    return bool(chosen) and _has_other_content(row, change)
+
+
 def _has_other_content(row: Row | None, change: Change) -> bool:
     state = change.state
     if row is None or state is None or row.identity != state.identity:
@@ -310,11 +382,11 @@ def _asks_for_retry(change: Change, row: Row) -> bool:
     """True if the change asks for a retry of the rejected state. A late duplicate does not ask for it.
 
     These changes do: a reprocess request that was not served yet, the copy that this rejection sent to the dead-letter
-    queue, the restore of the archived object that S3 refused, and the message itself if its copy is lost.
+    queue, the restore of the archived object that S3 refused, and a message with the content of a copy that is lost.
     """
     if _makes_readable(change, row):
         return True
-    if row.reason_code == ReasonCode.COPY_LOST:
+    if row.reason_code == ReasonCode.COPY_LOST and has_content(row, change):
         return True
     if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:
         return True

@@ -20,14 +20,15 @@ from intake_ledger.requests.record import (
     rows_of,
 )
 from intake_ledger.requests.redriven import Redriven, packed, redriven
-from intake_ledger.requests.standing import Standing, standing_of
-from intake_ledger.requests.stop import STOPS, Stop, StoppedOperations, read_stop, read_stops
+from intake_ledger.requests.standing import AfterStop, Standing, after_stop, standing_of
+from intake_ledger.requests.stop import STOPS, Stop, read_stop, read_stops
 
 __all__ = [
     "BATCHES",
     "BATCH_BYTES",
     "BATCH_ENTRIES",
     "STOPS",
+    "AfterStop",
     "Command",
     "Entry",
     "Redriven",
@@ -36,7 +37,7 @@ __all__ = [
     "RequestFindings",
     "Standing",
     "Stop",
-    "StoppedOperations",
+    "after_stop",
     "batch_from_item",
     "batch_item",
     "batch_key",

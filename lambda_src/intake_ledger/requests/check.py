@@ -4,6 +4,7 @@ A repeated request has no second effect: the ledger accepts an ID of a reprocess
 rejection once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from botocore.exceptions import ClientError
 from intake_ledger.events import REDRIVEN, own_message
 from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable, condition_failed, send_write
 from intake_ledger.protocol import (
+    ABSENT,
     Ordering,
     Origin,
     ReasonCode,
@@ -36,8 +38,8 @@ from intake_ledger.requests.record import (
     rows_of,
 )
 from intake_ledger.requests.redriven import Redriven
-from intake_ledger.requests.standing import Standing, standing_of
-from intake_ledger.requests.stop import StoppedOperations
+from intake_ledger.requests.standing import AfterStop, Standing, after_stop, standing_of
+from intake_ledger.requests.stop import Stop, read_stops
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 MOST_SENT = 10_000
 """The largest number of messages of a check. The next check continues."""
+BATCH_MS = 15 * 60_000
+"""Lambda's longest invocation. A consumer that did not see a stop has ended its batch this time after it."""
 
 
 @dataclass(slots=True)
@@ -106,40 +110,54 @@ class RequestCheck:
         self._clock = clock
         self._look = look
         self._is_lost = is_lost
-        self._stopped = StoppedOperations(self._table, settings.pipeline, clock)
 
     def due(self, settled_before: int) -> list[RequestBatch]:
         """The records with outstanding requests whose messages were sent before this time, the oldest first.
-
-        The requests of an operation that a person has stopped leave their records.
 
         Raises:
             ClientError: DynamoDB refuses a request. Also BotoCoreError.
 
         """
         batches = queried_batches(self._client, self._table.name, self._settings.pipeline)
-        due = list[RequestBatch]()
-        for batch in [one for one in batches if one.entries]:
-            if self._stopped.has(batch.request_id):
-                batch.entries = []
-                self._keep(batch)
-            elif batch.sent_at <= settled_before:
-                due.append(batch)
+        due = [one for one in batches if one.entries and one.sent_at <= settled_before]
         return sorted(due, key=lambda one: one.sent_at)
 
     def run(self, due: Sequence[RequestBatch], *, has_time: Callable[[], bool]) -> RequestFindings:
         """Judge the requests of these records, and send the outstanding ones again.
+
+        The requests of an operation that a person has stopped are counted, and leave their records when none of them
+        can begin any more.
 
         Raises:
             ClientError: AWS refuses a request. Also BotoCoreError.
 
         """
         found = RequestFindings()
+        stops = read_stops(self._client, self._table.name, self._settings.pipeline) if due else {}
         for batch in due:
             if not has_time():
                 break
-            self._judge(batch, found)
+            if (stop := stops.get(batch.request_id)) is None:
+                self._judge(batch, found)
+            else:
+                self._count(batch, stop)
         return found
+
+    def _count(self, batch: RequestBatch, stop: Stop) -> None:
+        """Count how the requests of a stopped operation stand."""
+        now, counts, before = self._clock(), Counter[str](), batch.counts
+        is_final = stop.at <= now - BATCH_MS
+        for entry, row in rows_of(self._table, batch.entries, self._place):
+            standing = self._by_row(row, entry, batch)
+            counts[after_stop(row, standing, batch, stop.at)] += 1
+            is_final &= standing is not Standing.IN_WORK
+        if is_final:
+            # Their messages were sent before those that wait now.
+            counts[AfterStop.WITHDRAWN] = counts.pop(AfterStop.OUTSTANDING, 0)
+            batch.entries = []
+        batch.counts, batch.counted_at = dict(+counts), now
+        if is_final or batch.counts != before:
+            self._keep(batch)
 
     def _judge(self, batch: RequestBatch, found: RequestFindings) -> None:
         now, before, lost = self._clock(), len(batch.entries), batch.lost
@@ -156,6 +174,10 @@ class RequestCheck:
                 case Standing.LOST:
                     found.lost += 1
                     batch.lost += 1
+                case _ if row is not None and row.unfinished:
+                    # It failed, and is tried again. `wait` follows it until then.
+                    found.in_work += 1
+                    left.append(entry)
                 case _:
                     found.served += 1
         if self._is_lost is None:
@@ -171,7 +193,7 @@ class RequestCheck:
 
     def _standing(self, row: Row | None, entry: Entry, batch: RequestBatch, now: int) -> Standing:
         settings, requested_at = self._settings, made_at(batch.request_id)
-        standing = standing_of(row, entry, batch, requested_at=requested_at, skew_ms=settings.clock_skew_seconds * 1000)
+        standing = self._by_row(row, entry, batch)
         if standing is Standing.NO_ROW:
             expired = not settings.keeps_rows and requested_at < now - settings.retention_seconds * 1000
             if expired or not settings.wants(entry.key):
@@ -180,18 +202,34 @@ class RequestCheck:
             # The consumer accepts the removal that a delete marker shows, if the processor is told of removals.
             is_work = not state.removed or (settings.deletes and state.kind is StateKind.MARKER)
             return Standing.OUTSTANDING if is_work else Standing.VOID
-        if standing is Standing.OUTSTANDING and not settings.wants(entry.key):
+        if standing is Standing.OUTSTANDING and (not settings.wants(entry.key) or self._is_gone(row, entry)):
             return Standing.VOID
         if standing is Standing.OUTSTANDING and self._is_lost is not None and self._is_lost(batch.sent_at):
             return Standing.LOST if self._mark_lost(entry, batch) else Standing.SERVED
         return standing
+
+    def _is_gone(self, row: Row | None, entry: Entry) -> bool:
+        """True if S3 no longer has the version of the request. No attempt can begin for it.
+
+        Without the version, the present state of a key decides, and the ledger settles its removal.
+        """
+        if row is None or self._is_lost is not None or self._settings.ordering is Ordering.LATEST:
+            return False
+        state = entry.state or row.state
+        return state.kind is not StateKind.DELETED and self._look(entry.key, state, row) == ABSENT
+
+    def _by_row(self, row: Row | None, entry: Entry, batch: RequestBatch) -> Standing:
+        skew_ms = self._settings.clock_skew_seconds * 1000
+        return standing_of(row, entry, batch, requested_at=made_at(batch.request_id), skew_ms=skew_ms)
 
     def _place(self, entry: Entry) -> RowKey:
         return entry.row_key(self._settings.pipeline, self._settings.ordering, self._settings.bucket)
 
     def _send(self, batch: RequestBatch, again: Sequence[tuple[Entry, Row | None]], found: RequestFindings) -> None:
         allowed = again[: max(0, MOST_SENT - found.resent)]
-        taken, _ = self._queues.send_copies([self._message(batch, entry, row) for entry, row in allowed])
+        # The group of the operation, as its own messages have it: see `Look`.
+        group = {"MessageGroupId": batch.request_id}
+        taken, _ = self._queues.send_copies([self._message(batch, entry, row) | group for entry, row in allowed])
         found.resent += len(taken)
         found.waiting += len(again) - len(taken)
 
@@ -202,7 +240,7 @@ class RequestCheck:
             return {"MessageBody": body}
         state = None
         if row is not None and self._settings.ordering is Ordering.EVERY_VERSION:
-            state = State(row.kind, row.version_id, row.etag, row.size)
+            state = row.state
         body = own_message(Origin.AUDIT, self._settings.bucket, entry.key, state)
         fence = {"DataType": "Number", "StringValue": str(entry.fence)}
         operation = {"DataType": "String", "StringValue": self._letter(batch, entry, row).text}
@@ -238,7 +276,7 @@ class RequestCheck:
         """Write the outstanding requests of a record, or delete it. A deleted record stays deleted."""
         key = batch_key(self._settings.pipeline, batch)
         place = to_dynamodb({"pk": key.pk, "sk": key.sk})
-        if not batch.entries and not batch.lost:
+        if not (batch.entries or batch.lost or batch.counts):
             self._client.delete_item(TableName=self._table.name, Key=place)
             return
         content = batch_item(batch, made_at=made_at(batch.request_id))

@@ -89,6 +89,10 @@ class RequestBatch:
     entries: list[Entry] = field(default_factory=list)
     lost: int = 0
     """Messages whose content is gone with the queue. Only the ledger of an intake of messages has them."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Of a stopped operation: the number of requests by `AfterStop`, as the audit has last counted them."""
+    counted_at: int = 0
+    """When they were counted, in epoch milliseconds. Without entries, this was the last time."""
 
 
 def batch_key(pipeline: str, batch: RequestBatch) -> RowKey:
@@ -104,6 +108,7 @@ def batch_item(batch: RequestBatch, *, made_at: int) -> dict[str, Any]:
         "outstanding": len(batch.entries),
         "lost": batch.lost,
         "entries": _packed(batch.entries),
+        **({"counts": json.dumps(batch.counts), "counted_at": batch.counted_at} if batch.counts else {}),
         "expires_at": made_at // 1000 + KEPT_SECONDS,
     }
 
@@ -120,6 +125,8 @@ def batch_from_item(item: Mapping[str, Any]) -> RequestBatch:
         content["sent_at"],
         [Entry.of(one) for one in entries],
         content["lost"],
+        json.loads(content.get("counts", "{}")),
+        content.get("counted_at", 0),
     )
 
 

@@ -1,8 +1,8 @@
-"""Judge a request by its row. A pure function."""
+"""Judge a request by its row. Pure functions."""
 
 from enum import StrEnum
 
-from intake_ledger.protocol import ReasonCode, Row, Status
+from intake_ledger.protocol import ReasonCode, Row, Status, made_at
 from intake_ledger.requests.record import Command, Entry, RequestBatch
 
 
@@ -21,6 +21,41 @@ class Standing(StrEnum):
     """S3 has to be asked."""
     LOST = "lost"
     """The content of the message is gone."""
+
+
+class AfterStop(StrEnum):
+    """The ways in which a request of a stopped operation stands. Each request has one."""
+
+    BEGUN_BEFORE = "begunBefore"
+    """An attempt had begun for it before the stop, or it was served or void at an audit before."""
+    BEGUN_AFTER = "begunAfter"
+    """An attempt has begun for it after the stop, or tried again: with a message that its consumer had already taken,
+    or, of a redrive, with one that a later redrive has moved."""
+    SERVED_LATER = "servedLater"
+    """A later request of the key, or a change of it, was served. Whether this one was, is not known."""
+    WITHDRAWN = "withdrawn"
+    """Its message was withdrawn. Whether a later request takes it, is not known."""
+    OUTSTANDING = "outstanding"
+    """No attempt has begun for it. Its message is withdrawn when it is delivered."""
+    COPIES_LOST = "copiesLost"
+    """The content of its message is gone."""
+
+
+def after_stop(row: Row | None, standing: Standing, batch: RequestBatch, stopped_at: int) -> AfterStop:
+    """Tell how a request of a stopped operation stands. `stopped_at` is in epoch milliseconds."""
+    if standing is Standing.LOST:
+        return AfterStop.COPIES_LOST
+    if standing is Standing.VOID:
+        return AfterStop.SERVED_LATER
+    if standing in (Standing.OUTSTANDING, Standing.NO_ROW) or row is None or row.status is Status.LATER_FORMAT:
+        return AfterStop.OUTSTANDING
+    if batch.command is Command.REPROCESS:
+        ids = row.reprocess_id or "", row.served_reprocess_id or ""
+        if batch.request_id not in ids:
+            return AfterStop.SERVED_LATER if max(ids) > batch.request_id else AfterStop.OUTSTANDING
+    # A state that was rejected or has failed before keeps the time of its first claim.
+    begun_at = row.first_claimed_at if row.first_claimed_at >= made_at(batch.request_id) else row.fence
+    return AfterStop.BEGUN_BEFORE if begun_at <= stopped_at else AfterStop.BEGUN_AFTER
 
 
 def standing_of(row: Row | None, entry: Entry, batch: RequestBatch, *, requested_at: int, skew_ms: int) -> Standing:

@@ -1,10 +1,10 @@
 """The stop of an operation: its messages that are not claimed yet are withdrawn, and its requests are not sent again.
 
-A person writes it, with `intake-ledger redrive --stop` or `reprocess --stop`. It is one item among the records of
+A person writes it, with `intake-ledger operations stop`. It is one item among the records of
 operations, and stays for as long as these.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,6 @@ from intake_ledger.requests.record import KEPT_SECONDS, queried_items
 
 STOPS = "stop#"
 """The beginning of the sort key of each stop."""
-KNOWN_MS = 60_000
-"""The time after which an operation that was not stopped is looked up again."""
-_MOST_KNOWN = 1_000
-"""Operations whose answers are kept. Senders choose attributes, so there may be any number of IDs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,37 +68,3 @@ def read_stops(client: Any, table: str, pipeline: str) -> dict[str, Stop]:
 
 def _stop(item: Mapping[str, Any]) -> Stop:
     return Stop(item["sk"].removeprefix(STOPS), int(item["at"]), item["done_by"], item["because"])
-
-
-class StoppedOperations:
-    """The stops of a pipeline, as far as messages ask for them. Threads may share it."""
-
-    def __init__(self, table: LedgerTable, pipeline: str, clock: Callable[[], int]) -> None:
-        """Make it. `clock` gives epoch milliseconds."""
-        self._table = table
-        self._pipeline = pipeline
-        self._clock = clock
-        self._stopped = set[str]()
-        self._running: dict[str, int] = {}
-        """Operations that were not stopped, and when that was read."""
-
-    def has(self, request_id: str) -> bool:
-        """True if the operation was stopped. A stop is seen within `KNOWN_MS`, and known for ever.
-
-        Raises:
-            ClientError: DynamoDB refuses the request. Also BotoCoreError.
-
-        """
-        if request_id in self._stopped:
-            return True
-        now, read_at = self._clock(), self._running.get(request_id)
-        if read_at is not None and 0 <= now - read_at < KNOWN_MS:
-            return False
-        if len(self._running) + len(self._stopped) >= _MOST_KNOWN:
-            self._running.clear()
-            self._stopped.clear()
-        if read_stop(self._table, self._pipeline, request_id) is None:
-            self._running[request_id] = now
-            return False
-        self._stopped.add(request_id)
-        return True

@@ -4,7 +4,6 @@ A claim starts one execution, and its message returns to the queue. The messages
 stands. The first that sees its end records the outcome, under the fence of the claim.
 """
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.events import own_message
 from intake_ledger.executions import (
+    ABORTED,
     MIN_POLL_MS,
     RUNNING,
     Action,
@@ -28,6 +28,7 @@ from intake_ledger.executions import (
 from intake_ledger.ledger import AWS_ERRORS, Claim
 from intake_ledger.protocol import (
     Change,
+    EndedByPerson,
     Fenced,
     Origin,
     Row,
@@ -35,6 +36,8 @@ from intake_ledger.protocol import (
     Status,
     Unprocessable,
     Verdict,
+    is_another_message,
+    json_text,
 )
 from intake_ledger.runners import Run, Started, StartRefused
 
@@ -115,18 +118,24 @@ class Later:
             # The execution of an earlier state may have ended. The state of the change is judged then.
             change = claim.change
             run.begun = run.judge_again = True
-            run.unless_committed = change.identity == claim.state.identity and not change.asked_for
-            return commit_of(claim.execution)
+            same = change.identity == claim.state.identity and not is_another_message(change, claim.row)
+            run.unless_committed = same and not change.asked_for
+            try:
+                return commit_of(claim.execution)
+            except Exception as error:
+                if (why := claim.row.pending_reason) is None:
+                    raise
+                raise EndedByPerson(why) from error
         name = execution_name(claim.key, claim.row.fence)
         with work, run.limit:
             request = work.request(repeated=isinstance(claim, LaterClaim))
         # A language whose numbers are floating-point may round the fence.
         request |= {"fenceText": str(request["fence"]), "intake": {"pk": claim.key.pk, "sk": claim.key.sk}}
-        given, most = json.dumps(request, sort_keys=True, separators=(",", ":")), self._elsewhere.most_bytes
+        given, most = json_text(request, sort_keys=True), self._elsewhere.most_bytes
         run.begin()
-        if len(given) > most:
+        if (size := len(given.encode())) > most:
             service = self._elsewhere.service
-            raise Unprocessable(f"the input of the execution has {len(given)} bytes, {service} takes {most}")
+            raise Unprocessable(f"the input of the execution has {size} bytes, {service} takes {most}")
         try:
             kept = self._start(name, given, run.remaining_seconds)
         except Exception as error:
@@ -226,7 +235,13 @@ class Later:
                 until = min(until, self._clock() + MIN_POLL_MS)
             return _until(replace(row, waiter=change.waiter or row.waiter), ruling, until)
         answer: Claim | Ruling
-        if decision.action is Action.START:
+        if decision.action is Action.START and row.pending_reason is not None:
+            # A person has ended it before its start.
+            return replace(claim, execution=Execution(name, ABORTED))
+        if decision.action is Action.START and is_another_message(change, row):
+            # The execution would get its content. Only the message that made the claim starts it.
+            answer = replace(ruling, verdict=Verdict.REJECTED, why="a message with the same identity is not started")
+        elif decision.action is Action.START:
             answer = self._ledger.take_over(claim, lease_ms=lease_ms)
         else:
             answer = self._ledger.claim_ended(change, lease_ms=lease_ms, ended=row.fence)

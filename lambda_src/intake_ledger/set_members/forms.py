@@ -47,6 +47,17 @@ class FormSettings:
     parts: PartsFormat = PartsFormat.JSON
     absolute: bool = False
     """True if the keys in a manifest begin at the bucket. Otherwise they begin at the manifest's folder."""
+    hidden_parts: bool = False
+    """True if hidden objects of a folder are parts; see `is_hidden`."""
+
+    def is_hidden(self, key: str, folder: str) -> bool:
+        """True if the object is bookkeeping of its writer, and no part: a name below the folder begins with `_` or `.`.
+
+        That is the rule of Hadoop's readers (`hiddenFileFilter` of `FileInputFormat`), for each folder on the way.
+        Spark's reads `_a=1` and `_metadata`.
+        """
+        names = key.removeprefix(folder).split("/")
+        return not self.hidden_parts and any(name.startswith(("_", ".")) for name in names)
 
     def is_control(self, key: str) -> bool:
         """True if the object describes a set and is no part of it."""
@@ -108,7 +119,10 @@ def set_form(content: object, variable: str) -> FormSettings:
         raise SettingsError(f"{variable}: the name of a marker has no *")
     if parts not in tuple(PartsFormat) or keys not in ("relative", "absolute"):
         raise SettingsError(f"{variable}: parts is json, csv or lines, and keys is relative or absolute")
-    return FormSettings(FormKind(kind), pattern, int(quiet), PartsFormat(parts), keys == "absolute")
+    hidden = content.get("hiddenParts", False)
+    if not isinstance(hidden, bool):
+        raise SettingsError(f"{variable}: hiddenParts is true or false")
+    return FormSettings(FormKind(kind), pattern, int(quiet), PartsFormat(parts), keys == "absolute", hidden)
 
 
 def set_targets(described: str) -> tuple[SetTarget, ...]:

@@ -137,7 +137,7 @@ class SetAudit:
             found.checked += 1
             if self._is_lost(key, found):
                 if not dry_run:
-                    self._queues.wake(own_message(Origin.PART, self._bucket.name, key))
+                    self._queues.wake(own_message(Origin.PART, self._bucket.name, key), found.run_id)
                 found.woken.append(key)
         else:
             after, found.complete = "", start == ""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from intake_ledger.processor.text import load_json
 from intake_ledger.protocol import Unprocessable
 from intake_ledger.set_members import MAX_PARTS, FormSettings, PartsFormat
 
@@ -95,9 +96,11 @@ def _version(version: object, number: int) -> str | None:
 
 def _json(text: str) -> Iterable[_Part]:
     try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Unprocessable("the manifest is not JSON") from None
+        content: Any = load_json(text)
+    except (ValueError, RecursionError) as problem:
+        # The message of JSONDecodeError may quote the content.
+        why = "" if isinstance(problem, json.JSONDecodeError | RecursionError) else f": {problem}"
+        raise Unprocessable(f"the manifest is not JSON{why}") from None
     if isinstance(content, dict):
         named = [name for name in _LISTS if name in content]
         if len(named) != 1:
@@ -140,6 +143,8 @@ def _csv(text: str) -> Iterator[_Part]:
 
 
 def _lines(text: str) -> Iterator[_Part]:
+    if not text:
+        raise Unprocessable("the manifest is empty")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     return ((line, None) for line in lines if line)
 

@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import batched, chain, islice
+from itertools import batched, chain
 
 from botocore.exceptions import ClientError
 
@@ -67,7 +67,9 @@ class Listing:
     refusal: ClientError | None = None
     """S3's refusal to read the manifest."""
     changed_at: int | None = None
-    """The newest Last-Modified of a folder's objects, in epoch milliseconds."""
+    """The newest Last-Modified of a folder's objects, also of hidden ones, in epoch milliseconds."""
+    with_hidden: tuple[str, ...] = ()
+    """The keys with those of hidden objects, if a folder has any. They were parts of sets of earlier settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,10 @@ class SetReader:
         listing, name = contents.listing, contents.state.version_id or ""
         if contents.state.identity in (row.committed_state, row.identity):
             return contents
+        if listing.with_hidden:
+            earlier = self._contents(replace(listing, keys=listing.with_hidden), whole=False)
+            if earlier.state.identity == row.committed_state:
+                return replace(contents, state=earlier.state)
         manifest = self._form.kind is FormKind.MANIFEST
         if not name.startswith(INCOMPLETE if manifest else COMPLETE):
             return contents
@@ -351,16 +357,26 @@ class SetReader:
             and not self._form.is_control(name)
             and not is_directory_marker(name, size)
         )
-        # Parts may follow after any number of other objects.
-        found = list(islice(parts, MAX_PARTS + 1))
-        changed_at = max((at for _, at in found), default=0) if source is None else None
+        found, every, changed_at = list[str](), list[str](), 0
+        for name, at in parts:
+            # Parts may follow after any number of other objects.
+            hidden = self._form.is_hidden(name, folder)
+            changed_at = max(changed_at, at)
+            if not hidden:
+                found.append(name)
+            if len(every) <= MAX_PARTS:
+                every.append(name)
+            if len(found) == MAX_PARTS + 1:
+                break
         if source is None:
             if not found:
                 return Listing(ABSENT)
             source = State(StateKind.OBJECT, "folder", created_at=changed_at)
         if len(found) > MAX_PARTS:
             return Listing(source, problem=f"the folder has more than {MAX_PARTS:,} objects")
-        return Listing(source, tuple(name for name, _ in found), changed_at=changed_at)
+        with_hidden = tuple(every) if len(found) < len(every) <= MAX_PARTS else ()
+        moved_at = changed_at if self._form.kind is FormKind.QUIET else None
+        return Listing(source, tuple(found), changed_at=moved_at, with_hidden=with_hidden)
 
 
 def known_row(change: Change, row: Row | None) -> Row | None:

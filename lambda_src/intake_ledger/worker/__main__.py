@@ -1,6 +1,6 @@
 """Run a worker until SIGTERM or SIGINT: `python -m intake_ledger.worker`.
 
-It reads the same environment variables as the consumer's Lambda function. docs/worker.md has them.
+It reads the same environment variables as the consumer's Lambda function. docs/long-work.md has them.
 """
 
 import os

@@ -4,11 +4,13 @@ Lambda ends a function at its timeout, so a lease in Lambda lasts for the whole 
 leases are short and extended, so that another worker soon takes over the work of a worker that dies.
 """
 
+import faulthandler
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
+from intake_ledger.consumer.deadline import STDERR
 from intake_ledger.ledger import Claim
 from intake_ledger.protocol import Element, Fenced
 
@@ -35,6 +37,10 @@ class Heartbeat:
 
     It is a guard of the ledger, so that it knows each claim. It also ends the process if a processor runs longer than
     its limit and cannot be interrupted, as Lambda does. Otherwise such a processor would block its key for ever.
+
+    No thread runs while a call into C holds the interpreter's lock. Such a call loses its leases, so that other workers
+    take its work over. A timer without Python code ends the process then, as on Lambda Managed Instances. Otherwise one
+    endless call would occupy a worker for each attempt.
     """
 
     just_in_time = False
@@ -53,20 +59,24 @@ class Heartbeat:
         """
         self.extensions = extensions
         self._interval = hold_seconds / BEATS
+        # The heartbeat before the call may have been as late as the call itself: the leases have lapsed by then.
+        self._longest_call = hold_seconds + self._interval
         self._limit = limit_seconds
         self._clock = clock
         self._lock = Lock()
         self._claims: list[Claim] = []
         self._receipts: set[str] = set()
         self._running: dict[object, float] = {}
-        self._stopped = Event()
+        self._started, self._stopped = False, Event()
 
     def start(self) -> None:
-        """Start the thread. It ends with the process, or after `stop`."""
-        Thread(target=self._run, name="heartbeat", daemon=True).start()
+        """Start the threads. They end with the process, or after `stop`."""
+        self._started = True
+        for run in (self._run, self._watch):
+            Thread(target=run, name="heartbeat", daemon=True).start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the threads."""
         self._stopped.set()
 
     @contextmanager
@@ -86,10 +96,12 @@ class Heartbeat:
         """Watch the processor that runs inside the block."""
         run = object()
         self._running[run] = self._clock()
+        self._set_timer()
         try:
             yield
         finally:
             del self._running[run]
+            self._set_timer()
 
     def take(self, claim: Claim) -> Claim:
         """See `Guard`. Extend the lease of this claim until the attempt is over."""
@@ -148,6 +160,15 @@ class Heartbeat:
         except Exception as error:  # noqa: BLE001 - the thread has to live on
             self._requests.report(f"the lease of {claim.change.key} could not be extended", error)
 
+    def _set_timer(self) -> None:
+        """Begin the time after which the process ends. Without a processor, it has none."""
+        if not self._started:
+            return
+        if self._running:
+            faulthandler.dump_traceback_later(self._longest_call, exit=True, file=STDERR)
+        else:
+            faulthandler.cancel_dump_traceback_later()
+
     @property
     def _requests(self) -> Extensions:
         assert self.extensions is not None, "the heartbeat has no requests yet"
@@ -156,3 +177,8 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
             self.beat()
+
+    def _watch(self) -> None:
+        """Set the timer again. No request delays this thread."""
+        while not self._stopped.wait(self._interval):
+            self._set_timer()

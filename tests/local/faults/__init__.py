@@ -1,4 +1,4 @@
-"""Inject faults from outside into unchanged deployed pipelines. See docs/faults.md."""
+"""Inject faults from outside into unchanged deployed pipelines. See tests/local/faults/README.md."""
 
 STACK = "Faults"
 HOUR = 60

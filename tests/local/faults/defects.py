@@ -150,8 +150,8 @@ DEFECTS = (
     Mutant(
         "no copy goes to the dead-letter queue",
         "Failures.copy",
-        "Copied(message.first_id, self._dead_letter(change, message, row, reason, code))",
-        "Copied()",
+        "digest = self._dead_letter(change, message, row, reason, code)",
+        "digest = None",
         "Plain",
     ),
     Mutant(

@@ -31,6 +31,8 @@ class Intake:
     """True: the messages of a key take effect in the order in which they were sent."""
     held: ClassVar[bool] = False
     """True: a message waits until all attempts on the earlier ones of its key are over."""
+    stamped: ClassVar[bool] = False
+    """True if copies of a message differ in what their source adds."""
 
     @classmethod
     def of(cls, world: Sources, outputs: Mapping[str, str], name: str) -> Self:
@@ -111,6 +113,7 @@ class EventIntake(Intake):
 
     title = "events of a bus"
     meets = False
+    stamped = True
 
     @override
     def send(self, names: Sequence[Name]) -> None:

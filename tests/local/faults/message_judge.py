@@ -53,6 +53,12 @@ class MessagesExpected:
     """True: the messages of a key take effect in the order in which they were sent."""
     held: bool = False
     """True: a message waits until all attempts on the earlier messages of its key are over."""
+    stamped: bool = False
+    """True: the source stamps each copy, so that none has the content of a rejected one. Each has a dead letter."""
+
+
+_CLOSED = "a message with its key and identity was rejected before"
+"""A part of the reason of a copy with other content."""
 
 
 def judge_messages(facts: MessageFacts, expected: MessagesExpected) -> Report:
@@ -122,7 +128,8 @@ def _of_poison(
         if row is None or row.status != "REJECTED" or why not in row.reason:
             told = f"{row.status} for {row.reason!r}" if row else "nothing"
             yield f"{_shown(name)}: poison, and the ledger says {told}"
-        if len(reasons[name]) != 1 or why not in reasons[name][0]:
+        of_copies = [one for one in reasons[name] if expected.stamped and _CLOSED in one]
+        if len(own := [one for one in reasons[name] if one not in of_copies]) != 1 or why not in own[0]:
             yield f"{_shown(name)}: poison, and its dead letters are {reasons[name]}"
         if effects.get(name):
             yield f"{_shown(name)}: poison, and yet it had an effect"

@@ -47,7 +47,9 @@ def messages(intake: Intake, world: Sources, sizes: Sizes) -> Iterator[Outcome]:
     sent = _with_copies(mixed(*keys.values()))
     intake.send(sent)
 
-    expected = MessagesExpected(poison=poison, unheard=_commits(outbreak), ordered=intake.ordered, held=intake.held)
+    expected = MessagesExpected(
+        poison=poison, unheard=_commits(outbreak), ordered=intake.ordered, held=intake.held, stamped=intake.stamped
+    )
     report = intake.settled(sent, expected, timeout=sizes.timeout)
     deaths = [one for one in world.downstream.killed if one.key.startswith(f"{intake.name}/")]
     after = sum("/after/" in one.key for one in deaths)

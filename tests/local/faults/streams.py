@@ -138,6 +138,7 @@ class TableIntake(StreamIntake):
     """A deployed intake of the stream of a DynamoDB table, whose items are the keys."""
 
     title = "records of a table"
+    stamped = True
 
     @override
     def write(self, names: Sequence[Name]) -> None:

@@ -1,4 +1,4 @@
-// A function of somebody else's, in another language: it answers as docs/processor-json.md says.
+// A function of somebody else's, in another language: it answers as docs/processor.md says.
 exports.handler = async ({ key, kind, versionId, attempt }) => {
   if (key.includes("poison")) return { unprocessable: "no invoice in it" };
   if (key.includes("thrown") && attempt === 1) throw new Error("boom in node");

@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 import boto3
-from examples.catalogue import catalogue
+from examples.catalogue.processor import catalogue
 from probing import probe  # type: ignore[import-not-found] # it is in the same folder where it is deployed
 
 from intake_ledger import Commit, ObjectChange

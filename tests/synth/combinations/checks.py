@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from tests.synth.build import Json, rules_in
+from tests.synth.build import NO_ACTION, Json, rules_in
 from tests.synth.combinations.combination import Combination
 from tests.synth.combinations.synthesis import REFUSAL
 
@@ -149,4 +149,4 @@ def _stack_cycles(folder: Path) -> Iterator[str]:
 def _warned(folder: Path) -> set[str]:
     """The rules whose warnings are in the assembly."""
     texts: Iterable[Path] = (path for path in folder.rglob("*.json") if ".template." not in path.name)
-    return {rule for path in texts for rule in rules_in(path.read_text())}
+    return {rule for path in texts for rule in rules_in(path.read_text())} - {NO_ACTION}

@@ -198,7 +198,7 @@ def fifo_queue(app: App) -> None:
     orders(stack, queue=IntakeQueue(stack, "Queue", fifo=True))
 
 
-@combination(refused="queue-aws-managed-key")
+@combination(refused="final-queue-key")
 def queue_with_the_key_of_aws(app: App) -> None:
     stack = Stack(app, "Stack")
     orders(stack, queue=queues(stack, encryption=sqs.QueueEncryption.KMS_MANAGED))

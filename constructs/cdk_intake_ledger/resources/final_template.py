@@ -1,0 +1,152 @@
+"""Reads resources as they will be deployed: after property injectors, mixins, aspects, and overrides.
+
+`properties_of` cannot see `add_property_override`: the CDK merges it when it writes the template. So a second
+synthesizer writes the template of a stack while the CDK validates the construct tree, which is after all aspects. The
+stack's own synthesizer, its assets and the cloud assembly are not involved.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jsii
+from aws_cdk import CfnResource, ISynthesisSession, LegacyStackSynthesizer, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk.cx_api import CloudAssemblyBuilder
+from constructs import Construct, IConstruct
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The values that a resource must have in the template."""
+
+    kind: str
+    """Which rows of the table in `final_rules` are about it."""
+    owner: IConstruct
+    """The resource, or the construct that has it."""
+    wanted: dict[str, Any]
+    """Values by the path of the property in CloudFormation's names. They follow from options, and may be tokens."""
+
+
+class _App:
+    """The expectations and templates of one app."""
+
+    def __init__(self) -> None:
+        self.expected: dict[tuple[str, int], Expected] = {}
+        self.templates: dict[Stack, Mapping[str, Any]] = {}
+        self.readers: set[int] = set()
+
+
+_APPS: "WeakKeyDictionary[IConstruct, _App]" = WeakKeyDictionary()
+
+
+def _app(scope: IConstruct) -> _App:
+    return _APPS.setdefault(scope.node.root, _App())
+
+
+def expect(scope: Construct, kind: str, owner: IConstruct, wanted: Mapping[str, Any]) -> None:
+    """Record what a resource must have in the template. A second call for the same resource adds to the first.
+
+    Args:
+        scope: the construct that needs it. The check of a construct covers all scopes in it.
+        kind: as in `Expected`; likewise the others.
+        owner: an imported one is never checked.
+        wanted: values by their paths.
+
+    """
+    made = _app(scope).expected.setdefault((scope.node.path, id(owner)), Expected(kind, owner, {}))
+    made.wanted.update(wanted)
+
+
+def expected_in(scope: IConstruct) -> list[Expected]:
+    """The records for a construct and for all constructs in it."""
+    path = scope.node.path
+    inside = f"{path}/"
+    return [one for (place, _), one in _app(scope).expected.items() if place == path or place.startswith(inside)]
+
+
+def resource_of(owner: IConstruct) -> CfnResource | None:
+    """The resource of a construct; None for an imported one, and for a table with replicas."""
+    resource = owner if isinstance(owner, CfnResource) else owner.node.default_child
+    return resource if isinstance(resource, CfnResource) and not isinstance(resource, dynamodb.CfnGlobalTable) else None
+
+
+class FinalTemplates:
+    """The templates of one synthesis. Each is written once for all readers.
+
+    Args:
+        reader: a validation. When it reads again, a new synthesis has begun.
+        scope: a construct of the app.
+
+    """
+
+    def __init__(self, reader: object, scope: IConstruct) -> None:
+        self._app = _app(scope)
+        if id(reader) in self._app.readers:
+            self._app.readers.clear()
+            self._app.templates.clear()
+        self._app.readers.add(id(reader))
+
+    def properties(self, resource: CfnResource) -> Mapping[str, Any]:
+        """The properties of a resource and its `DeletionPolicy`, in CloudFormation's names."""
+        return self.read([(resource, {})])[0][0]
+
+    def read(
+        self, asked: Iterable[tuple[CfnResource, Mapping[str, Any]]]
+    ) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
+        """The properties of resources, and values as the templates of the same resources write them.
+
+        Args:
+            asked: resources and values.
+
+        """
+        stacks: dict[Stack, list[tuple[int, CfnResource, Mapping[str, Any]]]] = {}
+        for place, (resource, values) in enumerate(asked):
+            stacks.setdefault(resource.stack, []).append((place, resource, values))
+        answers: dict[int, tuple[Mapping[str, Any], dict[str, Any]]] = {}
+        for stack, ours in stacks.items():
+            if stack not in self._app.templates:
+                self._app.templates[stack] = _template_of(stack).get("Resources", {})
+            # One call of the CDK's process for all.
+            resolved = stack.resolve([[resource.logical_id, values] for _, resource, values in ours])
+            for (place, _, values), (id_, known) in zip(ours, resolved, strict=True):
+                written = self._app.templates[stack].get(id_, {})
+                removal = written.get("DeletionPolicy", "Delete")
+                found = {"DeletionPolicy": removal, **written.get("Properties", {})}
+                # The CDK leaves out what is None.
+                answers[place] = found, {path: known.get(path) for path in values}
+        return [answers[place] for place in sorted(answers)]
+
+
+def _template_of(stack: Stack) -> dict[str, Any]:
+    with TemporaryDirectory() as folder:
+        writer = LegacyStackSynthesizer()
+        writer.bind(stack)
+        # Protected, for other synthesizers. A session has setters, which the CDK does not call.
+        writer._synthesize_template(_Session(folder))  # type: ignore[arg-type]  # noqa: SLF001
+        content: dict[str, Any] = json.loads((Path(folder) / stack.template_file).read_bytes())
+    return content
+
+
+@jsii.implements(ISynthesisSession)
+class _Session:
+    """jsii finds the members of an interface in the class only, so each one is a property."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._assembly = folder, CloudAssemblyBuilder(folder)
+
+    @property
+    def outdir(self) -> str:
+        return self._folder
+
+    @property
+    def assembly(self) -> CloudAssemblyBuilder:
+        return self._assembly
+
+    @property
+    def validate_on_synth(self) -> bool:
+        return False

@@ -1,0 +1,1 @@
+"""The ordinary pipeline: app.py and its processor. Read these tests first."""

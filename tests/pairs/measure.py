@@ -1,0 +1,58 @@
+"""Seed each defect of `defects.txt`, and count the worlds that it takes to find it: `python -m tests.pairs.measure`.
+
+The table has the defects of `tests/protocol/seeded_defects.txt` that name two features, and these features. Each world
+has them, and further ones at random.
+"""
+
+import importlib
+import logging
+import os
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from tests.pairs.defects import defects
+from tests.protocol.mutants import MUTANTS
+from tests.protocol.pool import Job, run_jobs
+from tests.protocol.seeding import import_again, preload
+from tests.seeds import Mutant
+from tests.seeds import seed as copy_with
+
+MOST = 6_000
+CPU_SECONDS = int(os.environ.get("MEASURE_SECONDS") or 90)
+
+
+def find(mutant: Mutant, features: tuple[str, ...]) -> tuple[bool, str]:
+    """Play worlds with the defect until one fails."""
+    logging.disable(logging.CRITICAL)
+    folder = Path(tempfile.mkdtemp())
+    copy_with(mutant, folder)
+    import_again(folder)
+    search = importlib.import_module("tests.pairs.search")
+    for number in range(1, MOST + 1):
+        script = search.draw(number, features)
+        if said := search.play(script):
+            return True, f"{number:5}  {mutant.name}: {said[:150]}"
+    return False, f"    -  {mutant.name}"
+
+
+def main() -> int:
+    text = sys.argv[1] if len(sys.argv) > 1 else ""
+    known = {one.name: one for one in MUTANTS}
+    jobs = [
+        Job(name, partial(find, known[name], features), cpu_seconds=CPU_SECONDS)
+        for name, features in defects().items()
+        if text in name
+    ]
+    preload()
+    found = 0
+    for one in run_jobs(jobs, workers=2):
+        found += one.passed
+        print(one.told if not one.broken else f"    -  {one.job.name}: {one.told.splitlines()[-1]}", flush=True)
+    print(f"{found} of {len(jobs)} found")
+    return found < 0.9 * len(jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

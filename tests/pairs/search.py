@@ -1,0 +1,199 @@
+"""Draw worlds by seed, play them, and shrink the ones that fail: `python -m tests.pairs.search --minutes 5`."""
+
+import argparse
+import logging
+import random
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, cast
+
+from tests.pairs.features import ALWAYS, FEATURES, KINDS, OPTIONS, fits, make_world
+from tests.pairs.world import Fault, Step, Violation
+
+FAULTS = ("die", "die", "die after", "refuse", "lose", "pause")
+MOST_OPTIONS, MOST_STEPS = 3, 16
+
+
+class Script(NamedTuple):
+    """A world to play."""
+
+    features: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def __repr__(self) -> str:
+        steps = "".join(f"        {one!r},\n" for one in self.steps)
+        return f"Script(\n    {self.features!r},\n    (\n{steps}    ),\n)"
+
+
+def draw(seed: int, wanted: Sequence[str] = ()) -> Script:
+    """The world of a seed. It has the features that are wanted, and further ones at random."""
+    chance = random.Random(seed)
+    while True:
+        given = {FEATURES[one].role: one for one in wanted}
+        kind = given.get("kind") or chance.choice(KINDS).name
+        runner = given.get("runner") or chance.choices(["inline", "remote", "machine", "durable"], [5, 1, 3, 2])[0]
+        host = given.get("host") or chance.choices(["lambda", "worker"], [4, 1])[0]
+        options = {one for one in wanted if FEATURES[one].role == "option"}
+        more = chance.randint(0 if wanted else 1, MOST_OPTIONS - min(len(options), MOST_OPTIONS - 1))
+        options.update(chance.sample([one.name for one in OPTIONS], more))
+        names = (kind, runner, host, *sorted(options))
+        if not fits(names):
+            continue
+        try:
+            make_world(names)
+        except ValueError:
+            continue
+        break
+    actions = [name for one in (ALWAYS, *(FEATURES[name] for name in names)) for name in one.actions]
+    steps = tuple(_step(chance, actions, chance.random() < 0.7) for _ in range(chance.randint(4, MOST_STEPS)))
+    return Script(names, steps)
+
+
+def _step(chance: random.Random, actions: Sequence[str], faulty: bool, depth: int = 0) -> Step:
+    name = chance.choice(actions)
+    fault = None
+    if faulty and depth < 2 and chance.random() < 0.4:
+        kind = chance.choice(FAULTS)
+        inner = chance.randint(1, 4) if kind == "pause" else 0
+        steps = tuple(_step(chance, actions, faulty, depth + 1) for _ in range(inner))
+        fault = Fault(kind, chance.randint(1, 14), (Step("time", 3, 0), *steps) if kind == "pause" else ())
+    return Step(name, chance.randrange(12), chance.randrange(24), fault)
+
+
+def play(script: Script) -> str:
+    """Play a world to its rest. Returns the broken promise, or an empty text."""
+    world = make_world(script.features)
+    real, mine = time.sleep, threading.current_thread()
+
+    def sleep(seconds: float) -> None:
+        """The time of the world passes."""
+        if threading.current_thread() is mine:
+            world.clock.advance(round(seconds * 1000))
+        else:
+            real(seconds)
+
+    time.sleep = cast("Any", sleep)
+    try:
+        for step in script.steps:
+            world.step(step)
+        world.come_to_rest()
+        return next((said for one in world.features for said in one.judge(world)), "")
+    except Violation as found:
+        return str(found)
+    except Exception as error:  # noqa: BLE001 - the code under search must raise none
+        where = traceback.extract_tb(error.__traceback__)
+        runtime = [f"{one.filename.rpartition('/')[2]}:{one.lineno}" for one in where if "/tests/" not in one.filename]
+        return f"it raises {error!r} at {' '.join(runtime[-4:])}"
+    finally:
+        time.sleep = real
+
+
+def class_of(said: str) -> str:
+    """A violation without its names and numbers, to tell two kinds of violations apart."""
+    return " ".join(word for word in said.split() if word.isalpha())[:60]
+
+
+def shrink(script: Script, said: str) -> tuple[Script, str]:
+    """Drop features, steps and faults one after the other while the world still fails in the same way."""
+    wanted = class_of(said)
+    again = True
+    while again:
+        again = False
+        for smaller in _smaller(script):
+            told = _try(smaller)
+            if told and class_of(told) == wanted:
+                script, said, again = smaller, told, True
+                break
+    return script, said
+
+
+def _try(script: Script) -> str:
+    try:
+        return play(script)
+    except ValueError:
+        return ""
+
+
+def _smaller(script: Script) -> Iterator[Script]:
+    names, steps = script
+    for place in range(len(steps)):
+        yield Script(names, (*steps[:place], *steps[place + 1 :]))
+    for name in names[3:]:
+        less = tuple(one for one in names if one != name)
+        if fits(less):
+            yield Script(less, steps)
+    for old, new in (("durable", "machine"), ("machine", "inline"), ("remote", "inline"), ("worker", "lambda")):
+        other = tuple(new if one == old else one for one in names)
+        if old in names and fits(other):
+            yield Script(other, steps)
+    for place, step in enumerate(steps):
+        for less_step in _smaller_steps(step):
+            yield Script(names, (*steps[:place], less_step, *steps[place + 1 :]))
+
+
+def _smaller_steps(step: Step) -> Iterator[Step]:
+    if step.fault is not None:
+        yield step._replace(fault=None)
+        fault = step.fault
+        for place in range(len(fault.steps)):
+            yield step._replace(fault=fault._replace(steps=(*fault.steps[:place], *fault.steps[place + 1 :])))
+        for place, inner in enumerate(fault.steps):
+            for less in _smaller_steps(inner):
+                inside = (*fault.steps[:place], less, *fault.steps[place + 1 :])
+                yield step._replace(fault=fault._replace(steps=inside))
+    for less_a in {0, step.a % 3} - {step.a}:
+        yield step._replace(a=less_a) if less_a < step.a else step
+    for less_b in {0, step.b % 6} - {step.b}:
+        yield step._replace(b=less_b) if less_b < step.b else step
+
+
+def search(seeds: Iterable[int], seconds: float, *, most: int = 1) -> tuple[int, list[tuple[int, Script, str]]]:
+    """Play worlds for a processor time. Returns their number and the ones that fail."""
+    until, number, found = time.process_time() + seconds, 0, list[tuple[int, Script, str]]()
+    for seed in seeds:
+        if time.process_time() > until or len(found) >= most:
+            break
+        number += 1
+        script = draw(seed)
+        if said := play(script):
+            found.append((seed, script, said))
+    return number, found
+
+
+def first_seed() -> int:
+    """The first seed of the day."""
+    return int(datetime.now(UTC).strftime("%Y%m%d000000"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--most", type=int, default=10)
+    asked = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    first = asked.seed if asked.seed is not None else first_seed()
+    began = time.process_time()
+    number, found = search(iter(range(first, first + 10**6)), asked.minutes * 60, most=asked.most)
+    spent = time.process_time() - began
+    print(f"{number} worlds, {1000 * spent / max(number, 1):.1f} ms each, {len(found)} fail")
+    kinds = Counter(class_of(said) for _, _, said in found)
+    for kind, times in kinds.most_common():
+        print(f"{times:4} {kind}")
+    told = set[str]()
+    for seed, script, said in found:
+        if class_of(said) in told:
+            continue
+        told.add(class_of(said))
+        small, said_of_it = shrink(script, said)
+        print(f"\nseed {seed}: {said_of_it}\n{small!r}", flush=True)
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Play worlds of pairs: known ones, and those drawn by seed. A failing world is shrunk, and printed to be copied."""
+
+import logging
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pairs.defects import defects
+from tests.pairs.features import ALWAYS, FEATURES, fits
+from tests.pairs.search import Script, draw, play, search, shrink
+from tests.pairs.world import Fault, Step
+from tests.protocol.mutants import MUTANTS
+from tests.settings import PAIR_SEEDS
+
+FOUND = {
+    "a message with other content waits for an execution that is not ready": Script(
+        ("messages", "machine", "lambda", "fingerprint"),
+        (Step("send", 0, 5), Step("turn"), Step("send"), Step("end")),
+    ),
+    "a message with other content sees that an execution was rejected": Script(
+        ("messages", "machine", "lambda"),
+        (Step("send", 0, 3), Step("double"), Step("send"), Step("turn"), Step("time", 3), Step("time", 3)),
+    ),
+    "a message with other content comes while the original waits": Script(
+        ("messages", "machine", "lambda"),
+        (
+            *(Step("send", 10, 5), Step("turn"), Step("send"), Step("time", 2)),
+            *(Step("send", 10, 3), Step("turn"), Step("turn"), Step("double", 2)),
+        ),
+    ),
+    "a message ends at a row that waits for another content": Script(
+        ("messages", "inline", "lambda", "rate"),
+        (
+            *(Step("send again", 0, 4), Step("send", 10, 12), Step("turn once more", 0, 5, Fault("die", 4))),
+            *(Step("send again", 7, 15), Step("send again", 0, 13)),
+        ),
+    ),
+}
+"""Worlds that failed once."""
+OPEN = {
+    "a purge while the worker of a group's key pauses": Script(
+        ("every version", "durable", "lambda", "groups", "purge"),
+        (
+            *(Step("upload", 10, 0), Step("overwrite")),
+            Step("turn again", 0, 0, Fault("pause", 4, (Step("purge"), Step("report again")))),
+        ),
+    ),
+    "a set after a pause of months": Script(
+        ("sets", "inline", "lambda", "months"),
+        (
+            Step("manifest"),
+            Step("turn again", 0, 0, Fault("pause", 7, (Step("months"),))),
+            Step("manifest"),
+            Step("turn", 0, 0, Fault("lose", 7)),
+        ),
+    ),
+    "a restore of the row of a message that has ended": Script(
+        ("messages", "machine", "lambda", "restore"),
+        (
+            *(Step("send again"), Step("turn again"), Step("end")),
+            *(Step("back up"), Step("turn again"), Step("restore")),
+        ),
+    ),
+}
+"""Of 30,000 worlds, the three that fail."""
+FAULTY = Script(
+    ("objects", "inline", "lambda", "deletes", "skew", "tags"),
+    (
+        Step("upload", 0, 0, Fault("die", 9)),
+        Step("remove", 1),
+        Step("turn", 0, 0, Fault("pause", 3, (Step("time", 3), Step("turn")))),
+        Step("upload", 2, 3),
+        Step("audit"),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.failure_mode("F735", "F736")
+@pytest.mark.parametrize("name", FOUND)
+def test_a_world_that_failed_once_holds(name: str) -> None:
+    assert not play(FOUND[name])
+
+
+@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.xfail(strict=True, reason="it is not known whether the world or its judge is wrong")
+def test_an_open_world(name: str) -> None:
+    assert not play(OPEN[name])
+
+
+@pytest.mark.wide
+def test_worlds_hold() -> None:
+    """`python -m tests.pairs.search` plays other ones each day."""
+    _, found = search(PAIR_SEEDS, math.inf)
+    for seed, script, said in found:
+        small, told = shrink(script, said)
+        pytest.fail(f"seed {seed}: {told}\n{small!r}")
+
+
+def test_a_seed_repeats_its_world() -> None:
+    assert draw(7) == draw(7) != draw(8)
+
+
+def test_a_failing_world_shrinks_to_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a file without its tag fails."""
+    monkeypatch.setattr(FEATURES["tags"], "judge", lambda _: iter(["a file is bad"]))
+    small, said = shrink(FAULTY, play(FAULTY))
+    assert (small.features, small.steps) == (("objects", "inline", "lambda", "tags"), ())
+    assert said == "a file is bad"
+    assert eval(repr(small), {"Script": Script, "Step": Step, "Fault": Fault}) == small, "it is a test to copy"
+
+
+def test_each_feature_has_a_world() -> None:
+    """A feature that meets no other one is never searched."""
+    met = {name for seed in range(400) for name in draw(seed).features}
+    assert met == set(FEATURES) - {ALWAYS.name}
+
+
+def test_each_defect_of_pairs_names_a_defect_and_features_that_meet() -> None:
+    assert set(defects()) <= {one.name for one in MUTANTS}
+    for features in defects().values():
+        assert set(features) <= set(FEATURES)
+        assert fits(draw(1, features).features)

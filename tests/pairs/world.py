@@ -1,0 +1,494 @@
+"""A small world of a few features: one intake over the real consumer, ledger, audit and commands, with AWS in memory.
+
+A world is its features and its steps. Each step is a name and two numbers, which stand for a key, a content, a worker
+or a time, so that a world without some of its steps is a world too. A step may have a fault: at one of its requests,
+the worker dies, AWS refuses the request or loses its answer, or the worker stands still while other steps happen.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast, override
+
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, LocalSets
+from intake_ledger import Commit, NotYet, Unprocessable
+from intake_ledger.protocol import GroupPattern, LibraryError, Row, Status, from_dynamodb, row_from_attributes
+from tests.inside.kit import Item, LocalConnection, LocalWorker, MemoryExecution, OutcomeCounter
+from tests.inside.outcomes import outcome_events
+from tests.kinds.cells import Cell
+from tests.unit.support import HOUR, MINUTE, SECOND
+
+KEYS = ("a/manifest.json", "a/b/manifest.json", "b/manifest.json")
+"""The first two are of one group."""
+_OFTEN = (0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2)
+JUMPS = (SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
+MOODS = ("ok", "ok", "ok", "bad", "flaky", "later")
+GROUPS = GroupPattern("{folder}/")
+SKEW = 100 * SECOND
+"""Less than `clock_skew_seconds`."""
+_MOST_TURNS = 1_500
+
+
+class Fault(NamedTuple):
+    """A fault of a worker at its request with this number, counted from 1."""
+
+    kind: str
+    """`die` or `die after`: its process ends before or after the request. `refuse`: AWS refuses it. `lose`: AWS carries
+    it out, and its answer is lost. `pause`: other steps happen before it."""
+    number: int
+    steps: "tuple[Step, ...]" = ()
+
+    def __repr__(self) -> str:
+        more = f", {self.steps!r}" if self.steps else ""
+        return f"Fault({self.kind!r}, {self.number}{more})"
+
+
+class Step(NamedTuple):
+    """One step of a world."""
+
+    name: str
+    a: int = 0
+    b: int = 0
+    fault: Fault | None = None
+
+    def __repr__(self) -> str:
+        numbers = [repr(self.name), *([str(self.a), str(self.b)] if self.a or self.b or self.fault else [])]
+        return f"Step({', '.join(numbers)}{f', {self.fault!r}' if self.fault else ''})"
+
+
+class Violation(Exception):  # noqa: N818 - a finding
+    """A promise is broken."""
+
+
+class Change(NamedTuple):
+    """A commit or a rejection of a row."""
+
+    key: str
+    state: str
+    fence: int
+    at: int
+
+
+class Effect(NamedTuple):
+    """A call of the processor."""
+
+    key: str
+    state: str
+    """The identity of the object's state, the version of a set, or the identity of a message."""
+    content: str
+    idempotency_key: str
+    fence: int
+    attempt: int
+    at: int
+
+
+class _Items(dict[tuple[str, str], Item]):
+    """The table, which tells of each change of an item, as its stream does."""
+
+    def __init__(self, changed: Callable[[tuple[str, str], Item | None, Item | None], None]) -> None:
+        super().__init__()
+        self._changed = changed
+
+    @override
+    def __setitem__(self, key: tuple[str, str], item: Item) -> None:
+        before = self.get(key)
+        super().__setitem__(key, item)
+        self._changed(key, before, item)
+
+    @override
+    def update(self, *others: Any, **_: Any) -> None:
+        for key, item in dict(*others).items():
+            self[key] = item
+
+    @override
+    def pop(self, key: tuple[str, str], *default: Any) -> Any:
+        before = super().pop(key, None)
+        if before is not None:
+            self._changed(key, before, None)
+        return before
+
+
+class _Skewed:
+    """The clock of a worker."""
+
+    def __init__(self, clock: Any, ahead: int) -> None:
+        self._clock, self._ahead = clock, ahead
+
+    @property
+    def now(self) -> int:
+        return int(self._clock.now) + self._ahead
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, milliseconds: int) -> None:
+        self._clock.advance(milliseconds)
+
+
+class _Reached:
+    """The table through a connection."""
+
+    def __init__(self, table: Any, connection: LocalConnection) -> None:
+        self.items, self._client = table.items, connection.client(table)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+class _Counter(OutcomeCounter):
+    """Any request may be refused."""
+
+    @override
+    def log_error(self, text: str, message_id: str, error: Exception) -> None:
+        if not (isinstance(error, LibraryError) and "ClientError" in str(error)):
+            super().log_error(text, message_id, error)
+
+
+@dataclass
+class World(Cell):
+    """The intake, its downstream and what has happened."""
+
+    features: tuple[Any, ...] = ()
+    contents: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The content of each state, by key and identity."""
+    done: list[Effect] = field(default_factory=list)
+    commits: list[Change] = field(default_factory=list)
+    rejections: list[Change] = field(default_factory=list)
+    committed_keys: dict[str, int] = field(default_factory=dict)
+    """Idempotency keys of commits, and the fences of these."""
+    excused: Counter[str] = field(default_factory=Counter)
+    """How often a person, a rollback or a late write gives a reason to process a key again."""
+    notes: set[str] = field(default_factory=set)
+    """What has happened that weakens a promise: `restored`, `expired`, `forgotten KEY`, `stopped`."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """The times at which a person asked to process keys again."""
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    """The messages that were sent."""
+    faults: int = 0
+    """The number of faults that came to effect."""
+    puts: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        local: Any = self.local
+        self.telemetry = _Counter(local)
+        if self.kind == "sets":
+            local.parts._make_telemetry = lambda: _Counter(local.parts)
+        local._dies = self._passes
+        local._order = self._ordered
+        local._dynamodb.items = _Items(self._changed)
+        local._sleep = lambda seconds: self.clock.advance(round(seconds * 1000))
+        self._fault: Fault | None = None
+        self._count = 0
+        self._turned = 0
+        self._batch = 10
+        self._open: list[tuple[Effect, Row | None]] = []
+        self._workers: dict[int, LocalWorker] = {}
+        self._busy: list[LocalWorker] = []
+        self._quiet = True
+        self.skews = 0
+
+    # --- faults
+
+    def _passes(self, operation: str) -> bool:
+        """A request is sent, or, without its name, was carried out. True: the worker dies."""
+        if operation:
+            self._count += 1
+            self.local.requests.append(operation)
+        fault = self._fault
+        if fault is None or fault.number != self._count or (fault.kind in ("die after", "lose")) == bool(operation):
+            return False
+        self._fault = None
+        self.faults += 1
+        if fault.kind.startswith("die"):
+            return True
+        if fault.kind in ("refuse", "lose"):
+            status: Any = {"Code": "InternalServerError", "Message": "try again"}
+            raise ClientError({"Error": status, "ResponseMetadata": cast("Any", {"HTTPStatusCode": 500})}, "Request")
+        count = self._count
+        for step in fault.steps:
+            self.step(step)
+        self._count, self._fault = count, None
+        return False
+
+    def _ordered(self, visible: Any) -> Any:
+        turn = self._turned % max(len(visible), 1)
+        return [*visible[turn:], *visible[:turn]]
+
+    def requests_of_person(self) -> Any:
+        """The table, as a command reaches it. Its requests have faults too."""
+        return _Reached(self.dynamodb, LocalConnection(self._passes))
+
+    # --- steps
+
+    def step(self, step: Step) -> None:
+        """Carry out a step of any feature. One that no feature has does nothing."""
+        for feature in self.features:
+            action = feature.actions.get(step.name)
+            if action is not None:
+                before, self._fault, self._count = (self._fault, self._count), step.fault, 0
+                try:
+                    action(self, step.a, step.b)
+                except (ClientError, Killed):
+                    pass  # of an audit or a command
+                finally:
+                    self._fault, self._count = before
+                return
+
+    def deliver(self, number: int, order: int) -> None:
+        """Let a worker handle the next messages: those that are visible, or will be within six hours."""
+        at = self.next_at()
+        if at is None or at > self.clock() + 6 * HOUR:
+            return
+        self.clock.now = max(self.clock.now, at)
+        self._turned, local = order, cast("Any", self.local)
+        local._batch_size = 1 if order % 3 else 10
+        worker = self._workers.get(number)
+        if worker is None or worker.connection.dead or worker in self._busy:
+            worker = self._workers[number] = self.new_worker(number)
+        self._busy.append(worker)
+        try:
+            local.turn(worker)
+        except ClientError:
+            return  # the invocation failed, and its messages come again
+        finally:
+            self._busy.remove(worker)
+            self.check_running()
+
+    def new_worker(self, number: int) -> LocalWorker:
+        """A worker. With skewed clocks, that of each second one is behind, and those between are ahead."""
+        local = cast("Any", self.local)
+        clock = local.clock
+        if self.skews:
+            local.clock = _Skewed(clock, SKEW // 2 * (-1) ** number)
+        try:
+            return local.new_worker()  # type: ignore[no-any-return]
+        finally:
+            local.clock = clock
+
+    def next_at(self) -> int | None:
+        """The time of the next delivery."""
+        if isinstance(self.local, LocalSets):
+            return self.local._sqs.next_visible_at()
+        return self.local._next_at()
+
+    def end_execution(self, number: int, how: int) -> None:
+        """An execution ends."""
+        running = self.running()
+        if not running:
+            return
+        one = running[number % len(running)]
+        if how % 7 == 6:
+            self.lost_events = True
+        if how % 7 == 5:
+            body = self.machine.end(one.name, "ABORTED" if self.runner == "machine" else "STOPPED")
+            self.excused[one.given["key"]] += 1
+            if body is not None and not self.lost_events:
+                self.local._ended(body)
+        else:
+            self.local.end(one)
+        self.lost_events = False
+
+    def check_running(self) -> None:
+        """No two executions of a key or of a group run."""
+        names = Counter(
+            self._exclusive(one.given["key"], f"{one.given['versionId']} {one.given.get('kind')}")
+            for one in self.running()
+        )
+        if "restored" in self.notes:
+            return  # docs/protocol.md, "Not promised"
+        if double := [name for name, number in names.items() if number > 1]:
+            raise Violation(f"two executions of {double} run")
+
+    def _exclusive(self, key: str, state: str) -> str:
+        if self.exclusive_by and (group := GROUPS.group_of(key)) is not None:
+            return f"group {group}"
+        return f"{key} {state}" if self.name == "every version" else key
+
+    # --- the downstream
+
+    @override
+    def _process(self, given: Any) -> Any:
+        effect = self._effect_of(given)
+        self._check_call(effect)
+        row = self.row_at(effect)
+        self._open.append((effect, row))
+        try:
+            if not self.later and self._passes("process"):
+                self._busy[-1].connection.dead = True
+                raise Killed
+        finally:
+            self._open.pop()
+        for feature in self.features:
+            feature.processes(self, given, effect)
+        self.done.append(effect)
+        mood = effect.content.partition(" ")[0]
+        first = sum(one[:4] == effect[:4] for one in self.done) == 1
+        answer: dict[str, Any] = {"commit": effect.content[:40]}
+        if mood == "bad":
+            answer = {"unprocessable": "it is bad"}
+        elif mood == "later" and first:
+            answer = {"notYet": "the rates", "retryInSeconds": 600}
+        elif mood == "flaky" and first:
+            raise ValueError("flaky")
+        if self.runner != "inline":
+            return answer
+        if "unprocessable" in answer:
+            raise Unprocessable(answer["unprocessable"])
+        if "notYet" in answer:
+            raise NotYet(answer["notYet"], retry_in=600)
+        return next((c for feature in self.features if (c := feature.commit(self, effect))), Commit(answer["commit"]))
+
+    def _effect_of(self, given: Any) -> Effect:
+        if isinstance(given, Mapping):
+            key, version, etag = given["key"], given["versionId"], given.get("etag")
+            kind, found = given.get("kind"), (given["idempotencyKey"], given["fence"], given["attempt"])
+            body = given.get("body")
+        else:
+            version = next(getattr(given, n) for n in ("identity", "version", "version_id") if hasattr(given, n))
+            key, etag, kind = given.key, getattr(given, "etag", None), getattr(given, "kind", None)
+            found, body = (given.idempotency_key, given.fence, given.attempt), getattr(given, "body", None)
+        state = str(version) if version is not None else f"e#{etag}" if etag else "absent"
+        if self.kind == "messages":
+            content = content_of(body)
+        elif self.kind == "sets":
+            content = self._set_content(given, state)
+        else:
+            content = "ok removed" if kind != "created" else self.contents.get((key, state), "ok ?")
+        return Effect(key, state, content, *found, self.clock())
+
+    def _set_content(self, given: Any, state: str) -> str:
+        if isinstance(given, Mapping):
+            parts = [(one["key"], one["versionId"]) for one in json.loads(self.lists[state])]
+        else:
+            parts = [(one.key, one.version_id) for one in given.parts]
+        found = [self.contents[key, version] for key, version in parts]
+        moods = [one.partition(" ")[0] for one in found]
+        mood = next((one for one in ("bad", "flaky", "later") if one in moods), "ok")
+        return f"{mood} {' '.join(f'{key}@{version}' for key, version in parts)}"
+
+    def row_at(self, effect: Effect) -> Row | None:
+        """The row of a call."""
+        try:
+            return self.row_of_state(effect.key, effect.state)
+        except KeyError:
+            return None
+
+    def row_of_state(self, key: str, state: str) -> Row | None:
+        """The row of a key. In EVERY_VERSION, of this version, and of a message, of this identity."""
+        if isinstance(self.local, LocalMessages):
+            return self.local.row(key, state)
+        if self.name == "every version" and isinstance(self.local, LocalPipeline):
+            return self.local.row(key, state)
+        return self.local.row(key)
+
+    def _check_call(self, effect: Effect) -> None:
+        committed = self.committed_keys.get(effect.idempotency_key)
+        if committed is not None and effect.fence > committed and "restored" not in self.notes:
+            raise Violation(f"{effect.key} {effect.state} is called again after its commit, with the same key")
+        mine = self._exclusive(effect.key, effect.state)
+        for other, row in self._open:
+            live = (
+                row is not None
+                and "restored" not in self.notes
+                and row.lease_until is not None
+                and row.lease_until > self.clock() + SKEW
+            )
+            now = self.row_at(other)
+            live = live and now is not None and row is not None and now.lease_owner == row.lease_owner
+            if live and self._exclusive(other.key, other.state) == mine:
+                raise Violation(f"two live calls of {mine}: {other.state} and {effect.state}")
+
+    # --- the table
+
+    def _changed(self, key: tuple[str, str], before: Item | None, after: Item | None) -> None:
+        """A record of the stream."""
+        old, new = (
+            row_from_attributes(from_dynamodb(one)) if one and "status" in one else None for one in (before, after)
+        )
+        if new is None or new.status is Status.LATER_FORMAT:
+            return
+        name = key[0].partition("/")[2]
+        if old is not None and new.fence < old.fence and self._quiet:
+            raise Violation(
+                f"the fence of {name} goes back from {old.fence} to {new.fence}: {old.status} to {new.status}"
+            )
+        kinds = {self.settings.pipeline: self.kind}
+        event = outcome_events.outcome_of(*key, old, new, kinds) if self._quiet else None
+        if event is None:
+            return
+        detail = json.loads(event["Detail"])
+        identity = new.identity.removeprefix("v#")
+        if event["DetailType"] == "Intake Committed":
+            self.committed_keys[detail["idempotencyKey"]] = int(detail["fence"])
+            self.commits.append(Change(name, identity, new.fence, self.clock()))
+            known = {one.idempotency_key for one in self.done} | {one.idempotency_key for one, _ in self._open}
+            if detail["idempotencyKey"] not in known and not self.excused[name]:
+                raise Violation(f"{name} {identity} is committed, and its idempotency key was never called")
+        else:
+            self.rejections.append(Change(name, identity, new.fence, self.clock()))
+            if not any(one.key == name for one in self.sqs.dead_letters):
+                raise Violation(f"{name} is rejected, and no copy is in the dead-letter queue")
+
+    def rows(self) -> Iterator[tuple[str, str, Row]]:
+        """Keys, sort keys and rows of the intake."""
+        for (pk, sk), item in list(self.dynamodb.items.items()):
+            if "status" in item and sk.startswith(f"{self.settings.pipeline}@"):
+                row = row_from_attributes(from_dynamodb(item))
+                assert row is not None
+                yield pk.partition("/")[2], sk, row
+
+    # --- rest
+
+    def come_to_rest(self) -> None:
+        """Deliver and end all, with two audits, until nothing moves any more."""
+        for number in range(4):
+            self._settle()
+            self.clock.advance(3 * HOUR)
+            before = len(self.local.requests), len(self.sqs.messages)
+            self.check_requests()
+            self.check()
+            if number and (len(self.local.requests), len(self.sqs.messages)) == before:
+                break
+        self._settle()
+
+    def _settle(self) -> None:
+        due = dict[str, int]()
+        for _ in range(_MOST_TURNS):
+            for one in self.running():
+                due.setdefault(one.name, self.clock() + MINUTE)
+            times = [due[one.name] for one in self.running()]
+            if (at := self.next_at()) is not None:
+                times.append(at)
+            if not times:
+                return
+            self.clock.now = max(self.clock.now, min(times))
+            for one in self.running():
+                if due[one.name] <= self.clock():
+                    self.local.end(one)
+            if (at := self.next_at()) is not None and at <= self.clock():
+                self.deliver(0, 0)
+            self.check_running()
+        raise Violation(f"no rest: {[(one.body, one.receives) for one in self.sqs.messages][:3]}")
+
+    def letters(self, key: str) -> list[Any]:
+        """The dead letters of a key."""
+        return [one for one in self.sqs.dead_letters if one.key == key]
+
+
+def key_of(number: int) -> str:
+    """A key. Most steps are about the first one, so that they meet."""
+    return KEYS[_OFTEN[number % len(_OFTEN)]]
+
+
+def content_of(body: Any) -> str:
+    """The content of a message."""
+    return str(body["content"])
+
+
+def executions_of(world: World) -> list[MemoryExecution]:
+    """All executions."""
+    return list(world.machine.executions.values())

@@ -1,1 +1,0 @@
-"""The command `acceptance`: deploys pipelines, runs checks on them, writes a report, and removes everything."""

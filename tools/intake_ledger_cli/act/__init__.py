@@ -1,0 +1,1 @@
+"""The commands that act, each by `operations.acting`."""

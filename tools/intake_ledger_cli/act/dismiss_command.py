@@ -1,0 +1,52 @@
+"""The command that takes a rejected object out of the alarm."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from intake_ledger_cli.act import dismissing, operations
+from intake_ledger_cli.act.redrive_lock import redrive_lock
+from intake_ledger_cli.app import Because, Yes, app, now_ms
+from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.read.inspection import key_in
+from intake_ledger_cli.show.console import GOOD, escape, many
+
+
+@app.command("dismiss")
+@with_shared_options
+def dismiss_command(
+    call: Call,
+    keys: Annotated[list[str], typer.Argument(help="Keys, not encoded, or s3:// URIs of objects.", show_default=False)],
+    *,
+    because: Because,
+    version_id: Annotated[
+        str | None, typer.Option(help="Only this version of the one key (EVERY_VERSION), or this identity.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Dismiss rejected objects or messages: rows stay, and neither status nor the alarm DeadLetters counts them."""
+    if version_id is not None and len(keys) > 1:
+        raise UsageError(f"--version-id is for one key, and {len(keys)} were given: dismiss each with its version")
+    aws, deployed = call.open("dismiss")
+    names = list(dict.fromkeys(key_in(deployed, key) for key in keys))
+    entries = [entry for key in names for entry in dismissing.rejected_rows(aws, deployed, key, version_id)]
+    of_bucket = deployed.work.in_bucket
+    number = f"{many(len(entries), 'rejected ' + ('versions' if of_bucket else 'messages'))} of {', '.join(names)}"
+    back = "" if of_bucket else ", with the only copy of the content: after a `retry`, the source has to send it again"
+    does = (
+        f"{deployed.name} will no longer count {number}. The rows stay. Their dead-letter messages are deleted{back}."
+    )
+    by, what = operations.caller(aws), f"dismiss {' '.join(names)}"
+    with (
+        redrive_lock(aws, deployed, by, now_ms) as lock,
+        operations.acting(aws, deployed, what, does=does, yes=yes, because=because, by=by) as act,
+    ):
+        done = dismissing.dismiss(aws, deployed, entries, lock.renew)
+        result = f"{many(done.rows, 'rows')}, {many(done.messages, 'dead-letter messages')}"
+        act.ends(result)
+    shown = f"dismissed: {result}"
+    if done.other_messages:
+        shown += f"; {done.other_messages:,} other dead-letter messages about the key stay, see: retry KEY --dry-run"
+    call.output(done, Text(escape(shown), style=GOOD))

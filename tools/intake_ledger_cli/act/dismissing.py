@@ -1,0 +1,184 @@
+"""Dismisses rejected rows.
+
+A dismissed row stays in the table with its status and reason. It only moves to another partition of the index
+`needs_review`, and its dead-letter message is deleted. `retry` opens it again. Nothing else has the content of a
+message: its row then says that the copy is lost, and takes the same content from its source.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.events import own_message
+from intake_ledger.ledger import condition_failed, send_write
+from intake_ledger.protocol import (
+    Ordering,
+    Origin,
+    ReasonCode,
+    RowKey,
+    Status,
+    dismissed_partition,
+    review_partition,
+    row_key,
+)
+from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
+from intake_ledger_cli.aws.drain import Drain
+from intake_ledger_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+    from intake_ledger_cli.aws.reading import ObjectRow
+
+_LOST = {
+    "reason": "`dismiss` has deleted its dead-letter message: send the message again, with the same content",
+    "reason_code": ReasonCode.COPY_LOST.value,
+}
+
+
+@dataclass(slots=True)
+class DismissResult:
+    """The document of `dismiss`."""
+
+    rows: int = 0
+    messages: int = 0
+    """Dead-letter messages that were deleted."""
+    other_messages: int = 0
+    """Dead-letter messages about the keys that are not of these rejections. They stay."""
+
+
+def rejected_rows(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> list["ObjectRow"]:
+    """Return the key's rejected rows.
+
+    Raises:
+        CliError: There are none.
+
+    """
+    entries = reading.read_rows(aws.dynamodb, deployed, key)
+    if version_id is not None:
+        entries = [one for one in entries if one.row.version_id == version_id]
+    # A row that is already dismissed may still have its message, if the command was killed in between.
+    found = [one for one in entries if one.row.status is Status.REJECTED]
+    if not found:
+        states = ", ".join(sorted({one.row.status.value for one in entries})) or "no row"
+        raise CliError(f"{key} is not rejected (the ledger has: {states}): see intake-ledger inspect")
+    return found
+
+
+def dismiss(
+    aws: "Aws", deployed: "DeployedPipeline", entries: list["ObjectRow"], renew: "Callable[[], None]"
+) -> DismissResult:
+    """Dismiss the rows, and delete their dead-letter messages.
+
+    Raises:
+        CliError: An attempt has changed a row since it was read.
+        ClientError: AWS refuses a request.
+
+    """
+    result = DismissResult()
+    for entry in entries:
+        _move(aws, deployed, entry, dismissed_partition(deployed.name))
+        result.rows += 1
+    rejections = {(one.key, str(one.row.rejected_fence), one.row.version_id) for one in entries}
+    keys = {entry.key for entry in entries}
+    drain = Drain(aws.sqs, deployed.dead_letter_url)
+    try:
+        for messages in drain.receive():
+            renew()
+            about = [one for one in messages if keys.intersection(one.keys) and one.pipeline in ("", deployed.name)]
+            own = [one for one in about if _is_rejection(one, rejections)]
+            result.other_messages += len(about) - len(own)
+            if own:
+                result.messages += len(own) - drain.delete(own)
+    finally:
+        drain.give_back()
+    return result
+
+
+def await_source(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow") -> None:
+    """Let the row of a dismissed message take the same content, when its source sends it again.
+
+    Raises:
+        CliError: An attempt has changed the row since it was read.
+        ClientError: AWS refuses a request.
+
+    """
+    _move(aws, deployed, entry, review_partition(deployed.name, _place(deployed, entry)), _LOST)
+
+
+def _is_rejection(message: "DeadLetterMessage", rejections: set[tuple[str, str, str | None]]) -> bool:
+    """True if the message is only about one of these rejections, each with its key, fence and version or identity."""
+    return any(
+        message.keys == (key,) and message.rejected_fence == fence and message.identity in ("", version)
+        for key, fence, version in rejections
+    )
+
+
+def _move(
+    aws: "Aws",
+    deployed: "DeployedPipeline",
+    entry: "ObjectRow",
+    partition: str,
+    changed: Mapping[str, str] | None = None,
+) -> None:
+    """Move a row to another partition of the index, if no attempt has changed it since it was read.
+
+    `changed` are further columns.
+    """
+    place, changed = _place(deployed, entry), changed or {}
+    names = ("fence", "needs_review", "status", *changed)
+    request = {
+        "TableName": deployed.table,
+        "Key": {"pk": {"S": place.pk}, "sk": {"S": place.sk}},
+        "UpdateExpression": "SET #needs_review = :partition" + "".join(f", #{name} = :{name}" for name in changed),
+        "ConditionExpression": "#status = :rejected AND #fence = :fence",
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {
+            ":partition": {"S": partition},
+            ":rejected": {"S": Status.REJECTED.value},
+            ":fence": {"N": str(entry.row.fence)},
+            **{f":{name}": {"S": value} for name, value in changed.items()},
+        },
+    }
+    try:
+        send_write(aws.dynamodb.update_item, request)
+    except ClientError as error:
+        if not condition_failed(error):
+            raise
+        raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect") from None
+
+
+def _place(deployed: "DeployedPipeline", entry: "ObjectRow") -> RowKey:
+    return row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, entry.row.identity)
+
+
+def dead_letter_of(deployed: "DeployedPipeline", entry: "ObjectRow") -> DeadLetterMessage:
+    """The message that the rejection had, as far as the row tells. The ledger accepts one copy of it."""
+    from intake_ledger.aws import taken_text  # noqa: PLC0415 - it imports the runtime's clients
+
+    row = entry.row
+    state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
+    given = {
+        "reason": row.reason,
+        "reason_code": row.reason_code,
+        "pipeline": deployed.name,
+        "bucket": deployed.bucket,
+        "key": quote(entry.key),
+        "version_id": row.version_id,
+        "attempts": row.attempts,
+        "first_claimed_at": row.first_claimed_at,
+        "rejected_fence": row.rejected_fence or row.fence,
+    }
+    attributes = {
+        name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": taken_text(str(value))}
+        for name, value in given.items()
+        if value not in (None, "")
+    }
+    body = own_message(Origin.AUDIT, deployed.bucket, entry.key, state)
+    return DeadLetterMessage("", body, attributes, "", row.updated_at)

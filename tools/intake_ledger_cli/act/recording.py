@@ -1,0 +1,362 @@
+"""Records the requests of a `retry` before their messages are sent, and tells which are outstanding.
+
+The audit sends again what no row shows; see `intake_ledger.requests`.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable, send_write
+from intake_ledger.protocol import Row, made_at, to_dynamodb
+from intake_ledger.requests import (
+    BATCH_BYTES,
+    AfterStop,
+    Command,
+    Entry,
+    RequestBatch,
+    Standing,
+    Stop,
+    after_stop,
+    batch_item,
+    batch_key,
+    entries_size,
+    queried_batches,
+    read_stops,
+    rows_of,
+    standing_of,
+)
+from intake_ledger_cli.act import operations
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.show.console import console
+from intake_ledger_cli.show.formatting import timestamp
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.act.operations import Operation
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+LISTED = 10
+"""Operations among which `status` looks for open ones."""
+MOST_JUDGED = 1_000
+"""The largest number of requests of an operation whose rows `operations` reads, 100 in a request. Of more, it shows
+what the last look of the audit has left."""
+
+
+class RequestRecorder:
+    """The records of one operation."""
+
+    def __init__(
+        self, aws: "Aws", deployed: "DeployedPipeline", request_id: str, command: Command, *, most: int
+    ) -> None:
+        """Make it. `most` is the largest number of requests in a record."""
+        self._aws = aws
+        self._deployed = deployed
+        self._request_id = request_id
+        self._command = command
+        self._most = most
+        self._batch: RequestBatch | None = None
+        self._size = 0
+        self._recent: list[RequestBatch] = []
+        """The records of the last call of `add`."""
+        self.denied = False
+        """True if the caller may not write records. Then the audit sends nothing again."""
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Record requests, before their messages are sent.
+
+        Raises:
+            ClientError: DynamoDB refuses the request, for another reason than a missing permission.
+
+        """
+        self._recent = []
+        self._add(entries)
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        if not entries or self.denied:
+            return
+        size = sum(map(entries_size, entries))
+        if size > BATCH_BYTES and len(entries) > 1:
+            half = len(entries) // 2
+            self._add(entries[:half])
+            self._add(entries[half:])
+            return
+        batch = self._batch
+        if batch is None or len(batch.entries) + len(entries) > self._most or self._size + size > BATCH_BYTES:
+            # A random name: a call may be repeated with the same ID.
+            batch = RequestBatch(self._request_id, secrets.token_hex(8), self._command, 0)
+            self._batch, self._size = batch, 0
+        self._recent.append(batch)
+        batch.entries += entries
+        self._size += size
+        self._write(batch)
+
+    def drop(self, entries: Sequence[Entry]) -> None:
+        """Take requests out of the record of the last call of `add`: their messages were not sent.
+
+        Raises:
+            ClientError: DynamoDB refuses the request.
+
+        """
+        if self.denied:
+            return
+        dropped = set(entries)
+        for batch in self._recent:
+            if any(one in dropped for one in batch.entries):
+                batch.entries = [one for one in batch.entries if one not in dropped]
+                self._write(batch)
+
+    def _write(self, batch: RequestBatch) -> None:
+        batch.sent_at = now_ms()
+        key = batch_key(self._deployed.name, batch)
+        item = {"pk": key.pk, "sk": key.sk} | batch_item(batch, made_at=made_at(batch.request_id))
+        try:
+            send_write(self._aws.dynamodb.put_item, {"TableName": self._deployed.table, "Item": to_dynamodb(item)})
+        except ClientError as error:
+            if (action := denied_action(error)) is None:
+                raise
+            self.denied = True
+            console(stderr=True).print(
+                f"the requests are not recorded, so no audit repeats them: {action} is not allowed"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The requests of an operation."""
+
+    outstanding: int
+    lost: int
+    """Messages whose content is gone."""
+    served: int | None
+    """Requests that were served, or are void. None: the command still sends, or was killed."""
+    is_exact: bool
+    """False: there are too many rows to read now, and the audit's last look has left these."""
+    stop: Stop | None = None
+    """Who has stopped it."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Of a stopped operation: the number of requests by `AfterStop`."""
+    counted_at: int | None = None
+    """When they were counted, in epoch milliseconds. None: now."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOperation:
+    """An operation of a person whose requests are not all served."""
+
+    request_id: str
+    what: str
+    by: str
+    at: int
+    """Epoch milliseconds."""
+    progress: str
+    """The numbers of its requests."""
+    stopped: bool
+
+
+def open_operations(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[OpenOperation]:
+    """The operations among the last ones that a queue may still hold messages of. Without one, it takes one request.
+
+    Raises:
+        ClientError: DynamoDB refuses a request.
+
+    """
+    listed = operations.read_operations(aws.dynamodb, deployed, LISTED)
+    young = [one for one in listed if one.request_id and one.at > now - operations.LOOKED_MS]
+    found = []
+    progress = read_progress(aws, deployed, young, most_judged=BATCH_GET_KEYS) if young else {}
+    for one in {one.request_id: one for one in reversed(young)}.values():
+        so_far = progress.get(one.request_id)
+        if one.result and (so_far is None or not so_far.outstanding):
+            continue
+        text = progress_text(so_far)
+        if one.result and so_far is not None and so_far.served is not None and so_far.stop is None:
+            text = f"{so_far.served:,} of {one.sent or 0:,} served"
+        text += "" if one.result else f"{', ' if text else ''}the command still sends, or was killed"
+        stopped = so_far is not None and so_far.stop is not None
+        found.append(OpenOperation(one.request_id, one.what, one.by, one.at, text, stopped))
+    return found
+
+
+def read_progress(
+    aws: "Aws", deployed: "DeployedPipeline", listed: Sequence["Operation"], *, most_judged: int | None = None
+) -> Mapping[str, Progress]:
+    """The progress of the listed operations that have recorded requests, by their ID.
+
+    Of an operation with more than `most_judged` requests, `MOST_JUDGED` when omitted, no row is read.
+
+    Raises:
+        ClientError: DynamoDB refuses a request.
+
+    """
+    most = MOST_JUDGED if most_judged is None else most_judged
+    sent = dict[str, int]()
+    for one in listed:
+        if one.sent is not None:  # a call may be repeated with the same ID
+            sent[one.request_id] = sent.get(one.request_id, 0) + one.sent
+    batches = dict[str, list[RequestBatch]]()
+    if any(one.request_id for one in listed):
+        for batch in queried_batches(aws.dynamodb, deployed.table, deployed.name):
+            batches.setdefault(batch.request_id, []).append(batch)
+    stops = read_stops(aws.dynamodb, deployed.table, deployed.name) if sent or batches else {}
+    return {
+        request_id: _progress(
+            aws, deployed, batches.get(request_id, []), sent.get(request_id), stops.get(request_id), most
+        )
+        for request_id in {one.request_id for one in listed} & {*sent, *batches}
+    }
+
+
+def _progress(  # noqa: PLR0917 - the parts of one operation
+    aws: "Aws",
+    deployed: "DeployedPipeline",
+    own: Sequence[RequestBatch],
+    sent: int | None,
+    stop: Stop | None,
+    most: int,
+) -> Progress:
+    is_exact = sum(len(one.entries) for one in own) <= most
+    if stop is not None:
+        live = (how for batch in own for _, _, how in stopped(aws, deployed, batch, stop)) if is_exact else ()
+        counts = count_stopped(own, live, sent)
+        seen = [one.counted_at for one in own if one.counts and not (is_exact and one.entries)]
+        is_live = is_exact and any(one.entries for one in own)
+        outstanding, lost = counts[AfterStop.OUTSTANDING], counts[AfterStop.COPIES_LOST]
+        return Progress(outstanding, lost, None, is_exact, stop, counts, None if is_live else max(seen, default=None))
+    if is_exact:
+        for batch in own:
+            _judge(aws, deployed, batch)
+    outstanding, lost = sum(len(one.entries) for one in own), sum(one.lost for one in own)
+    served = None if sent is None else max(0, sent - outstanding - lost)
+    return Progress(outstanding, lost, served, is_exact)
+
+
+def outstanding(aws: "Aws", deployed: "DeployedPipeline", prefix: str) -> dict[tuple[str, str | None], str]:
+    """The recorded requests under a prefix that no attempt has served, and whose message may come.
+
+    Returns:
+        The ID of the operation by key and identity. In LATEST the identity is None, since the present state is meant.
+
+    Raises:
+        ClientError: DynamoDB refuses a request.
+
+    """
+    batches = [
+        replace(batch, entries=chosen)
+        for batch in queried_batches(aws.dynamodb, deployed.table, deployed.name)
+        if (chosen := [one for one in batch.entries if one.key.startswith(prefix)])
+    ]
+    stops = read_stops(aws.dynamodb, deployed.table, deployed.name) if batches else {}
+    return {
+        (entry.key, entry.state.identity if entry.state else entry.identity): batch.request_id
+        for batch in batches
+        if batch.request_id not in stops
+        for entry, _, standing in standings(aws, deployed, batch)
+        if standing in (Standing.OUTSTANDING, Standing.NO_ROW, Standing.IN_WORK)
+    }
+
+
+def stopped(
+    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch, stop: Stop
+) -> Iterator[tuple[Entry, Row | None, AfterStop]]:
+    """Each request of a record of a stopped operation, with its row.
+
+    Raises:
+        ClientError: DynamoDB refuses a request.
+
+    """
+    for entry, row, standing in standings(aws, deployed, batch):
+        yield entry, row, after_stop(row, standing, batch, stop.at)
+
+
+def count_stopped(batches: Sequence[RequestBatch], live: Iterable[AfterStop], sent: int | None) -> Counter[str]:
+    """The number of requests of a stopped operation by `AfterStop`.
+
+    Args:
+        batches: its records.
+        live: its requests as they stand now. Without them, the last count of the audit is taken.
+        sent: the number of its recorded requests. None: it is not known. The audit removes those that it finds served
+            from the records, so they are the others.
+
+    """
+    counts = Counter[str](live)
+    is_live = bool(counts)
+    for batch in batches:
+        counts[AfterStop.COPIES_LOST] += batch.lost
+        if batch.counts and not (is_live and batch.entries):
+            counts.update(batch.counts)
+        elif not is_live:
+            counts[AfterStop.OUTSTANDING] += len(batch.entries)
+    counts[AfterStop.BEGUN_BEFORE] += max(0, (sent or 0) - counts.total())
+    return counts
+
+
+def standings(
+    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch
+) -> Iterator[tuple[Entry, Row | None, Standing]]:
+    """The row of each request of a record, and what it shows of the request.
+
+    Raises:
+        ClientError: DynamoDB refuses a request.
+
+    """
+    rows = rows_of(
+        LedgerTable(aws.dynamodb, deployed.table),
+        batch.entries,
+        lambda one: one.row_key(deployed.name, deployed.ordering, deployed.bucket),
+    )
+    requested_at, skew_ms = made_at(batch.request_id), deployed.clock_skew_seconds * 1000
+    for entry, row in rows:
+        yield entry, row, standing_of(row, entry, batch, requested_at=requested_at, skew_ms=skew_ms)
+
+
+def progress_text(progress: Progress | None) -> str:
+    """The progress for people. Empty if the requests are not recorded."""
+    if progress is None:
+        return ""
+    if progress.stop is not None:
+        return f"stopped at {timestamp(progress.stop.at)}: {counts_text(progress.counts)}{_counted(progress)}"
+    parts = [f"{progress.served:,} served"] if progress.served is not None else []
+    if progress.outstanding:
+        parts.append(f"{progress.outstanding:,} outstanding{'' if progress.is_exact else ' at the last audit'}")
+    if progress.lost:
+        parts.append(f"{progress.lost:,} copies lost")
+    return ", ".join(parts)
+
+
+_STOPPED = {
+    AfterStop.BEGUN_BEFORE: "begun before",
+    AfterStop.BEGUN_AFTER: "begun or tried again after",
+    AfterStop.SERVED_LATER: "served by a later request or change",
+    AfterStop.WITHDRAWN: "withdrawn",
+    AfterStop.OUTSTANDING: "outstanding",
+    AfterStop.COPIES_LOST: "copies lost",
+}
+
+
+def _counted(progress: Progress) -> str:
+    if progress.counted_at is None:
+        return ""
+    return f" (last counted at {timestamp(progress.counted_at)}: what a later request took is not known)"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """The requests of a stopped operation for people."""
+    text = ", ".join(f"{counts[how]:,} {name}" for how, name in _STOPPED.items() if counts.get(how))
+    return text or "no request was recorded"
+
+
+def _judge(aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch) -> None:
+    """Leave out of a record what its rows show as served."""
+    left = list[Entry]()
+    for entry, _, standing in standings(aws, deployed, batch):
+        if standing is Standing.LOST:
+            batch.lost += 1
+        elif standing not in (Standing.SERVED, Standing.VOID):
+            left.append(entry)
+    batch.entries = left

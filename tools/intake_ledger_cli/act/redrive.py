@@ -1,0 +1,258 @@
+"""Moves messages from the dead-letter queue back to the queue, with their attributes.
+
+StartMessageMoveTask of SQS cannot filter messages. This module sends each message before it deletes it. If the process
+stops in between, two copies remain, and the ledger accepts one of them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import batched
+from typing import TYPE_CHECKING
+
+from intake_ledger.protocol import Ordering, ReasonCode, Status
+from intake_ledger.requests import packed
+from intake_ledger_cli.act import retrying
+from intake_ledger_cli.act.rate_limit import RateLimit
+from intake_ledger_cli.act.recording import RequestRecorder
+from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter, NotMoved
+from intake_ledger_cli.aws.drain import Drain
+from intake_ledger_cli.aws.sending import OutgoingMessage, send
+from intake_ledger_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+
+RECORDED = 100
+"""Requests of one record. A record is written again with each ten messages."""
+
+
+@dataclass(slots=True)
+class RedriveResult:
+    """The dead letters of a `retry`."""
+
+    dry_run: bool = False
+    matched: int = 0
+    moved: int = 0
+    unmarked: int = 0
+    """Messages among them that do not carry the ID of the operation. A stop does not reach them."""
+    unmoved: int = 0
+    """Messages that match and were not moved, because the call was interrupted. They stay."""
+    interrupted: bool = False
+    """True if an error, a person or a stop has ended the call."""
+    recorded: int = 0
+    """Messages among them that are recorded until an attempt begins. The others name no rejection."""
+    left: int = 0
+    """Messages that do not match the filter. They stay."""
+    of_others: Counter[str] = field(default_factory=Counter)
+    """Messages of other pipelines, by pipeline. They stay."""
+    removed: int = 0
+    """Messages whose object was removed before it was processed. They cannot run, and stay."""
+    closed: list[DeadLetterMessage] = field(default_factory=list)
+    """Messages with other content than a rejected one of their identity. They stay: a person has to choose one by its
+    ID.
+    """
+    hidden_by_others: int = 0
+    """Messages that were hidden at the start: another redrive is running, or was killed in the last 15 minutes."""
+    undeleted: int = 0
+    """Messages that were moved but not deleted. The ledger ignores the second copy."""
+    overfull: bool = False
+    """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """The reasons of the matching messages."""
+    failed: list[NotMoved] = field(default_factory=list)
+    dead_letters: list[DeadLetterMessage] = field(default_factory=list)
+    """The matching messages of a dry run."""
+
+
+def opened_by(
+    aws: "Aws", deployed: "DeployedPipeline", message: DeadLetterMessage, *, dry_run: bool = False
+) -> DeadLetterMessage:
+    """The chosen dead letter as the copy of its identity's rejection, so that it opens the row with its content.
+
+    A body may leave no room for the names of the message: they are read from it. If it has no attribute at all, the
+    row is told its digest, and takes it for its copy. What has no row moves as it is.
+
+    Raises:
+        CliError: The row is not rejected.
+        ClientError: DynamoDB refuses the request.
+
+    """
+    if deployed.work.in_bucket or (named := _named(deployed, message)) is None:
+        return message
+    key, identity = named
+    entries = [one for one in reading.read_rows(aws.dynamodb, deployed, key) if one.row.version_id == identity]
+    if not entries:
+        return message
+    [entry] = entries
+    if entry.row.status is Status.REJECTED:
+        if message.attributes:
+            return message.opening(entry.row.rejected_fence or entry.row.fence)
+        if not dry_run:
+            from intake_ledger.aws import body_digest  # noqa: PLC0415 - as below
+
+            retrying.expect_copy(aws, deployed, entry, body_digest(message.body))
+        return message
+    if entry.row.status is Status.PROCESSED:
+        raise CliError(
+            f"{key}, identity {identity}, was processed meanwhile: send the content of the dead letter "
+            f"{message.id} with an identity of its own, or delete it in SQS"
+        )
+    if not message.attributes:
+        # SQS moved it, and its row waits for it.
+        return message
+    raise CliError(f"{key}, identity {identity}, is not finished: wait, then run the command again")
+
+
+def _named(deployed: "DeployedPipeline", message: DeadLetterMessage) -> tuple[str, str] | None:
+    """The key and the identity of a message. None: nothing names them."""
+    if message.identity and len(message.keys) == 1:
+        return message.keys[0], message.identity
+    if deployed.message_variables is None:
+        return None
+    # They import the runtime's clients, which `--help` does not need.
+    from intake_ledger.messages import message_settings  # noqa: PLC0415
+    from intake_ledger.messages.reader import MessageReader  # noqa: PLC0415
+
+    return MessageReader(message_settings(deployed.message_variables)).names_in(message.body)
+
+
+class Redrive:
+    """One pass over the dead-letter queue. `renew` is called before each step, and raises if another one took over."""
+
+    def __init__(
+        self,
+        client: "SQSClient",
+        deployed: "DeployedPipeline",
+        wanted: MessageFilter,
+        *,
+        rate: RateLimit,
+        dry_run: bool,
+        renew: Callable[[], None] = lambda: None,
+        recorder: RequestRecorder | None = None,
+        request_id: str = "",
+        opening: Callable[[DeadLetterMessage], DeadLetterMessage] = lambda message: message,
+    ) -> None:
+        self._opening = opening
+        self._request_id = request_id
+        self._client = client
+        self._queue_url = deployed.queue_url
+        self._dead_letter_url = deployed.dead_letter_url
+        self._ours = ("", deployed.name)
+        self._wanted = wanted
+        self._rate = rate
+        self._dry_run = dry_run
+        self._renew = renew
+        self._recorder = recorder
+        self._every_version = deployed.ordering is Ordering.EVERY_VERSION
+        self._drain = Drain(client, deployed.dead_letter_url)
+        self.outcome = RedriveResult(dry_run)
+        """Valid at any time, also after an interruption."""
+
+    def run(self) -> RedriveResult:
+        """Move the matching messages. Make the others visible again, also after an error.
+
+        Raises:
+            ClientError: SQS refuses a request.
+
+        """
+        self._begin()
+        try:
+            for messages in self._drain.receive():
+                self._renew()
+                self._handle(messages)
+        except BaseException:
+            self.outcome.interrupted = True
+            raise
+        finally:
+            if not self._dry_run:
+                self.outcome.unmoved = self.outcome.matched - self.outcome.moved - len(self.outcome.failed)
+            self.outcome.overfull = self._drain.overfull
+            self._drain.give_back()
+        return self.outcome
+
+    def _begin(self) -> None:
+        answer = self._client.get_queue_attributes(
+            QueueUrl=self._dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
+        )
+        self.outcome.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
+
+    def _handle(self, messages: Sequence[DeadLetterMessage]) -> None:
+        out, matching = self.outcome, []
+        for message in messages:
+            if message.pipeline not in self._ours:
+                out.of_others[message.pipeline] += 1
+            elif message.reason_code == ReasonCode.REMOVED_UNPROCESSED and not self._wanted.selects:
+                # The consumer has sent the copy back.
+                out.removed += 1
+            elif not self._wanted.matches(message):
+                out.left += 1
+            elif message.reason_code == ReasonCode.IDENTITY_REJECTED and self._wanted.letter is None:
+                out.closed.append(message)
+            else:
+                out.matched += 1
+                out.reasons[message.reason] += 1
+                matching.append(message)
+        matching = [self._opening(one) for one in matching]
+        if self._dry_run:
+            out.dead_letters += [one.without_body() for one in matching]
+            return
+        for batch in batched(matching, self._rate.batch_size):
+            self._rate.wait_for(len(batch))
+            self._renew()
+            self._move(batch)
+
+    def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
+        entries = {one.id: one.entry(every_version=self._every_version) for one in messages}
+        unsent = {id_: entry for id_, entry in entries.items() if entry is not None}
+        if self._recorder is not None:
+            self._recorder.add([*unsent.values()])
+        try:
+            sent = self._send(messages)
+            recorded = [one for one in sent if unsent.pop(one.id, None) is not None]
+            self.outcome.recorded += len(recorded)
+        finally:
+            if self._recorder is not None:
+                self._recorder.drop([*unsent.values()])
+        if not sent:
+            return
+        self.outcome.moved += len(sent)
+        self.outcome.undeleted += self._drain.delete(sent)
+
+    def _send(self, messages: Sequence[DeadLetterMessage]) -> list[DeadLetterMessage]:
+        """Send the messages to the queue. Returns those that were sent."""
+        marked = [packed(self._request_id, one.attributes) if self._request_id else None for one in messages]
+        answers = send(
+            self._client,
+            self._queue_url,
+            [
+                OutgoingMessage(one.body, one.attributes if mark is None else mark, one.group, self._request_id)
+                for one, mark in zip(messages, marked, strict=True)
+            ],
+        )
+        # The ID may leave no room for the body, and the fence of an opening none for the other attributes.
+        for place, (one, mark) in enumerate(zip(messages, marked, strict=True)):
+            fence = {name: value for name, value in one.attributes.items() if name == "rejected_fence"}
+            fewer = [one.attributes] if mark is not None else []
+            fewer += [fence] if fence and self._wanted.letter is not None else []
+            for attributes in fewer:
+                if answers[place] is not None:
+                    plain = OutgoingMessage(one.body, attributes, one.group, self._request_id)
+                    [answers[place]] = send(self._client, self._queue_url, [plain])
+                    marked[place] = None
+        if self._request_id:
+            self.outcome.unmarked += sum(
+                why is None and mark is None for why, mark in zip(answers, marked, strict=True)
+            )
+        sent = []
+        for message, why in zip(messages, answers, strict=True):
+            if why is None:
+                sent.append(message)
+            else:
+                self.outcome.failed.append(NotMoved(message.id, message.keys, why))
+        return sent

@@ -1,0 +1,163 @@
+"""The lock of redrives: one at a time for a pipeline, because each hides the dead-letter messages from the others.
+
+The lock is an item among the records of operations. Its holder renews it. The lock of a holder that was killed lapses.
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.ledger import condition_failed
+from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger_cli.errors import CliError, denied_action
+from intake_ledger_cli.show.console import console, escape
+from intake_ledger_cli.show.formatting import timestamp
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+LEASE_MS = 5 * 60_000
+"""The time after which a lock that was not renewed lapses. No step of a redrive takes as long."""
+RENEWED_MS = 60_000
+"""The age at which the holder renews the lock."""
+_KEPT_SECONDS = 86_400
+SORT_KEY = "redrive"
+
+
+@dataclass(slots=True)
+class RedriveLock:
+    """A lock that this process holds. `clock` returns epoch milliseconds."""
+
+    aws: "Aws"
+    deployed: "DeployedPipeline"
+    by: str
+    clock: Callable[[], int]
+    token: str
+    begun_at: int
+    until: int = 0
+    denied: bool = False
+    """True if the caller may not write the lock. Then the redrive runs without it."""
+
+    def take(self) -> None:
+        """Take the lock if it is free or has lapsed.
+
+        Raises:
+            CliError: Another redrive holds it.
+
+        """
+        now = self.clock()
+        try:
+            old = self._write(now, "attribute_not_exists(#pk) OR #until < :now", {":now": {"N": str(now)}})
+        except ClientError as error:
+            if (action := denied_action(error)) is None:
+                raise
+            self.denied = True
+            _say(f"without the lock of redrives: {action} is not allowed")
+            return
+        if old is not None:
+            raise CliError(_held(old, self.deployed.name))
+
+    def renew(self) -> None:
+        """Extend the lock, if it is time.
+
+        Raises:
+            CliError: Another redrive took it, because this process did not renew it in time.
+
+        """
+        now = self.clock()
+        if self.denied or now < self.until - LEASE_MS + RENEWED_MS:
+            return
+        old = self._write(now, "#token = :token", {":token": {"S": self.token}})
+        if old is not None:
+            raise CliError(
+                f"this redrive was suspended for minutes and lost its lock. {_held(old, self.deployed.name)}"
+            )
+
+    def release(self) -> None:
+        """Delete the lock, unless another redrive took it."""
+        if self.denied:
+            return
+        try:
+            self.aws.dynamodb.delete_item(
+                TableName=self.deployed.table,
+                Key=_place(self.deployed),
+                ConditionExpression="#token = :token",
+                ExpressionAttributeNames={"#token": "token"},
+                ExpressionAttributeValues={":token": {"S": self.token}},
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                _say(f"the lock of redrives stays until {timestamp(self.until)}: {error}")
+
+    def _write(self, now: int, condition: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Write the lock with a new end. Return the lock of another redrive if the condition fails."""
+        content = {
+            "by": self.by,
+            "host": f"{socket.gethostname()}, process {os.getpid()}",
+            "begun_at": self.begun_at,
+            "until": now + LEASE_MS,
+            "token": self.token,
+            "expires_at": (now + LEASE_MS) // 1000 + _KEPT_SECONDS,
+        }
+        names = ("pk", "until", "token")
+        try:
+            self.aws.dynamodb.put_item(
+                TableName=self.deployed.table,
+                Item=_place(self.deployed) | to_dynamodb(content),
+                ConditionExpression=condition,
+                ExpressionAttributeNames={f"#{name}": name for name in names if f"#{name}" in condition},
+                ExpressionAttributeValues=dict(values),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            response: Any = error.response
+            old = from_dynamodb(response.get("Item", {}))
+            if old.get("token") != self.token:
+                return old
+            # The answer to the first write was lost, and the SDK repeated it.
+        self.until = now + LEASE_MS
+        return None
+
+
+@contextmanager
+def redrive_lock(aws: "Aws", deployed: "DeployedPipeline", by: str, clock: Callable[[], int]) -> Iterator[RedriveLock]:
+    """Hold the lock of redrives. It is released at the end, also after an error, Ctrl-C and SIGTERM.
+
+    Raises:
+        CliError: Another redrive holds it.
+
+    """
+    lock = RedriveLock(aws, deployed, by, clock, secrets.token_hex(8), clock())
+    try:
+        lock.take()
+        yield lock
+    finally:
+        lock.release()
+
+
+def _held(old: Mapping[str, Any], pipeline: str) -> str:
+    """Say who holds the lock, and how to go on."""
+    if "by" not in old:
+        return f"another redrive of {pipeline} is running: run the command again after its end"
+    begun_at, until = timestamp(old["begun_at"]), timestamp(old["until"])
+    return (
+        f"a redrive of {pipeline} is running since {begun_at}, by {old['by']} on {old['host']}. Run the command again "
+        f"after its end. If it was killed, its lock lapses at {until}, and the command then takes over"
+    )
+
+
+def _place(deployed: "DeployedPipeline") -> Any:
+    return {"pk": {"S": deployed.operations_partition}, "sk": {"S": SORT_KEY}}
+
+
+def _say(text: str) -> None:
+    console(stderr=True).print(escape(text))

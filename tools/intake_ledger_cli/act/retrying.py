@@ -1,0 +1,196 @@
+"""Ends waits: of the circuit breaker, and of objects whose next attempt is not due yet."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from rich.text import Text
+
+from intake_ledger.events import own_message
+from intake_ledger.ledger import condition_failed, send_write
+from intake_ledger.protocol import (
+    Ordering,
+    Origin,
+    Row,
+    Status,
+    identity_of,
+    row_key,
+    success_key,
+)
+from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.aws.sending import OutgoingMessage, send
+from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.show.console import DIM, GOOD, WARNING, many
+from intake_ledger_cli.show.formatting import duration
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+_BATCH = 10  # SQS's limit
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Messages of the queue that are hidden: an attempt runs, or they return when their visibility timeout ends."""
+
+    number: int
+    visibility_seconds: int
+
+
+@dataclass(slots=True)
+class RetryResult:
+    """Rows whose next attempt is due now."""
+
+    retried: int = 0
+    changed: int = 0
+    """Rows that an attempt has changed meanwhile."""
+    failed: int = 0
+    """Messages that SQS refused. The objects are retried when they are due."""
+    in_flight: InFlight | None = None
+    """None for a stream, or if the caller may not read the queue."""
+
+
+def in_flight(aws: "Aws", deployed: "DeployedPipeline") -> InFlight:
+    """Read the hidden messages of the queue, and its visibility timeout.
+
+    Raises:
+        ClientError: SQS refuses the request.
+
+    """
+    answer: Any = aws.sqs.get_queue_attributes(
+        QueueUrl=deployed.queue_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible", "VisibilityTimeout"]
+    )
+    found = answer["Attributes"]
+    return InFlight(int(found["ApproximateNumberOfMessagesNotVisible"]), int(found["VisibilityTimeout"]))
+
+
+def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
+    """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds.
+
+    Raises:
+        ClientError: DynamoDB refuses the request.
+
+    """
+    aws.dynamodb.update_item(
+        TableName=deployed.table,
+        Key=_place(success_key(deployed.name).pk, success_key(deployed.name).sk),
+        UpdateExpression="SET #asked = :now",
+        ExpressionAttributeNames={"#asked": "retry_now_at"},
+        ExpressionAttributeValues={":now": {"N": str(now)}},
+    )
+
+
+def _has_lapsed(row: Row, now: int) -> bool:
+    """True if the worker of the row has died. Any message of the object takes over."""
+    return row.status is Status.PROCESSING and not row.is_live(now)
+
+
+def retry_rows(
+    aws: "Aws",
+    deployed: "DeployedPipeline",
+    rows: Iterator[ObjectRow],
+    now: int,
+    result: RetryResult,
+    *,
+    operation: str,
+) -> None:
+    """Make the next attempt of each row due, and send a message for it. The older message finds a duplicate.
+
+    `operation` is that of `OutgoingMessage`.
+
+    An intake of messages gets none: only the message itself has its content, and its source delivers it again.
+
+    Raises:
+        ClientError: AWS refuses a request.
+
+    """
+    for batch in batched(rows, _BATCH):
+        due = [one for one in batch if _has_lapsed(one.row, now) or _make_due(aws, deployed, one, now)]
+        result.changed += len(batch) - len(due)
+        if not deployed.work.in_bucket:
+            result.retried += len(due)
+            continue
+        if not due:
+            continue
+        messages = [OutgoingMessage(_message(deployed, entry), operation=operation) for entry in due]
+        answers = send(aws.sqs, deployed.queue_url, messages)
+        result.failed += sum(why is not None for why in answers)
+        result.retried += sum(why is None for why in answers)
+
+
+def retry_lines(done: RetryResult, deployed: "DeployedPipeline") -> Text:
+    """The document for people."""
+    work = deployed.work
+    are = "is" if done.retried == 1 else "are"
+    shown = f"{many(done.retried, work.noun)} {are} tried {work.retried}, {done.changed:,} had changed meanwhile"
+    shown += f", {many(done.failed, 'messages')} refused" if done.failed else ""
+    lines = [Text(shown, style=WARNING if done.failed else GOOD)]
+    if done.in_flight is not None and done.in_flight.number:
+        limit = duration(done.in_flight.visibility_seconds * 1000)
+        text = f"{many(done.in_flight.number, 'messages')} in flight: those without an attempt return within {limit}"
+        lines.append(Text(text, style=DIM))
+    return Text("\n").join(lines)
+
+
+def wake(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow) -> str | None:
+    """Send a message about the object or set of a row. Returns why SQS refused it."""
+    [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(_message(deployed, entry))])
+    return why
+
+
+def _make_due(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, now: int) -> bool:
+    """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
+    if entry.row.status is not Status.FAILED:
+        return False
+    return _change(aws, deployed, entry, "retry_at", {"N": str(now)})
+
+
+def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, digest: str) -> None:
+    """Tell a rejected row that a message without attributes, whose body has this digest, is its copy.
+
+    Raises:
+        CliError: The row has changed since it was read.
+        ClientError: DynamoDB refuses the request.
+
+    """
+    if not _change(aws, deployed, entry, "bare_copy_digest", {"S": digest}):
+        raise CliError(f"{entry.key} has changed meanwhile: run the command again")
+
+
+def _change(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, name: str, value: Any) -> bool:
+    """Set one attribute of a row. False: an attempt has changed the row since it was read."""
+    row = entry.row
+    identity = identity_of(row.kind, row.version_id, row.etag)
+    key = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, identity)
+    request = {
+        "TableName": deployed.table,
+        "Key": _place(key.pk, key.sk),
+        "UpdateExpression": "SET #changed = :value",
+        "ConditionExpression": "#status = :status AND #fence = :fence",
+        "ExpressionAttributeNames": {"#changed": name, "#status": "status", "#fence": "fence"},
+        "ExpressionAttributeValues": {
+            ":value": value,
+            ":status": {"S": row.status.value},
+            ":fence": {"N": str(row.fence)},
+        },
+    }
+    try:
+        send_write(aws.dynamodb.update_item, request)
+    except ClientError as error:
+        if not condition_failed(error):
+            raise
+        return False
+    return True
+
+
+def _message(deployed: "DeployedPipeline", entry: ObjectRow) -> str:
+    row = entry.row
+    state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
+    return own_message(Origin.AUDIT, deployed.bucket, entry.key, state)
+
+
+def _place(pk: str, sk: str) -> Any:
+    return {"pk": {"S": pk}, "sk": {"S": sk}}

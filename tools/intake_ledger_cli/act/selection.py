@@ -1,0 +1,198 @@
+"""The objects that `retry --again` selects, and the position of a call that was interrupted."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intake_ledger.protocol import RowKey, made_at, short_version, to_dynamodb
+from intake_ledger_cli.act import reprocess, row_scan
+from intake_ledger_cli.act.row_scan import CommitFilter
+from intake_ledger_cli.aws import reading
+from intake_ledger_cli.errors import CliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from intake_ledger_cli.act.reprocess import ReprocessResult, Target
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+NAMED = 3
+"""The largest number of keys that `str` names."""
+_KEPT_SECONDS = 14 * 86_400
+"""The time for which a position can be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The options of `retry --again` that select objects."""
+
+    prefix: str | None = None
+    since: str | None = None
+    before: str | None = None
+    processor_version: str | None = None
+
+    @property
+    def of_commits(self) -> bool:
+        """True if rows are selected by their last commit."""
+        return any(one is not None for one in (self.since, self.before, self.processor_version))
+
+    @property
+    def commits(self) -> "CommitFilter":
+        """The filter of commits.
+
+        Raises:
+            UsageError: A time is none, the version is empty, or no time is left.
+
+        """
+        return commit_filter(self.processor_version, since=("--since", self.since), before=("--before", self.before))
+
+    def __str__(self) -> str:
+        """The command as a person types it."""
+        if not self.of_commits:
+            return f"retry --again --prefix {self.prefix or repr('')}"
+        named = ("--processor-version", "--since", "--before", "--prefix")
+        values = (self.processor_version, self.since, self.before, self.prefix or None)
+        return " ".join(["retry --again", *(f"{name} {one}" for name, one in zip(named, values, strict=True) if one)])
+
+    def targets(
+        self, aws: "Aws", deployed: "DeployedPipeline", result: "ReprocessResult", *, after: str = ""
+    ) -> "Iterator[Target]":
+        """Yield the objects or sets after a position. They are read while they are sent.
+
+        Raises:
+            UsageError: The kind of the pipeline has no such selection.
+
+        """
+        before, prefix = made_at(result.reprocess_id), self.prefix or ""
+        if deployed.set_variables is not None:
+            from intake_ledger_cli.act import set_keys  # noqa: PLC0415 - it imports the runtime's clients
+
+            if self.of_commits:
+                raise UsageError(
+                    "--since, --before and --processor-version cannot be used for sets of files: use --prefix"
+                )
+            return set_keys.prefix_targets(aws.s3, deployed, prefix)
+        if self.of_commits:
+            chosen = self.commits
+            selected = replace(chosen, before=min(before, before if chosen.before is None else chosen.before))
+            return row_scan.row_targets(aws.dynamodb, deployed, selected, prefix, result, after=after)
+        return reprocess.prefix_targets(aws.s3, deployed, prefix, result, after=after)
+
+
+def named_targets(
+    aws: "Aws", deployed: "DeployedPipeline", keys: "Iterable[str]", version_id: str | None, result: "ReprocessResult"
+) -> "list[Target]":
+    """The objects or sets of keys. All are checked before the first one is sent.
+
+    Raises:
+        CliError: A key cannot be requested.
+
+    """
+    if deployed.set_variables is None:
+        return list(reprocess.key_targets(aws.s3, deployed, keys, version_id, result))
+    from intake_ledger_cli.act import set_keys  # noqa: PLC0415 - as above
+
+    if version_id is not None:
+        raise UsageError(f"--version-id {version_id} cannot be used: only the present set is processed")
+    return list(set_keys.key_targets(aws.s3, deployed, keys))
+
+
+def commit_filter(
+    version: str | None, *, since: tuple[str, str | None], before: tuple[str, str | None]
+) -> "CommitFilter":
+    """The filter of commits by these options. Each time is the name of its option and its value.
+
+    Raises:
+        UsageError: A time is none, the version is empty, or no time is left.
+
+    """
+    if version is not None and not version.strip():
+        raise UsageError("--processor-version is empty: use the version that `intake-ledger inspect KEY` shows")
+    first, last = (None if text is None else parse_time(text, option) for option, text in (since, before))
+    if first is not None and last is not None and first >= last:
+        raise UsageError(f"{before[0]} {before[1]} is not after {since[0]} {since[1]}: no commit is between them")
+    return CommitFilter(first, last, None if version is None else short_version(version))
+
+
+def keys_from(file: str) -> tuple[str, ...]:
+    """The keys in a file, one a line, as they are in S3. `-` is standard input.
+
+    Raises:
+        UsageError: The file cannot be read, or has no key.
+
+    """
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        lines = content.decode("utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--from {file} cannot be read: {error}. Use a file with one key a line, in UTF-8") from None
+    if keys := tuple(key for line in lines if (key := line.removesuffix("\r"))):
+        return keys
+    raise UsageError(f"--from {file} has no key: write one key a line")
+
+
+def parse_time(text: str, option: str = "--since") -> int:
+    """Parse a time such as `2026-11-23T07:00:00Z` into epoch milliseconds. Without an offset it is in UTC.
+
+    Raises:
+        UsageError: It is not a time.
+
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def store(aws: "Aws", deployed: "DeployedPipeline", selection: Selection, result: "ReprocessResult") -> None:
+    """Write the position of a call into the ledger's table, so that it can be resumed.
+
+    Raises:
+        ClientError: DynamoDB refuses the request.
+
+    """
+    place = _place(deployed, result.reprocess_id)
+    content = {
+        "pk": place.pk,
+        "sk": place.sk,
+        "selection": json.dumps(asdict(selection)),
+        "position": result.position,
+        "sent": result.sent,
+        "expires_at": made_at(result.reprocess_id) // 1000 + _KEPT_SECONDS,
+    }
+    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+
+
+def resume(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> tuple[Selection, str]:
+    """Return the selection and the position of an interrupted call.
+
+    Raises:
+        CliError: No call with this ID has stored a position.
+
+    """
+    found = reading.read_item(aws.dynamodb, deployed, _place(deployed, request_id))
+    if not found:
+        raise CliError(f"--resume {request_id} has no stored position: it is done, never sent a message, or is too old")
+    content = json.loads(found["selection"])
+    return Selection(**content), found["position"]
+
+
+def forget(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> None:
+    """Delete the position of a call that is complete.
+
+    Raises:
+        ClientError: DynamoDB refuses the request.
+
+    """
+    place = _place(deployed, request_id)
+    key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
+    aws.dynamodb.delete_item(TableName=deployed.table, Key=key)
+
+
+def _place(deployed: "DeployedPipeline", request_id: str) -> RowKey:
+    return RowKey(deployed.operations_partition, f"reprocess#{request_id}")

@@ -1,0 +1,1 @@
+"""The requests to AWS: the deployed pipeline, its rows, queues, bucket, executions, metrics and log."""

@@ -1,0 +1,293 @@
+"""Finds a deployed pipeline by its stack, from the environment variables of its functions."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.protocol import (
+    DURABLE_FUNCTION,
+    MESSAGE_SOURCE,
+    SET_FORM,
+    SET_PARTS_PIPELINE,
+    STATE_MACHINE,
+    AuditSettings,
+    ConsumerSettings,
+    KeyFilter,
+    Ordering,
+    Rate,
+    Reports,
+    SettingsError,
+    State,
+    is_skipped_marker,
+    operations_partition,
+    setting_from,
+    variable_of,
+)
+from intake_ledger.set_members import set_targets
+from intake_ledger_cli.errors import CliError, denied_action
+from intake_ledger_cli.kinds import MESSAGES, OBJECTS, SETS, Work
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_lambda import LambdaClient
+
+    from intake_ledger.protocol import DurableSettings, GroupPattern
+    from intake_ledger_cli.aws.clients import Aws
+
+_FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
+_NAME, _DLQ = variable_of(ConsumerSettings, "pipeline"), variable_of(ConsumerSettings, "dlq_url")
+_SETTLE = variable_of(AuditSettings, "settle_seconds")
+_MACHINE = "AWS::StepFunctions::StateMachine"
+_STREAMS = ("kinesis", "dynamodb")
+_OF_PIPELINES = re.compile("Consumer|Audit")
+"""Logical IDs of a pipeline's functions have one of these parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployedPipeline:
+    """A deployed pipeline. It holds only the settings that the commands need, so that it also describes older
+    deployments.
+    """
+
+    name: str
+    bucket: str
+    bucket_owner: str | None
+    table: str
+    queue_url: str
+    dead_letter_url: str
+    ordering: Ordering
+    deletes: bool
+    retention_seconds: int
+    clock_skew_seconds: int = 0
+    """The largest expected difference between this machine's clock and AWS's clock."""
+    keeps_rows: bool = False
+    skips_existing: bool = False
+    directory_markers: bool = True
+    """See `intake_ledger.protocol.settings.Settings`."""
+    consumer_function: str
+    audit_function: str | None
+    """None if the audit is disabled."""
+    filters: tuple[KeyFilter, ...]
+    alarms: tuple[str, ...]
+    """All alarms of the stack."""
+    machines: tuple[str, ...]
+    """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
+    state_machine: str | None = None
+    """The ARN of the state machine that is the processor, if one is."""
+    durable: "DurableSettings | None" = None
+    """The settings of the durable function that is the processor, if one is."""
+    reports: str | None
+    """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
+    message_source: str | None = None
+    """The kind of the source of an intake of messages, such as `sqs` or `kinesis`. None for a pipeline of files."""
+    message_variables: Mapping[str, str] | None = None
+    """The variables of the function of an intake of messages."""
+    workers: bool = False
+    """True if `IntakeWorkers` takes the messages instead of the function, whose event source mapping is disabled."""
+    set_variables: Mapping[str, str] | None = None
+    """The variables of the function of sets of files. None if this is a pipeline of objects."""
+    rejects: str | None = None
+    """The place of outputs with rejected rows. None: there is none."""
+    sets: str = ""
+    """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
+    exclusive_by: "GroupPattern | None" = None
+    """The groups of keys in which one attempt at most is live. None: there are none."""
+    max_wait_seconds: int | None = None
+    """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
+    release made the function."""
+    rate: Rate | None = None
+    """The limit of starts. None: there is none."""
+
+    @property
+    def has_executions(self) -> bool:
+        """True if executions do the work. A claim outlives its lease then."""
+        return self.state_machine is not None or self.durable is not None
+
+    @property
+    def work(self) -> Work:
+        """The kind of its work."""
+        if self.message_source is not None:
+            return MESSAGES
+        return OBJECTS if self.set_variables is None else SETS
+
+    @property
+    def place(self) -> str:
+        """The bucket, or the kind of the messages' source, as people read it."""
+        if self.message_source:
+            return f"messages of {self.message_source}"
+        variables = self.set_variables
+        parts = f", sets of parts of {variables[SET_PARTS_PIPELINE]}" if variables else ""
+        return f"bucket {self.bucket}{parts}"
+
+    @property
+    def operations_partition(self) -> str:
+        """The partition key of the records of operations, and of the lock of redrives. No row has such a key."""
+        return operations_partition(self.name)
+
+    @property
+    def reads_stream(self) -> bool:
+        """True if the messages come from a stream. The queue has redriven records only."""
+        return self.message_source in _STREAMS
+
+    def wants(self, key: str) -> bool:
+        """True if the key passes the pipeline's filters."""
+        return not self.filters or any(one.matches(key) for one in self.filters)
+
+    def skips(self, key: str, state: State) -> bool:
+        """True if the pipeline skips this state as a directory marker, unless it has a row."""
+        every_version = self.ordering is Ordering.EVERY_VERSION
+        return not self.directory_markers and is_skipped_marker(key, state, every_version=every_version)
+
+    def is_control(self, key: str) -> bool:
+        """True if the key is that of a manifest or a marker, which the pipeline does not process."""
+        return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
+
+
+def _durable(variables: Mapping[str, str]) -> "DurableSettings | None":
+    if DURABLE_FUNCTION not in variables:
+        return None
+    from intake_ledger.protocol import durable_settings  # noqa: PLC0415 - few have a durable function
+
+    return durable_settings(variables)
+
+
+def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
+    """Find the pipeline of a stack. `pipeline` is its name or its construct's ID, and is required if the stack has
+    several.
+
+    Raises:
+        CliError: The stack or the pipeline does not exist, or several pipelines match.
+
+    """
+    resources = list(_resources(aws.cloudformation, stack, aws.region))
+    names = [name for type_, _, name in resources if type_ == _FUNCTION]
+    # A stack may have hundreds of functions. Ask for those first whose logical IDs are as a pipeline's.
+    likely = [name for type_, logical, name in resources if type_ == _FUNCTION and _OF_PIPELINES.search(logical)]
+    environments, denied = _environments(aws.functions, likely)
+    if not (consumers := _consumers(environments)):
+        others, more = _environments(aws.functions, [name for name in names if name not in likely])
+        environments, denied = environments | others, denied + more
+        consumers = _consumers(environments)
+    if not consumers:
+        if denied:
+            raise denied[0]
+        raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: check --stack")
+    name = _choose(stack, sorted(consumers), pipeline)
+    audits = {
+        variables[_NAME]: (function, variables)
+        for function, variables in environments.items()
+        if _NAME in variables and _SETTLE in variables
+    }
+    function, variables = consumers[name]
+    read = partial(setting_from, ConsumerSettings, environment=variables)
+    audit_function, audit_variables = audits.get(name, (None, {}))
+    try:
+        return DeployedPipeline(
+            name=name,
+            bucket=read("bucket"),
+            bucket_owner=read("bucket_owner"),
+            table=read("table"),
+            queue_url=read("queue_url"),
+            dead_letter_url=read("dlq_url"),
+            ordering=read("ordering"),
+            deletes=read("deletes"),
+            retention_seconds=read("retention_seconds"),
+            clock_skew_seconds=read("clock_skew_seconds"),
+            keeps_rows=read("keeps_rows"),
+            skips_existing=read("skips_existing"),
+            # The key of a set may end as that of a directory marker.
+            directory_markers=read("directory_markers") or SET_FORM in variables,
+            consumer_function=function,
+            audit_function=audit_function,
+            filters=read("filters"),
+            alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
+            machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
+            state_machine=variables.get(STATE_MACHINE),
+            durable=_durable(variables),
+            reports=_report_prefix(audit_variables, name),
+            message_source=variables.get(MESSAGE_SOURCE),
+            message_variables=variables if MESSAGE_SOURCE in variables else None,
+            workers=read("has_workers"),
+            set_variables=variables if SET_FORM in variables else None,
+            rejects=read("rejects"),
+            sets=read("sets"),
+            exclusive_by=read("exclusive_by"),
+            max_wait_seconds=read("max_wait_seconds")
+            if variable_of(ConsumerSettings, "max_wait_seconds") in variables
+            else None,
+            rate=None if (rate := read("max_rate")) is None else Rate(rate, read("max_burst")),
+        )
+    except SettingsError as problem:
+        raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None
+
+
+def _consumers(environments: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Return the consumers by the pipeline's name, each with its environment variables."""
+    return {
+        variables[_NAME]: (function, variables)
+        for function, variables in environments.items()
+        if _NAME in variables and _DLQ in variables
+    }
+
+
+def _report_prefix(variables: Mapping[str, str], name: str) -> str | None:
+    if not variables.get(variable_of(Reports, "bucket")):
+        return None
+    return f"s3://{setting_from(Reports, 'bucket', variables)}/{setting_from(Reports, 'prefix', variables)}{name}/"
+
+
+def _choose(stack: str, names: list[str], wanted: str | None) -> str:
+    """Return the name of the selected pipeline."""
+    listed = ", ".join(names)
+    if wanted is None:
+        if len(names) > 1:
+            raise CliError(f"the stack {stack} has several pipelines, name one with --pipeline: {listed}")
+        return names[0]
+    # A default name is the construct's path and a hash of the path.
+    end = re.compile(rf"(.*-)?{re.escape(wanted)}(-[0-9A-F]{{8}})?")
+    found = [name for name in names if name == wanted] or [name for name in names if end.fullmatch(name)]
+    if not found:
+        raise CliError(f"the stack {stack} has no pipeline {wanted!r}, it has: {listed}")
+    if len(found) > 1:
+        raise CliError(f"--pipeline {wanted} matches several pipelines, use a whole name: {', '.join(found)}")
+    return found[0]
+
+
+def _resources(client: "CloudFormationClient", stack: str, region: str) -> Iterator[tuple[str, str, str]]:
+    """Yield type and physical ID of each resource of the stack and its nested stacks."""
+    try:
+        # DescribeStackResources returns at most 100 resources.
+        for page in client.get_paginator("list_stack_resources").paginate(StackName=stack):
+            for one in page["StackResourceSummaries"]:
+                name = one.get("PhysicalResourceId")
+                if not name or one["ResourceStatus"] == "DELETE_COMPLETE":
+                    continue
+                if one["ResourceType"] == _STACK:
+                    yield from _resources(client, name, region)
+                else:
+                    yield one["ResourceType"], one.get("LogicalResourceId", ""), name
+    except ClientError as error:
+        detail = error.response["Error"]
+        if detail.get("Code") == "ValidationError" and "does not exist" in detail.get("Message", ""):
+            raise CliError(f"there is no stack {stack} in {region}: check --stack, --region and --profile") from None
+        raise
+
+
+def _environments(client: "LambdaClient", names: list[str]) -> tuple[dict[str, Mapping[str, str]], list[Exception]]:
+    """Return the environment variables of each function, and the errors for functions that the caller may not read."""
+    environments: dict[str, Mapping[str, str]] = {}
+    denied: list[Exception] = []
+    for name in names:
+        try:
+            environments[name] = (
+                client.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {})
+            )
+        except ClientError as error:
+            if denied_action(error) is None:
+                raise
+            denied.append(error)
+    return environments, denied

@@ -1,0 +1,120 @@
+"""Describes a set of files: its row, its present state, and each part with its status."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from intake_ledger.aws import Bucket
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import Ordering, Row, row_key
+from intake_ledger.sets import Contents, SetReader, set_settings
+from intake_ledger_cli.act.set_keys import check_set_key
+from intake_ledger_cli.aws import reading
+from intake_ledger_cli.read.history import History, read_history
+from intake_ledger_cli.show.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
+from intake_ledger_cli.show.tables import add_row
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a set."""
+
+    key: str
+    version: str | None
+    """The committed version that the set has. None: the part is missing."""
+    status: str
+    """The status of its row in the ledger of the parts, or `no row`."""
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedSet:
+    """The document of `inspect` for a set."""
+
+    pipeline: str
+    bucket: str
+    key: str
+    state: str
+    """The identity of its present state."""
+    problem: str | None
+    """Why its parts are not known. None: they are."""
+    agree: bool
+    """True if the row has the present state of the set."""
+    row: Row | None
+    parts: list[Part]
+    history: History | None
+    """None without an attempt, or if the log was not searched."""
+
+
+def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | None, Contents]:
+    """Read the row of a set, and its present state. The number of requests grows with its parts.
+
+    Raises:
+        ClientError: The caller may not read the manifest, the folder or the rows.
+
+    """
+    bucket = Bucket(lambda: aws.s3, deployed.bucket, deployed.bucket_owner)
+    table = LedgerTable(aws.dynamodb, deployed.table)
+    # The row first, so that a change in between can only make the ledger look late.
+    entries = reading.read_rows(aws.dynamodb, deployed, key)
+    row = entries[0].row if entries else None
+    settings = set_settings(deployed.set_variables or {})
+    reader = SetReader(table, bucket, settings, lambda: time.time_ns() // 1_000_000)
+    return row, reader.contents(key, reader.listing(key), row=row, whole=True)
+
+
+def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *, logs: bool) -> InspectedSet:
+    """Compare the row of a set with its present state.
+
+    Args:
+        aws: the clients.
+        deployed: the pipeline of sets.
+        key: the key of the manifest or marker, or the folder with a slash at its end.
+        now: epoch milliseconds.
+        logs: read the attempts of the consumer's log.
+
+    Raises:
+        ClientError: The caller may not read the manifest, the folder or the rows.
+        UsageError: The key names no set.
+
+    """
+    check_set_key(deployed, key)
+    row, contents = read_set(aws, deployed, key)
+    table = LedgerTable(aws.dynamodb, deployed.table)
+    settings = set_settings(deployed.set_variables or {})
+    parts = []
+    for name in contents.listing.keys:
+        place = row_key(settings.parts_pipeline, Ordering.LATEST, deployed.bucket, name, None)
+        own, version = table.get(place), contents.parts.get(name)
+        status, reason = (own.status, own.reason) if own else ("no row", None)
+        parts.append(Part(name, version.identity if version else None, status, reason))
+    return InspectedSet(
+        deployed.name,
+        deployed.bucket,
+        key,
+        contents.state.identity,
+        contents.listing.problem,
+        row is not None and row.identity == contents.state.identity,
+        row,
+        parts,
+        read_history(aws, deployed, key, [row] if row else [], now) if logs else None,
+    )
+
+
+def set_table(found: InspectedSet, now: int) -> RenderableType:
+    """The document for people, without its history."""
+    lines = grid()
+    add_row(lines, found.row, now)
+    add_line(lines, "Now", Text(found.problem or found.state))
+    add_line(lines, "Agree", Text("yes", style=GOOD) if found.agree else Text("no", style=BAD))
+    for one in found.parts:
+        text = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
+        add_line(lines, escape(one.key), text)
+    return Group(heading(escape(found.key), f"{found.pipeline}, bucket {found.bucket}"), lines)

@@ -1,0 +1,360 @@
+"""Reads the current status of a pipeline in a bounded number of requests at any number of rows.
+
+A part that the caller may not read is shown as denied, and a part that AWS throttled as unknown.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from intake_ledger.ledger import read_batch
+from intake_ledger.protocol import (
+    REVIEW_INDEX,
+    RowKey,
+    StartTimes,
+    breaker_key,
+    from_dynamodb,
+    pause_key,
+    rate_key,
+    success_key,
+)
+from intake_ledger_cli.act import recording
+from intake_ledger_cli.act.recording import OpenOperation
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws import metrics, reading
+from intake_ledger_cli.aws.executions import (
+    AbortedExecution,
+    ExecutionCount,
+    count_running,
+    executions_of,
+    last_aborted,
+)
+from intake_ledger_cli.aws.function_errors import FunctionErrors, read_errors
+from intake_ledger_cli.aws.metrics import LastHour, Tick
+from intake_ledger_cli.aws.reading import AuditState
+from intake_ledger_cli.errors import denied_action, is_passing
+from intake_ledger_cli.kinds import kind_of
+from intake_ledger_cli.read import breaker, counting
+from intake_ledger_cli.read.breaker import BreakerState
+from intake_ledger_cli.read.counting import Count, Counts
+from intake_ledger_cli.read.groups import GroupState, waiting_groups
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
+
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+_HOUR_MS = 3_600_000
+_WITH_AGES = ("failed", "rejected", "waiting")
+_ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
+_WAITING: "QueueAttributeNameType" = "ApproximateNumberOfMessages"
+_HIDDEN: "QueueAttributeNameType" = "ApproximateNumberOfMessagesNotVisible"
+_DELAYED: "QueueAttributeNameType" = "ApproximateNumberOfMessagesDelayed"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """The approximate numbers of messages in a queue."""
+
+    waiting: int
+    hidden: int
+    """Messages in flight: they are processed, or wait for a later attempt."""
+    delayed: int
+    """Delayed copies of messages that wait. They are not in flight."""
+    oldest_seconds: int | None
+    """The age of the oldest message. None: CloudWatch has no value, or may not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm of the pipeline. `state` is CloudWatch's name of the state."""
+
+    name: str
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRate:
+    """The limit of starts of a pipeline, and the line of changes that wait for it."""
+
+    per_second: float
+    burst: int
+    in_line: int
+    """About how many changes stand in line."""
+    last_place_at: int | None
+    """The time of the last place, in epoch milliseconds. None: no change stands in line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRecord:
+    """A pause by `intake-ledger pause`. `at` is in epoch milliseconds."""
+
+    at: int
+    by: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """Numbers of rows of all pipelines of the table. DynamoDB counts them about every six hours."""
+
+    approximate_rows: int
+    approximate_review_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """A part that could not be read."""
+
+    action: str = ""
+    """The action that the caller may not perform. Empty if it may."""
+    why: str = ""
+    """Why AWS did not answer: it throttled the request, or failed. Another call may succeed."""
+
+    def as_document(self) -> dict[str, str]:
+        return {"denied": self.action} if self.action else {"unknown": self.why}
+
+    def __str__(self) -> str:
+        return f"not allowed: {self.action}" if self.action else f"unknown: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTask:
+    """A redrive of SQS's console or API that is running. `operations stop` does not reach its messages."""
+
+    moved: int
+    expected: int | None
+    """The number of messages to move. None: SQS does not say."""
+    started_at: int
+    """Epoch milliseconds."""
+    destination: str
+    """ARN of the queue that gets them. Empty: the queue from which each came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStatus:
+    """The document of `status`."""
+
+    pipeline: str
+    bucket: str
+    message_source: str | None
+    kind: str
+    at: int
+    """Epoch milliseconds."""
+    consumer: str | NotRead
+    """The state of the event source mapping, as Lambda names it."""
+    pause: PauseRecord | None
+    """Who has paused the consumer. None: no one, or the record may not be read."""
+    queue: QueueDepth | NotRead
+    dead_letters: QueueDepth | NotRead
+    move_task: MoveTask | NotRead | None
+    """None if no redrive of SQS is running."""
+    failed: Count | NotRead
+    rejected: Count | NotRead
+    dismissed: Count | NotRead
+    removed: Count | NotRead
+    rejected_rows: Count | NotRead
+    waiting: Count | NotRead
+    later_format: Count | NotRead
+    """These are of `counting.Counts`."""
+    oldest: dict[str, int | None]
+    """The time of the oldest failed, rejected and waiting row. Empty if they could not be read."""
+    last_hour: LastHour | NotRead
+    tick: Tick | NotRead | None
+    breaker: BreakerState | NotRead
+    rate: StartRate | NotRead | None
+    """None if the pipeline has no `max_rate`."""
+    table: TableSize | NotRead
+    audit: AuditState | NotRead
+    function: FunctionErrors | None
+    """The lines about failed invocations of the last hour. None if Lambda counted none."""
+    executions: ExecutionCount | NotRead | None
+    """None if the processor is not a state machine."""
+    aborted: list[AbortedExecution] | NotRead | None
+    """Executions that were aborted in the last hour. None as above."""
+    operations: list[OpenOperation] | NotRead
+    """Operations of people of the last 14 days whose requests are not all served."""
+    from_stream: bool
+    """True if a stream has the messages, and no queue."""
+    groups: list[GroupState] | NotRead | None
+    """The groups that keys wait for. None if the pipeline has no groups."""
+    max_wait_seconds: int | None
+    alarms: list[Alarm] | NotRead
+
+
+def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
+    """Read all parts of the status.
+
+    Raises:
+        ClientError: AWS returns an error other than a denial.
+
+    """
+    size = allowed(lambda: _table_size(aws, deployed))
+    index_rows = None if isinstance(size, NotRead) else size.approximate_review_rows
+    items = allowed(lambda: _items(aws, deployed))
+    hour = allowed(lambda: metrics.read_metrics(aws, deployed))
+    counts = allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
+    known = None if isinstance(hour, NotRead) else hour
+    now = now_ms()
+    reviewed = {
+        one.name: counts if isinstance(counts, NotRead) else getattr(counts, one.name) for one in fields(Counts)
+    }
+    return PipelineStatus(
+        pipeline=deployed.name,
+        bucket=deployed.bucket,
+        message_source=deployed.message_source,
+        kind=kind_of(deployed).name.lower(),
+        at=now,
+        consumer=allowed(lambda: _source(aws, deployed)),
+        pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(deployed.name), {})),
+        queue=allowed(lambda: _depth(aws, deployed.queue_url, known.queue_age_seconds if known else None)),
+        dead_letters=allowed(
+            lambda: _depth(aws, deployed.dead_letter_url, known.dead_letter_age_seconds if known else None)
+        ),
+        move_task=allowed(lambda: _move_task(aws, deployed.dead_letter_url)),
+        **reviewed,
+        oldest={} if isinstance(counts, NotRead) else {name: getattr(counts, name).oldest_at for name in _WITH_AGES},
+        last_hour=hour if isinstance(hour, NotRead) else hour.last_hour,
+        tick=hour if isinstance(hour, NotRead) else hour.tick,
+        breaker=items
+        if isinstance(items, NotRead)
+        else breaker.judge(
+            items.get(breaker_key(deployed.name), {}),
+            items.get(success_key(deployed.name), {}),
+            known,
+            None if isinstance(counts, NotRead) else counts,
+            now,
+        ),
+        rate=_rate(deployed, items, now),
+        table=size,
+        audit=items
+        if isinstance(items, NotRead)
+        else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {}), now),
+        function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
+        executions=allowed(lambda: _executions(aws, deployed)),
+        aborted=allowed(lambda: _aborted(aws, deployed, now)),
+        operations=allowed(lambda: recording.open_operations(aws, deployed, now)),
+        from_stream=deployed.reads_stream,
+        groups=allowed(lambda: waiting_groups(aws, deployed, now)),
+        max_wait_seconds=deployed.max_wait_seconds,
+        alarms=allowed(lambda: _alarms(aws, deployed)),
+    )
+
+
+def allowed[T](ask: Callable[[], T]) -> T | NotRead:
+    """Read a part of a document, or say why it could not be read."""
+    try:
+        return ask()
+    except ClientError as error:
+        if (action := denied_action(error)) is not None:
+            return NotRead(action)
+        if not is_passing(error):
+            raise
+        return NotRead(
+            why=f"{error.operation_name} was answered with {error.response['Error'].get('Code', 'an error')}"
+        )
+
+
+def _depth(aws: "Aws", url: str, oldest_seconds: int | None) -> QueueDepth:
+    attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN, _DELAYED])[
+        "Attributes"
+    ]
+    delayed = int(attributes.get(_DELAYED, 0))
+    return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]), delayed, oldest_seconds)
+
+
+def _move_task(aws: "Aws", url: str) -> MoveTask | NotRead | None:
+    *_, account, name = url.split("/")
+    arn = f"arn:{aws.partition}:sqs:{aws.region}:{account}:{name}"
+    try:
+        found = aws.sqs.list_message_move_tasks(SourceArn=arn).get("Results", ())
+    except ClientError as error:
+        if denied_action(error) is not None or is_passing(error):
+            raise
+        # A queue that is no longer a dead-letter queue has no such redrive.
+        return NotRead(why=f"{error.operation_name}: {error.response['Error'].get('Message', '')}")
+    running = next((one for one in found if one.get("Status") in ("RUNNING", "CANCELLING")), None)
+    if running is None:
+        return None
+    return MoveTask(
+        running.get("ApproximateNumberOfMessagesMoved", 0),
+        running.get("ApproximateNumberOfMessagesToMove"),
+        running.get("StartedTimestamp", 0),
+        running.get("DestinationArn", ""),
+    )
+
+
+def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
+    """Read the breaker, the last success, the pause, the rate and the audit in one consistent request."""
+    name = deployed.name
+    keys = [reading.audit_key(deployed), breaker_key(name), success_key(name), pause_key(name)]
+    keys += [rate_key(name)] if deployed.rate else []
+    wanted = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
+    items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
+    return {RowKey(item["pk"], item["sk"]): item for item in items}
+
+
+def _rate(
+    deployed: "DeployedPipeline", items: Mapping[RowKey, Mapping[str, Any]] | NotRead, now: int
+) -> StartRate | NotRead | None:
+    rate = deployed.rate
+    if rate is None:
+        return None
+    if isinstance(items, NotRead):
+        return items
+    item = items.get(rate_key(deployed.name), {})
+    seen = StartTimes(places_until=item.get("places_until", 0), interval_us=item.get("interval_us", 0))
+    waiting = rate.waiting(seen, now * 1_000)
+    return StartRate(rate.per_second, rate.most_at_once, waiting, seen.places_until // 1_000 if waiting else None)
+
+
+def _pause(content: Mapping[str, Any]) -> PauseRecord | None:
+    return PauseRecord(content["paused_at"], content["paused_by"], content["because"]) if content else None
+
+
+def _table_size(aws: "Aws", deployed: "DeployedPipeline") -> TableSize:
+    table = aws.dynamodb.describe_table(TableName=deployed.table)["Table"]
+    sizes = {one.get("IndexName"): one.get("ItemCount") for one in table.get("GlobalSecondaryIndexes", ())}
+    return TableSize(table.get("ItemCount", 0), sizes.get(REVIEW_INDEX))
+
+
+def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
+    mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
+    # An intake of a stream has a second mapping, for redriven records.
+    return ", ".join(dict.fromkeys(one["State"] for one in mappings)) or "Missing"
+
+
+def _executions(aws: "Aws", deployed: "DeployedPipeline") -> ExecutionCount | None:
+    executions = executions_of(aws, deployed)
+    return None if executions is None else count_running(executions)
+
+
+def _aborted(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[AbortedExecution] | None:
+    executions = executions_of(aws, deployed)
+    return None if executions is None else last_aborted(executions, now - _HOUR_MS)
+
+
+def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:
+    """Return the stack's alarms on this pipeline's metrics, queues and functions. Those in ALARM come first."""
+    own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
+    own |= {name for name in (deployed.consumer_function, deployed.audit_function) if name}
+    found: list[Alarm] = []
+    for names in batched(deployed.alarms, _ALARMS_TOGETHER):
+        answer = aws.cloudwatch.describe_alarms(AlarmNames=list(names), MaxRecords=_ALARMS_TOGETHER)
+        found += [
+            Alarm(one["AlarmName"], one["StateValue"], one.get("AlarmDescription", ""))
+            for one in answer["MetricAlarms"]
+            if own & _watched(one)
+        ]
+    return sorted(found, key=lambda one: (one.state != "ALARM", one.state == "OK", one.name))
+
+
+def _watched(alarm: Mapping[str, Any]) -> set[str]:
+    """Return the values of all dimensions. An alarm on a metric expression has its metrics inside."""
+    metrics = [alarm, *(one.get("MetricStat", {}).get("Metric", {}) for one in alarm.get("Metrics", ()))]
+    return {dimension["Value"] for metric in metrics for dimension in metric.get("Dimensions", ())}

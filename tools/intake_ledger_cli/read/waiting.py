@@ -1,0 +1,296 @@
+"""Waits until everything under a prefix is committed. Schedulers read the exit code.
+
+Each look lists the prefix and reads the rows of the states that were not committed before. So the number of requests
+grows with the keys under the prefix, and never with the table.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import batched
+from typing import TYPE_CHECKING, Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol import Ordering, Row, RowKey, State, Status, row_from_attributes, row_key
+from intake_ledger_cli.act import recording, set_keys
+from intake_ledger_cli.aws import s3_listing
+from intake_ledger_cli.errors import UsageError, is_passing
+from intake_ledger_cli.read import sets
+from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape
+from intake_ledger_cli.show.formatting import agreement, parse_age, timestamp
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.clients import Aws
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+COMMITTED, REJECTED, MISSING = "committed", "rejected", "missing"
+"""The outcomes of a wait."""
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
+_SHOWN = 20
+"""The largest number of keys that people see. JSON has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A state under the prefix that is not committed."""
+
+    key: str
+    status: str
+    """The status of its row, or `no row`."""
+    why: str
+    version_id: str | None = None
+    reason_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitResult:
+    """The document of `wait`. Times are in epoch milliseconds."""
+
+    pipeline: str
+    bucket: str
+    prefix: str
+    outcome: str
+    """`committed`, `rejected`, or `missing` at the time limit."""
+    at: int
+    until: int | None
+    committed: int
+    """Keys whose states under the prefix are all committed."""
+    expected: int | None
+    marker: str | None
+    marker_found: bool
+    rejected: list[Unfinished]
+    missing: list[Unfinished]
+    error: str
+    """Why the last look failed. Empty if it did not."""
+
+
+class Result(Protocol):
+    """The result of a look."""
+
+    @property
+    def outcome(self) -> str:
+        """`missing` while the wait goes on."""
+
+
+def repeat[Found: Result](
+    look: Callable[[], Found],
+    failed: Callable[[str], Found],
+    until: int | None,
+    clock: Callable[[], int],
+    *,
+    sleep: Callable[[float], None],
+    interval: float,
+) -> Found:
+    """Look until the wait has an outcome.
+
+    Throttling, and errors of AWS that pass, are no outcome: the next look repeats the requests.
+
+    Raises:
+        ClientError: AWS refuses a request for another reason.
+
+    """
+    while True:
+        try:
+            found = look()
+        except (BotoCoreError, ClientError) as error:
+            if not is_passing(error):
+                raise
+            found = failed(str(error))
+        left = None if until is None else (until - clock()) / 1000
+        if found.outcome != MISSING or (left is not None and left <= 0):
+            return found
+        sleep(interval if left is None else min(interval, left))
+
+
+@dataclass(slots=True)
+class Wait:
+    """A wait for the keys under a prefix."""
+
+    aws: "Aws"
+    deployed: "DeployedPipeline"
+    prefix: str
+    expected: int | None
+    marker: str | None
+    until: int | None
+    clock: Callable[[], int]
+    _done: set[tuple[str, str]] = field(default_factory=set)
+    """The states that were seen committed, by key and identity."""
+
+    def run(self, sleep: Callable[[float], None], interval: float) -> WaitResult:
+        """Look until the wait has an outcome; see `repeat`."""
+
+        def failed(error: str) -> WaitResult:
+            return self._result([], [], set(), marker_found=False, error=error)
+
+        return repeat(self.look, failed, self.until, self.clock, sleep=sleep, interval=interval)
+
+    def look(self) -> WaitResult:
+        """Compare the states under the prefix with their rows once."""
+        rejected: list[Unfinished] = []
+        missing: list[Unfinished] = []
+        keys: set[str] = set()
+        asked = recording.outstanding(self.aws, self.deployed, self.prefix)
+        states = self._sets() if self.deployed.set_variables is not None else self._objects()
+        for key, state, row in states:
+            mark = key, state.identity
+            if request_id := asked.get((key, state.identity), asked.get((key, None))):
+                self._done.discard(mark)
+                keys.add(key)
+                why = f"its request {request_id} is not served"
+                missing.append(replace(self._unfinished(key, state, row), why=why, reason_code=None))
+                continue
+            if row is not None and row.has_committed(state.identity):
+                self._done.add(mark)
+            is_rejected = row is not None and row.status is Status.REJECTED and row.identity == state.identity
+            if row is not None and is_rejected and row.dismissed:
+                continue  # a person has decided that it is not needed
+            if not state.removed:
+                keys.add(key)
+            if mark not in self._done:
+                (rejected if is_rejected else missing).append(self._unfinished(key, state, row))
+        # The marker is looked for last: a client writes it after the other keys.
+        return self._result(rejected, missing, keys, marker_found=self._marker_found(keys))
+
+    def _result(
+        self,
+        rejected: list[Unfinished],
+        missing: list[Unfinished],
+        keys: set[str],
+        *,
+        marker_found: bool,
+        error: str = "",
+    ) -> WaitResult:
+        committed = len(keys - {one.key for one in (*rejected, *missing)})
+        complete = keys and not missing and (self.marker is None or marker_found)
+        if rejected:
+            outcome = REJECTED
+        elif complete and committed >= (self.expected or 0) and not error:
+            outcome = COMMITTED
+        else:
+            outcome = MISSING
+        deployed = self.deployed
+        return WaitResult(
+            pipeline=deployed.name,
+            bucket=deployed.bucket,
+            prefix=self.prefix,
+            outcome=outcome,
+            at=self.clock(),
+            until=self.until,
+            committed=committed,
+            expected=self.expected,
+            marker=self.marker,
+            marker_found=marker_found,
+            rejected=rejected,
+            missing=missing,
+            error=error,
+        )
+
+    def _marker_found(self, keys: set[str]) -> bool:
+        if self.marker is None or self.marker in keys:
+            return self.marker is not None
+        versions = s3_listing.list_key_versions(self.aws.s3, self.deployed, self.marker)
+        return any(one.current and not one.state.removed for one in versions)
+
+    def _sets(self) -> Iterator[tuple[str, State, Row | None]]:
+        for target in set_keys.prefix_targets(self.aws.s3, self.deployed, self.prefix):
+            row, contents = sets.read_set(self.aws, self.deployed, target.key)
+            yield target.key, contents.state, row
+
+    def _objects(self) -> Iterator[tuple[str, State, Row | None]]:
+        """Yield each state that the pipeline processes, with its row if it was not seen committed before."""
+        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
+        for group in batched(self._processed(), BATCH_GET_KEYS):
+            unknown = [self._place(key, state) for key, state in group if (key, state.identity) not in self._done]
+            items = table.get_items(unknown) if unknown else {}
+            for key, state in group:
+                yield key, state, row_from_attributes(items.get(self._place(key, state), {}))
+
+    def _processed(self) -> Iterator[tuple[str, State]]:
+        """The states under the prefix that the pipeline processes: of each key the current one, or each version."""
+        deployed = self.deployed
+        for key, version in s3_listing.list_versions(self.aws.s3, deployed, self.prefix):
+            state = version.state
+            is_judged = version.current or deployed.ordering is Ordering.EVERY_VERSION
+            if not is_judged or (state.removed and not deployed.deletes):
+                continue
+            if deployed.wants(key) and not deployed.skips(key, state) and not deployed.is_control(key):
+                yield key, state
+
+    def _place(self, key: str, state: State) -> RowKey:
+        deployed = self.deployed
+        return row_key(deployed.name, deployed.ordering, deployed.bucket, key, state.identity)
+
+    def _unfinished(self, key: str, state: State, row: Row | None) -> Unfinished:
+        if row is None:
+            return Unfinished(key, "no row", self._why(None, state), state.version_id)
+        why = row.reason or self._why(row, state)
+        return Unfinished(key, row.status.value, why, state.version_id, row.reason_code)
+
+    def _why(self, row: Row | None, state: State) -> str:
+        if row is not None and row.status is Status.LATER_FORMAT:
+            return "a later release wrote the row"
+        return agreement(row, state, self.deployed, self.clock(), None)[1]
+
+
+def parse_until(text: str, now: int) -> int:
+    """Parse a time limit: a time of day in UTC such as `06:00`, which is the next one, a time, or an age such as `90m`.
+
+    Returns:
+        Epoch milliseconds.
+
+    Raises:
+        UsageError: It is none of them, or it has passed.
+
+    """
+    begun = datetime.fromtimestamp(now / 1000, UTC)
+    if (match := _TIME_OF_DAY.fullmatch(text)) and int(match[1]) < 24 and int(match[2]) < 60:
+        moment = begun.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+        return _ms(moment if moment > begun else moment + timedelta(days=1))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return now + parse_age("--until", text)
+    until = _ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    if until <= now:
+        raise UsageError(f"--until {text} has passed: use a later time, or a time of day such as 06:00")
+    return until
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def wait_lines(found: WaitResult) -> RenderableType:
+    """The document for people."""
+    of = f" of {found.expected:,} expected" if found.expected is not None else ""
+    style = {COMMITTED: GOOD, REJECTED: BAD}.get(found.outcome, WARNING)
+    text = f"{found.outcome}: {found.committed:,}{of} keys under {found.prefix!r} are committed"
+    text += f", {len(found.rejected):,} rejected" if found.rejected else ""
+    text += f", {len(found.missing):,} not yet" if found.missing else ""
+    lines = [Text(escape(text), style=style)]
+    if found.marker is not None and not found.marker_found:
+        lines.append(Text(escape(f"the bucket has no {found.marker}"), style=WARNING))
+    if found.error:
+        lines.append(Text(escape(f"the last look failed: {found.error}"), style=WARNING))
+    lines += unfinished_lines([*found.rejected, *found.missing])
+    if found.rejected:
+        lines.append(Text(f"see: list --status REJECTED --prefix {found.prefix!r}", style=DIM))
+    return Group(*lines)
+
+
+def unfinished_lines(unfinished: Sequence[Unfinished]) -> list[Text]:
+    """The first states that are not committed, for people."""
+    lines = [Text(escape(f"{one.key}: {one.status}: {one.why}")) for one in unfinished[:_SHOWN]]
+    if len(unfinished) > _SHOWN:
+        lines.append(Text(f"and {len(unfinished) - _SHOWN:,} more, see: --json", style=DIM))
+    return lines
+
+
+def limit_text(until: int | None) -> str:
+    """The time limit for people."""
+    return "without a time limit" if until is None else f"until {timestamp(until)}"

@@ -1,0 +1,1 @@
+"""The output: for people, and JSON."""

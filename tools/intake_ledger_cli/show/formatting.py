@@ -1,0 +1,280 @@
+"""Describes rows, states and reports as text. Times are in epoch milliseconds."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
+from intake_ledger.protocol import MAX_NAME_BYTES, Row, Settlement, State, StateKind, Status, truncate
+from intake_ledger_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
+_EVENT_MISSING = "its event is in transit, or was lost, and then the audit resubmits the key"
+_MESSAGE_MISSING = "its message will be received again, or was lost, and then the audit resubmits the key"
+_AGE = re.compile(r"(\d+)([smhd])")
+_AGE_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+
+
+def parse_age(option: str, text: str) -> int:
+    """Parse an age such as `90s`, `15m`, `2h` or `3d` into milliseconds.
+
+    Raises:
+        UsageError: It is not an age.
+
+    """
+    match = _AGE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{option} {text} is not an age: use a number and s, m, h or d, such as 2h")
+    return int(match[1]) * _AGE_MS[match[2]]
+
+
+def duration(milliseconds: int) -> str:
+    """Format a duration in its largest unit: "3 hours"."""
+    for unit, size in _UNITS:
+        if milliseconds >= size:
+            number = milliseconds // size
+            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    return "less than a second"
+
+
+def relative_time(then: int, now: int) -> str:
+    """Format a time and its distance: "2026-11-21T20:01:02Z, 3 minutes ago"."""
+    distance = f"in {duration(then - now)}" if then > now else f"{duration(now - then)} ago"
+    return f"{timestamp(then)}, {distance}"
+
+
+def timestamp(then: int) -> str:
+    """Format a time as RFC 3339 does, in UTC."""
+    return f"{datetime.fromtimestamp(then / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def describe_state(shown: State, now: int) -> str:
+    """Describe a state that S3 shows."""
+    since = f", since {relative_time(shown.created_at, now)}" if shown.created_at is not None else ""
+    version = f"version {shown.version_id}" if shown.version_id else f"ETag {shown.etag}"
+    match shown.kind:
+        case StateKind.OBJECT:
+            size = f"{shown.size:,} bytes, " if shown.size is not None else ""
+            return f"an object, {size}{version}{since}"
+        case StateKind.MARKER:
+            return f"removed: a delete marker{f', {version}' if shown.version_id else ''}{since}"
+        case StateKind.DELETED:
+            return f"{version} was permanently deleted{since}"
+        case StateKind.ABSENT:
+            return "no object"
+
+
+def shown_status(row: Row) -> str:
+    """The status of a row for people and programs: its end, if the object was removed unprocessed."""
+    return "REMOVED" if row.removed_unprocessed else row.status.value
+
+
+def listed_status(row: Row) -> str:
+    """The status of a row in a list, as `list --status` takes it."""
+    if row.status is Status.PROCESSING:
+        return "STUCK"
+    if row.status is Status.PROCESSED and not row.removed_unprocessed and row.rejected_rows:
+        return "REJECTED-ROWS"
+    return "DISMISSED" if row.dismissed else shown_status(row)
+
+
+def shown_reason(row: Row) -> str:
+    """The reason of a row for people, or its rejected rows."""
+    return row.reason or rejected_rows(row)
+
+
+def rejected_rows(row: Row) -> str:
+    """The rejected rows of a file. Empty if it has none."""
+    number = row.rejected_rows
+    return f"{number:,} of {row.read_rows or number:,} rows are rejected" if number else ""
+
+
+def describe_row(
+    row: Row, now: int, execution: str | None = None, last_step: str | None = None
+) -> list[tuple[str, str]]:
+    """Describe a row as pairs of a label and its text. The first pair is the status.
+
+    Args:
+        row: the row.
+        now: epoch milliseconds.
+        execution: the execution that decides about the row, if executions do the work.
+        last_step: of the execution.
+
+    """
+    if execution and row.status is Status.PROCESSING:
+        status = f"PROCESSING: attempt {row.attempts} is an execution, claimed {relative_time(row.updated_at, now)}"
+    elif row.is_live(now):
+        ends = relative_time(row.lease_until or now, now)
+        status = f"PROCESSING: attempt {row.attempts} is running, its lease ends {ends}"
+    elif row.status is Status.PROCESSING:
+        status = f"PROCESSING: attempt {row.attempts} died or timed out, and its lease has ended"
+    elif row.status is Status.FAILED:
+        due = f", next attempt {relative_time(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
+        status = f"FAILED: attempt {row.attempts} failed and will be retried{due}"
+        if row.waiting_since:
+            status = f"FAILED: waits since {timestamp(row.waiting_since)}, and spends no attempt{due}"
+    elif row.status is Status.LATER_FORMAT:
+        status = f"written by a later release (format {row.format}): use the command of that release"
+    elif row.status is Status.REJECTED:
+        next_step = "dismissed, see: operations" if row.dismissed else "retry it"
+        status = f"REJECTED after {_times(row.attempts, 'attempt')}: {next_step}"
+    elif row.removed_unprocessed:
+        what = row.unprocessed_state or "the object"
+        status = f"REMOVED: {what} was removed before it was processed, after {_times(row.attempts, 'attempt')}"
+    elif row.settled_as == Settlement.REMOVED_UNSEEN:
+        status = "PROCESSED: the removal of an object without a row, which was removed early or whose row had expired"
+    else:
+        recorded = "recorded without an attempt" if row.settled_as else "processed before a removal that was undone"
+        status = f"PROCESSED after {_times(row.attempts, 'attempt')}" if row.attempts else f"PROCESSED: {recorded}"
+    pairs = [
+        ("status", status),
+        ("execution", execution or ""),
+        ("last step", last_step or ""),
+        ("reason", row.reason or ""),
+        ("reason code", row.reason_code or ""),
+        ("state", describe_state(row.state, now)),
+        ("committed", _committed(row)),
+        ("tag", _tag(row, now)),
+        ("rejected rows", rejected_rows(row)),
+        ("late writes", ", ".join(sorted(row.late_writes))),
+        (
+            "redrives",
+            f"accepted again {_times(row.redrive_count, 'time')} after a rejection" if row.redrive_count else "",
+        ),
+        ("fence", str(row.fence)),
+        ("first seen", relative_time(row.first_claimed_at, now) if row.first_claimed_at else ""),
+        ("last change", relative_time(row.updated_at, now) if row.updated_at else ""),
+        ("woken by", _waker(row)),
+        ("reprocess", row.reprocess_id or row.served_reprocess_id or ""),
+        ("expires", relative_time(row.expires_at * 1000, now) if row.expires_at else ""),
+    ]
+    return [(label, text) for label, text in pairs if text]
+
+
+def _waker(row: Row) -> str:
+    """Describe the event that woke the last attempt. The attempt is for the state that S3 showed."""
+    event_id = f"event {row.event_id}" if row.event_id else ""
+    sequencer = f"sequencer {row.sequencer}" if row.sequencer else ""
+    return ", ".join(filter(None, (row.event_name, event_id, sequencer)))
+
+
+def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of an audit's report as pairs of a label and its text. Older releases write no lines."""
+    if not counted:
+        return
+    yield "Agree", f"{counted[Line.AGREES]:,}"
+    yield "Resubmitted", f"{counted[Line.RESUBMITTED]:,}"
+    yield "Found only", _group(counted, NOT_SENT)
+    yield "Rejected", f"{counted[Line.REJECTED]:,}"
+    if dismissed := counted.get(Line.DISMISSED):
+        yield "Dismissed", f"{dismissed:,}"
+    yield "Waiting", _group(counted, WAITING)
+    yield "Not judged", _group(counted, NOT_JUDGED)
+
+
+def unlisted_rows(counted: Mapping[str, int]) -> str:
+    """Describe the rows whose objects were not listed. The text is empty if there are none."""
+    return f"rows: {_group(counted, tuple(Line))}" if any(counted.values()) else ""
+
+
+def listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
+    """Yield the start (epoch milliseconds) and a description of each listed part of a bucket, if there are several."""
+    parts = list(found)
+    for one in parts if len(parts) > 1 else ():
+        yield one["from"], f"{one['listed']:,} listed within {duration(one['until'] - one['from'])}"
+
+
+def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
+    """Format a sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
+    # A report of an earlier release lacks later lines.
+    each = [f"{counted[line]:,} {line.text}" for line in group if counted.get(line)]
+    return ": ".join(filter(None, (f"{sum(counted.get(line, 0) for line in group):,}", ", ".join(each))))
+
+
+def agreement(  # noqa: PLR0911 - one return per line of the rule
+    row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
+) -> tuple[bool, str]:
+    """Compare the ledger with S3 for one state, and explain the result.
+
+    Args:
+        row: of the ledger, if there is one.
+        shown: the state that S3 shows.
+        deployed: the pipeline.
+        now: epoch milliseconds.
+        all_rows_since: the time since when each processed object has a row, in epoch milliseconds; None if rows may be
+            missing.
+
+    Returns:
+        True if they agree, and the explanation.
+
+    """
+    ignored = shown.removed and not deployed.deletes
+    if row is None:
+        return _without_row(shown, deployed, now, all_rows_since, ignored=ignored)
+    if row.is_live(now):
+        return True, "an attempt is processing it"
+    if deployed.has_executions and row.status is Status.PROCESSING:
+        return True, "an execution decides about it: the next message of the object, or the audit, asks how it stands"
+    if row.has_committed(shown.identity):
+        return True, "the ledger has committed the state that S3 shows"
+    if row.identity != shown.identity or row.settled:
+        difference = "S3 no longer has the object" if shown.removed else "S3 shows another state than the ledger's last"
+        return False, f"{difference}: {_EVENT_MISSING}"
+    if row.status is Status.PROCESSED:
+        return (
+            False,
+            "a late worker may have overwritten the result: the state will be processed again",
+        )
+    if row.dismissed:
+        return True, "S3 shows the rejected state, which a person has dismissed"
+    if row.status is Status.REJECTED:
+        return True, "S3 shows the rejected state: fix the cause, then retry it"
+    if row.status is Status.FAILED:
+        rest = (row.retry_at or 0) - now
+        goes_on = f"its next attempt is in {duration(rest)}" if rest > 0 else _MESSAGE_MISSING
+        return False, f"S3 shows the state that {'waits' if row.waits else 'failed'}: {goes_on}"
+    return False, f"its worker died: {_MESSAGE_MISSING}"
+
+
+def _without_row(
+    shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None, *, ignored: bool
+) -> tuple[bool, str]:
+    if ignored or shown.kind is StateKind.ABSENT:
+        return True, "neither S3 nor the ledger has an object"
+    kept = deployed.retention_seconds * 1000
+    # The row of a removal expires even if the ledger is complete.
+    known_since = now - kept if all_rows_since is None or shown.removed else min(now - kept, all_rows_since)
+    if shown.created_at is not None and shown.created_at < known_since:
+        if all_rows_since is not None and not shown.removed:
+            return True, "the object was uploaded before the ledger began, or before the current filters were deployed"
+        return (
+            True,
+            f"the object is older than the ledger's retention ({duration(kept)}), which may have removed its row",
+        )
+    return False, f"the ledger has no row: {_EVENT_MISSING}"
+
+
+def _committed(row: Row) -> str:
+    if row.committed_state is None:
+        return ""
+    name = row.kept_state or row.committed_state
+    state = "this state" if name == row.identity else name
+    name = f", as {truncate(row.commit_id, MAX_NAME_BYTES)!r}" if row.commit_id else ""
+    version = f", by processor version {row.processor_version}" if row.processor_version else ""
+    return f"{state}{name}, fence {row.committed_fence}{version}"
+
+
+def _tag(row: Row, now: int) -> str:
+    """Describe the tags of committed versions. Empty if the row has none."""
+    if pending := row.untagged:
+        versions = ", ".join(pending[:3]) + (f" and {len(pending) - 3} more" if len(pending) > 3 else "")
+        return f"is missing at {versions}: the next message of the key sets it, or the audit sends one"
+    return f"set {relative_time(row.tagged_at, now)}" if row.tagged_at else ""
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
