@@ -135,7 +135,7 @@ class Site:
         deployed = self.deployed
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
         kind = dict(deployed.set_variables or {})
-        kind |= {"INTAKE_MESSAGE_SOURCE": deployed.message_source} if deployed.message_source else {}
+        kind |= deployed.message_variables or {}
         kind |= {"INTAKE_STATE_MACHINE": deployed.state_machine} if deployed.state_machine else {}
         kind |= {"INTAKE_WORKERS": "true"} if deployed.workers else {}
         kind |= {"INTAKE_REJECTS": deployed.rejects} if deployed.rejects else {}

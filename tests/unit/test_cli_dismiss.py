@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from intake_ledger.aws import body_digest
 from intake_ledger.events import REDRIVEN, parse_message
 from intake_ledger.protocol import (
     Change,
@@ -18,6 +19,7 @@ from intake_ledger.protocol import (
     Status,
     Verdict,
     from_dynamodb,
+    json_text,
     judge_state,
     row_from_attributes,
     row_key,
@@ -218,6 +220,19 @@ def test_a_dismissed_message_stays_closed_and_other_contents_stay(sit: Callable[
     assert "1 rejected message of" in person.complaint
     assert "the only copy of the content: after a `retry`, the source has to send it again" in person.complaint
     assert (stored(person).dismissed, stored(person, version="v2").dismissed) == (True, False)
+
+
+@pytest.mark.failure_mode("F755")
+def test_a_dead_letter_without_attributes_is_that_of_the_digest_in_the_row(sit: Callable[..., Person]) -> None:  # noqa: F811
+    """Its body names key and identity. Another content of the identity stays."""
+    person = sit(make_message_site())
+    bodies = [json_text({"order": KEY, "id": "v1", "pieces": number}) for number in (1, 2)]
+    row = Row(Status.REJECTED, FENCE, version_id="v1", reason="no pieces", updated_at=START)
+    person.site.row(KEY, replace(row, bare_copy_digest=body_digest(bodies[0])))
+    for body in bodies:
+        person.site.dead_letter(body)
+    done = person.reads("dismiss", KEY, "--because", BECAUSE)
+    assert (done["messages"], done["otherMessages"], dead_letters(person)) == (1, 1, 1)
 
 
 @pytest.mark.failure_mode("F682")

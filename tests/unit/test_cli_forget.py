@@ -154,6 +154,17 @@ def test_no_store_names_the_key_afterwards(seat: Callable[[Site], Person], kind:
     assert (again["rows"], again["deadLetters"]) == (0, 0)
 
 
+@pytest.mark.failure_mode("F755")
+def test_a_message_without_attributes_is_forgotten_by_the_names_in_its_body(seat: Callable[[Site], Person]) -> None:
+    site = make_message_site()
+    for key in (KEY, OTHER):
+        site.dead_letter(json.dumps({"order": key, "id": "v1"}))
+    found = seat(site).reads("forget", KEY, *BECAUSE)
+    assert (found["deadLetters"], found["unfinished"]) == (1, False)
+    assert not [text for text in stores(site) if names(text)]
+    assert site.visible(site.deployed.dead_letter_url) == 1
+
+
 @pytest.mark.failure_mode("F441")
 @pytest.mark.parametrize("form", ["a prefix", "rejected rows", "all rows"])
 def test_the_position_of_a_reprocess_names_the_key_no_more(seat: Callable[[Site], Person], form: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from intake_ledger.aws import body_digest
 from intake_ledger.events import parse_message
 from intake_ledger.protocol import Row, State, StateKind, Status, dismissed_partition
 from tests.inside.command import Aws, now_ms
@@ -141,6 +142,28 @@ def test_a_message_whose_letter_is_gone_comes_from_its_source(sit: Callable[...,
     found = sit(site).reads("retry", "o-7")
     assert choices(found) == {"o-7": "leave"}
     assert "its source must send it again" in found["choices"][0]["why"]
+
+
+@pytest.mark.failure_mode("F755")
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_message_without_attributes_is_found_by_the_names_in_its_body(
+    sit: Callable[..., Person], is_copy: bool
+) -> None:
+    """It is a copy of the rejection if the row has its digest. Otherwise a person has to choose it."""
+    site, body = make_message_site(), '{"order": "o-7", "id": "e1", "pieces": 3}'
+    row = Row(Status.REJECTED, 7, version_id="e1", reason="no pieces", updated_at=now_ms() - HOUR)
+    site.row("o-7", replace(row, bare_copy_digest=body_digest(body) if is_copy else None))
+    site.dead_letter(body)
+    person = sit(site)
+    found = person.reads("retry", "o-7")
+    if is_copy:
+        assert (choices(found), [one["body"] for one in site.messages()]) == ({"o-7": "redrive"}, [body])
+        return
+    assert (choices(found), site.messages()) == ({"o-7": "leave"}, [])
+    [letter] = person.reads("retry", "--prefix", "o-", "--dry-run")["redriven"]["deadLetters"]
+    assert (letter["keys"], found["choices"][0]["why"].split("`")[1]) == (["o-7"], f"retry --letter {letter['id']}")
+    person.reads("retry", "--letter", letter["id"])
+    assert [one["body"] for one in site.messages()] == [body]
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ class Forgetting:
 
     def remove_dead_letters(self, renew: Callable[[], None]) -> None:
         """Delete the key's dead-letter messages. Those that are about other keys too stay."""
-        deployed, drain = self._deployed, Drain(self._aws.sqs, self._deployed.dead_letter_url)
+        deployed, drain = self._deployed, Drain(self._aws.sqs, self._deployed)
         names: Any = ["ApproximateNumberOfMessagesNotVisible"]
         answer = self._aws.sqs.get_queue_attributes(QueueUrl=deployed.dead_letter_url, AttributeNames=names)
         if hidden := int(answer["Attributes"][names[0]]):

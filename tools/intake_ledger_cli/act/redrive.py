@@ -83,9 +83,10 @@ def opened_by(
         ClientError: DynamoDB refuses the request.
 
     """
-    if deployed.work.in_bucket or (named := _named(deployed, message)) is None:
+    identity = message.identity
+    if deployed.work.in_bucket or not identity or len(message.keys) != 1:
         return message
-    key, identity = named
+    [key] = message.keys
     entries = [one for one in reading.read_rows(aws.dynamodb, deployed, key) if one.row.version_id == identity]
     if not entries:
         return message
@@ -107,19 +108,6 @@ def opened_by(
         # SQS moved it, and its row waits for it.
         return message
     raise CliError(f"{key}, identity {identity}, is not finished: wait, then run the command again")
-
-
-def _named(deployed: "DeployedPipeline", message: DeadLetterMessage) -> tuple[str, str] | None:
-    """The key and the identity of a message. None: nothing names them."""
-    if message.identity and len(message.keys) == 1:
-        return message.keys[0], message.identity
-    if deployed.message_variables is None:
-        return None
-    # They import the runtime's clients, which `--help` does not need.
-    from intake_ledger.messages import message_settings  # noqa: PLC0415
-    from intake_ledger.messages.reader import MessageReader  # noqa: PLC0415
-
-    return MessageReader(message_settings(deployed.message_variables)).names_in(message.body)
 
 
 class Redrive:
@@ -150,7 +138,7 @@ class Redrive:
         self._renew = renew
         self._recorder = recorder
         self._every_version = deployed.ordering is Ordering.EVERY_VERSION
-        self._drain = Drain(client, deployed.dead_letter_url)
+        self._drain = Drain(client, deployed)
         self.outcome = RedriveResult(dry_run)
         """Valid at any time, also after an interruption."""
 

@@ -328,14 +328,12 @@ class RetryCall:
         by_key = _by_key(letters)
         for entry in entries:
             own = [one for one in by_key.get(entry.key, ()) if self._is_about(one, entry)]
-            choice = choose(entry.row, has_letter=bool(own), asked=asked)
-            if entry.row.status is Status.PROCESSING and self._executions is not None:
-                choice = replace(
-                    choice, why=standing(self._executions, self._deployed, entry.key, entry.row, asked.now)[1]
-                )
+            closed = [one for one in own if not self._opens(one, entry)]
+            choice = choose(entry.row, has_letter=len(own) > len(closed), asked=asked)
+            choice = replace(choice, why=self._why(choice, entry, closed, asked.now))
             self._choose(entry.key, entry, choice)
             for one in own:
-                if left.pop(one.id, None) is not None and choice.act is Act.REDRIVE:
+                if left.pop(one.id, None) is not None and choice.act is Act.REDRIVE and one not in closed:
                     self._letters.append(one.id)
         for one in left.values():
             self._letters.append(one.id)
@@ -351,6 +349,14 @@ class RetryCall:
                 self._choose(target.key, None, choose(None, has_letter=False, asked=asked), target)
         if self.result.again is not None and self.result.dry_run:
             self.result.again.sent = self._acts[Act.AGAIN]
+
+    def _why(self, choice: Choice, entry: ObjectRow, closed: list[DeadLetterMessage], now: int) -> str:
+        """The reason, with what the execution and the dead letters say. `closed` do not open the row by themselves."""
+        if closed and choice.act is Act.LEAVE:
+            return f"its dead letter has no fence: `retry --letter {closed[0].id}` opens it"
+        if entry.row.status is Status.PROCESSING and self._executions is not None:
+            return standing(self._executions, self._deployed, entry.key, entry.row, now)[1]
+        return choice.why
 
     def _choose(self, key: str, entry: ObjectRow | None, choice: Choice, target: Target | None = None) -> None:
         status = entry.row.status.value if entry else "no row"
@@ -414,6 +420,13 @@ class RetryCall:
 
     def _is_about(self, letter: DeadLetterMessage, entry: ObjectRow) -> bool:
         return self._deployed.ordering is Ordering.LATEST or letter.identity in ("", entry.row.version_id)
+
+    def _opens(self, letter: DeadLetterMessage, entry: ObjectRow) -> bool:
+        """True if the consumer takes the letter for a copy of the rejection, or the row needs none."""
+        from intake_ledger.aws import body_digest  # noqa: PLC0415 - it imports the runtime's clients
+
+        bare = not letter.attributes and not self._deployed.work.in_bucket and entry.row.status is Status.REJECTED
+        return not bare or body_digest(letter.body) == entry.row.bare_copy_digest
 
     def _announced(self) -> str:
         """The effect as a sentence."""

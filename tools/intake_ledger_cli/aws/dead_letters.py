@@ -1,6 +1,6 @@
 """Dead-letter messages and a filter for them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -29,6 +29,8 @@ class DeadLetterMessage:
     """The message group of a FIFO queue."""
     redriven_by: str | None = None
     """The ID of the operation that has redriven it. `attributes` has what that operation packed."""
+    named: tuple[str, str] | None = None
+    """The key and the identity in the body of a message. None: it has none, or the attributes have both."""
 
     def without_body(self) -> "DeadLetterMessage":
         """The message with all that tells its keys. Bodies of many messages would fill the memory."""
@@ -61,7 +63,7 @@ class DeadLetterMessage:
     @property
     def identity(self) -> str:
         """The version of its object, or the identity of its message. An empty text if it is unknown."""
-        return self._text("version_id")
+        return self._text("version_id") or (self.named[1] if self.named else "")
 
     def opening(self, fence: int) -> "DeadLetterMessage":
         """The message as the copy of the rejection with this fence."""
@@ -79,6 +81,8 @@ class DeadLetterMessage:
         """The keys of its objects, or none if it cannot be parsed."""
         if key := self._text("key"):
             return (unquote(key),)
+        if self.named:
+            return (self.named[0],)
         return tuple(one.key for one in parse_message(self.body) if isinstance(one, Change))
 
     def entry(self, *, every_version: bool) -> Entry | None:
@@ -115,8 +119,10 @@ class NotMoved:
     why: str
 
 
-def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
-    """Convert a message as ReceiveMessage returns it."""
+def from_sqs(
+    message: Mapping[str, Any], names_in: Callable[[str], tuple[str, str] | None] = lambda _: None
+) -> DeadLetterMessage:
+    """Convert a message as ReceiveMessage returns it. `names_in` reads key and identity from a body."""
     attributes, operation = message.get("MessageAttributes", {}), None
     # SQS may have moved a message that was redriven before.
     if REDRIVEN in attributes and (back := redriven(attributes[REDRIVEN].get("StringValue"))) is not None:
@@ -130,6 +136,7 @@ def from_sqs(message: Mapping[str, Any]) -> DeadLetterMessage:
         int(message["Attributes"]["SentTimestamp"]),
         message["Attributes"].get("MessageGroupId", ""),
         operation,
+        None if {"key", "version_id"} <= attributes.keys() else names_in(message["Body"]),
     )
 
 

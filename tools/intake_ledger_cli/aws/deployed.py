@@ -1,7 +1,7 @@
 """Finds a deployed pipeline by its stack, from the environment variables of its functions."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -113,6 +113,19 @@ class DeployedPipeline:
         if self.message_source is not None:
             return MESSAGES
         return OBJECTS if self.set_variables is None else SETS
+
+    def reader_of_names(self) -> Callable[[str], tuple[str, str] | None]:
+        """Read the key and the identity in a body. It has None without them, and for a bucket."""
+        if self.message_variables is None:
+            return lambda _: None
+        # They import the runtime's clients, which `--help` does not need.
+        from intake_ledger.messages import message_settings  # noqa: PLC0415
+        from intake_ledger.messages.reader import MessageReader  # noqa: PLC0415
+
+        try:
+            return MessageReader(message_settings(self.message_variables)).names_in
+        except SettingsError:  # the function is of another release
+            return lambda _: None
 
     @property
     def place(self) -> str:

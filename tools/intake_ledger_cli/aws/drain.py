@@ -1,4 +1,4 @@
-"""Receives all messages of a queue, each of them once.
+"""Receives all messages of a dead-letter queue, each of them once.
 
 A message that is not deleted stays hidden until the end. If it became visible earlier, it would be received again.
 """
@@ -15,6 +15,8 @@ from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, from_sqs
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from intake_ledger_cli.aws.deployed import DeployedPipeline
+
 HIDDEN_SECONDS = 900
 """Seconds until a message is visible again if this process dies. A message that comes back before the end is hidden
 again."""
@@ -22,11 +24,12 @@ WAIT_SECONDS = 1  # a long poll asks all of SQS's servers: an empty answer means
 
 
 class Drain:
-    """The messages of one queue."""
+    """The messages of the dead-letter queue of one pipeline."""
 
-    def __init__(self, client: "SQSClient", url: str) -> None:
+    def __init__(self, client: "SQSClient", deployed: "DeployedPipeline") -> None:
         self._client = client
-        self._url = url
+        self._url = deployed.dead_letter_url
+        self._names_in = deployed.reader_of_names()
         self._kept: dict[str, str] = {}
         self.overfull = False
         """True if SQS refuses more messages in flight, so that the remaining messages were not received."""
@@ -53,7 +56,7 @@ class Drain:
                     raise
                 self.overfull = True
                 return
-            messages = [from_sqs(message) for message in answer.get("Messages", ())]
+            messages = [from_sqs(message, self._names_in) for message in answer.get("Messages", ())]
             if not messages:
                 return
             fresh = [message for message in messages if message.id not in self._kept]
