@@ -235,6 +235,47 @@ def test_a_dead_letter_without_attributes_is_that_of_the_digest_in_the_row(sit: 
     assert (done["messages"], done["otherMessages"], dead_letters(person)) == (1, 1, 1)
 
 
+@pytest.mark.failure_mode("F757")
+@pytest.mark.parametrize(
+    ("status", "attributes", "said"),
+    [
+        (Status.REJECTED, {"rejected_fence": FENCE}, "is the copy of the rejection: run intake-ledger dismiss"),
+        (Status.FAILED, {}, "is not finished and may need"),
+        (Status.PROCESSED, {"pipeline": "Another"}, "is a dead letter of Another"),
+        (Status.PROCESSED, {}, None),
+        (Status.REJECTED, {"rejected_fence": FENCE - 1}, None),
+    ],
+)
+def test_one_dead_letter_is_deleted_unless_a_row_needs_it(
+    sit: Callable[..., Person],  # noqa: F811
+    status: Status,
+    attributes: dict[str, str | int],
+    said: str | None,
+) -> None:
+    person = sit(make_message_site())
+    person.site.row(KEY, Row(status, FENCE, version_id="v1", rejected_fence=FENCE, updated_at=START))
+    person.site.dead_letter(json_text({"order": KEY, "id": "v1"}), **attributes)
+    client_ = client("sqs")
+    [found] = client_.receive_message(QueueUrl=person.site.deployed.dead_letter_url, VisibilityTimeout=0)["Messages"]
+    person.types("dismiss", "--letter", found["MessageId"], "--because", BECAUSE, ends=1 if said else 0)
+    assert (said or "") in person.complaint
+    assert dead_letters(person) == (1 if said else 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "dismiss needs what to dismiss"),
+        ((KEY, "--letter", "1"), 2, "--letter takes one dead letter"),
+        (("--letter", "1"), 1, "no visible dead letter has the ID 1"),
+    ],
+)
+def test_what_to_dismiss(sit: Callable[..., Person], arguments: tuple[str, ...], code: int, said: str) -> None:  # noqa: F811
+    person = sit(make_site())
+    person.types("dismiss", *arguments, "--because", BECAUSE, ends=code)
+    assert said in person.complaint
+
+
 @pytest.mark.failure_mode("F682")
 def test_a_dismissed_message_that_is_retried_comes_again_from_its_source(sit: Callable[..., Person]) -> None:  # noqa: F811
     """Its content is gone. Only the same content opens the row then."""

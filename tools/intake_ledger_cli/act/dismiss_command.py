@@ -18,15 +18,27 @@ from intake_ledger_cli.show.console import GOOD, escape, many
 @with_shared_options
 def dismiss_command(
     call: Call,
-    keys: Annotated[list[str], typer.Argument(help="Keys, not encoded, or s3:// URIs of objects.", show_default=False)],
+    keys: Annotated[
+        list[str] | None, typer.Argument(help="Keys, not encoded, or s3:// URIs of objects.", show_default=False)
+    ] = None,
     *,
     because: Because,
+    letter: Annotated[
+        str | None, typer.Option(help="Delete the dead letter with this ID, which no row needs.", show_default=False)
+    ] = None,
     version_id: Annotated[
         str | None, typer.Option(help="Only this version of the one key (EVERY_VERSION), or this identity.")
     ] = None,
     yes: Yes = False,
 ) -> None:
     """Dismiss rejected objects or messages: rows stay, and neither status nor the alarm DeadLetters counts them."""
+    if letter is not None:
+        if keys or version_id is not None:
+            raise UsageError("--letter takes one dead letter: omit keys and --version-id")
+        _dismiss_letter(call, letter, because, yes=yes)
+        return
+    if not keys:
+        raise UsageError("dismiss needs what to dismiss: keys, or --letter ID")
     if version_id is not None and len(keys) > 1:
         raise UsageError(f"--version-id is for one key, and {len(keys)} were given: dismiss each with its version")
     aws, deployed = call.open("dismiss")
@@ -50,3 +62,20 @@ def dismiss_command(
     if done.other_messages:
         shown += f"; {done.other_messages:,} other dead-letter messages about the key stay, see: retry KEY --dry-run"
     call.output(done, Text(escape(shown), style=GOOD))
+
+
+def _dismiss_letter(call: Call, chosen: str, because: str, *, yes: bool) -> None:
+    """Delete one dead letter: garbage, or content that an identity has no use for."""
+    aws, deployed = call.open()
+    by = operations.caller(aws)
+    with redrive_lock(aws, deployed, by, now_ms) as lock:
+        found = dismissing.letter(aws, deployed, chosen, lock.renew)
+        names = " ".join(filter(None, (", ".join(found.keys), found.identity))) or "no key"
+        only = "" if deployed.work.in_bucket else ", with what may be the only copy of its content"
+        does = f"{deployed.name} will delete the dead letter {chosen} ({names}: {found.reason}){only}."
+        with operations.acting(
+            aws, deployed, f"dismiss --letter {chosen}", does=does, yes=yes, because=because, by=by
+        ) as act:
+            dismissing.letter(aws, deployed, chosen, lock.renew, deletes=True)
+            act.ends("1 dead-letter message")
+    call.output(dismissing.DismissResult(messages=1), Text("deleted: 1 dead-letter message", style=GOOD))

@@ -100,6 +100,44 @@ def dismiss(
     return result
 
 
+def letter(
+    aws: "Aws", deployed: "DeployedPipeline", chosen: str, renew: "Callable[[], None]", *, deletes: bool = False
+) -> DeadLetterMessage:
+    """Find the dead letter with this ID, and delete it if `deletes`.
+
+    Raises:
+        CliError: It is not there, is another pipeline's, or a row needs it.
+        ClientError: AWS refuses a request.
+
+    """
+    drain = Drain(aws.sqs, deployed)
+    try:
+        for messages in drain.receive():
+            renew()
+            for one in messages:
+                if one.id == chosen:
+                    _check_unneeded(aws, deployed, one)
+                    if deletes and drain.delete([one]):
+                        raise CliError(f"SQS did not delete {chosen}: run the command again")
+                    return one
+    finally:
+        drain.give_back()
+    raise CliError(f"no visible dead letter has the ID {chosen}: see intake-ledger retry --prefix '' --dry-run --json")
+
+
+def _check_unneeded(aws: "Aws", deployed: "DeployedPipeline", message: DeadLetterMessage) -> None:
+    """Refuse a dead letter that a row needs."""
+    if message.pipeline not in ("", deployed.name):
+        raise CliError(f"{message.id} is a dead letter of {message.pipeline}: use the stack of that pipeline")
+    for entry in [one for key in message.keys for one in reading.read_rows(aws.dynamodb, deployed, key)]:
+        if deployed.ordering is Ordering.EVERY_VERSION and message.identity not in ("", entry.row.version_id):
+            continue
+        if entry.row.status is Status.REJECTED and _is_rejection(message, entry):
+            raise CliError(f"{message.id} is the copy of the rejection: run intake-ledger dismiss {entry.key}")
+        if entry.row.status not in (Status.REJECTED, Status.PROCESSED):
+            raise CliError(f"{entry.key} is not finished and may need {message.id}: see intake-ledger inspect")
+
+
 def await_source(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow") -> None:
     """Let the row of a dismissed message take the same content, when its source sends it again.
 

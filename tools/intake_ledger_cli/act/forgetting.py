@@ -242,8 +242,8 @@ class Forgetting:
                     elif self._key in one.keys or self.finds_key(one.body):
                         whose = "" if ours else f" of {one.pipeline}"
                         self._unfinished(
-                            f"the dead-letter message {one.id}{whose}, which may be about other keys too: redrive it, "
-                            "or delete it in SQS"
+                            f"the dead-letter message {one.id}{whose}, which may be about other keys too: retry it, "
+                            "or delete it, both with --letter"
                         )
                 if own and (failed := drain.delete(own)):
                     self._unfinished(f"{failed} dead-letter messages, which SQS did not delete: run the command again")

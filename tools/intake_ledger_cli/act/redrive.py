@@ -101,8 +101,8 @@ def opened_by(
         return message
     if entry.row.status is Status.PROCESSED:
         raise CliError(
-            f"{key}, identity {identity}, was processed meanwhile: send the content of the dead letter "
-            f"{message.id} with an identity of its own, or delete it in SQS"
+            f"{key}, identity {identity}, was processed meanwhile: send the content of the dead letter with an "
+            f"identity of its own, then run intake-ledger dismiss --letter {message.id}"
         )
     if not message.attributes:
         # SQS moved it, and its row waits for it.

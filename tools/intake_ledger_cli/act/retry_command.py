@@ -68,7 +68,7 @@ class Chosen:
     key: str
     version_id: str | None
     status: str
-    """The status of its row, or `no row`."""
+    """The status of its row, `no row`, or `dead letter`: other rows than those that need review were not read."""
     choice: Act
     why: str
 
@@ -338,8 +338,9 @@ class RetryCall:
         for one in left.values():
             self._letters.append(one.id)
             choice = choose(None, has_letter=True, asked=asked)
+            status = "no row" if self._wanted.keys else "dead letter"  # otherwise only rows that need review were read
             self.result.choices.append(
-                Chosen(", ".join(one.keys) or one.id, one.identity or None, "no row", choice.act, choice.why)
+                Chosen(", ".join(one.keys) or one.id, one.identity or None, status, choice.act, choice.why)
             )
         each = self._deployed.ordering is Ordering.EVERY_VERSION and self._again
         known = {(one.key, one.row.identity if each else None) for one in entries} | {(key, None) for key in by_key}

@@ -49,7 +49,9 @@ def redrive_table(found: RedriveResult) -> RenderableType:
         (found.undeleted, "moved but not deleted: the ledger ignores the second copy"),
     )
     if found.closed:
-        parts.append(Text("not moved: their identity is rejected. Open one: intake-ledger retry --letter ID"))
+        parts.append(
+            Text("not moved: their identity is rejected. Open one with retry --letter ID, or delete it with dismiss")
+        )
         parts += [Text(escape(f"{one.id} {', '.join(one.keys)} {one.identity}"), style=DIM) for one in found.closed]
     parts += _not_moved(found.failed, overfull=found.overfull)
     return Group(*parts)
