@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from intake_ledger import Unprocessable
+from intake_ledger.consumer import Consumer
 from intake_ledger.protocol import Row, State, StateKind, Status
 from tests.inside.command import now_ms
 from tests.inside.objects import composition
@@ -51,7 +52,7 @@ class Incident:
         environment = self.site.environment() | SETTINGS
         parts = composition.make_parts(environment)
         runner = composition.make_runner(environment, parts.services)
-        self._consumer = composition.Consumer(parts.services, parts.kind, runner)
+        self._consumer = Consumer(parts.services, parts.kind, runner)
 
     def _process(self, item: Any, **_: Any) -> None:
         self.calls.append(item.key)
