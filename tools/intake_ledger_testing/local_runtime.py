@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from intake_ledger.aws import Bucket, Queues
 from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
 from intake_ledger.consumer.host import IN_LAMBDA
-from intake_ledger.consumer.services import starts, stops
+from intake_ledger.consumer.services import stops
 from intake_ledger.executions import DurableFunction, StateMachine
 from intake_ledger.keyed import GroupLock, group_locks
 from intake_ledger.kinds import Kind
@@ -311,7 +311,6 @@ class LocalRuntime:
             jitter=lambda: 0.5,
             host=host or IN_LAMBDA,
             is_stopped=stops(table, settings.pipeline),
-            take_start=starts(settings, table, self.clock, lambda: 0.5),
         )
         runner = self._make_runner(services, host, connection)
         # Only groups are committed together.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from intake_ledger.consumer.batch import ProcessingTime
@@ -16,11 +15,12 @@ from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, call_died, ending, growing_wait
+from intake_ledger.consumer.hooks import NO_HOOKS, Hooks
 from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import Message, Unparseable, body_unknown, own_message
 from intake_ledger.kinds import Kind, Work
-from intake_ledger.ledger import AWS_ERRORS, Claim
+from intake_ledger.ledger import Claim
 from intake_ledger.observability import describe
 from intake_ledger.processor import Commit, as_commit
 from intake_ledger.protocol import (
@@ -38,6 +38,7 @@ from intake_ledger.protocol import (
     ReasonCode,
     Row,
     RowCounts,
+    RowKey,
     Ruling,
     Status,
     TransactionRefused,
@@ -47,10 +48,7 @@ from intake_ledger.protocol import (
     remaining_seconds,
     result_note,
 )
-from intake_ledger.runners import Run, Runner, Started, StartLater
-
-if TYPE_CHECKING:
-    from intake_ledger.consumer.commit_tags import CommitTags
+from intake_ledger.runners import Run, Runner, Started
 
 Limit = Callable[[Claim, float], AbstractContextManager[None]]
 """Makes a context that limits the processor inside it to these seconds."""
@@ -227,8 +225,8 @@ class Attempts:
     _: KW_ONLY
     limit: Limit
     processing_time: ProcessingTime
-    tags: "CommitTags | None" = None
-    """Tags committed versions. None: they get no tag."""
+    hooks: Hooks = NO_HOOKS
+    """The hooks of the options that are set."""
 
     def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
         """Run the processor on the claim.
@@ -240,7 +238,7 @@ class Attempts:
         run = Run(
             self.limit(claim, limit),
             lambda: remaining_seconds(limit, self.services.clock() - started),
-            lambda _: self.take_start(claim, message),
+            partial(self.before_start, claim, message) if self.hooks.before_start else None,
         )
         with self._letting_go(claim) as attempt:
             outcome = self._unless_overtaken(
@@ -253,7 +251,8 @@ class Attempts:
             self.processing_time.add(now - started)
         if outcome.commit is None:
             self._report(claim, outcome, message, now - started)
-            outcome = self._tagged(claim, outcome, message)
+            if self.hooks.settled:
+                outcome = self._acted_on(claim, outcome, message)
         else:
             outcome = replace(outcome, duration_ms=now - started)
         self.downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
@@ -261,22 +260,22 @@ class Attempts:
             return replace(outcome, judge_again=True)
         return outcome
 
-    def take_start(self, claim: Claim, message: Message) -> None:
-        """Take a start at the rate of the pipeline, if it has one.
+    def before_start(self, claim: Claim, message: Message, place: int = 0) -> None:  # noqa: ARG002 - see `Run`
+        """Ask the options for leave to start. Raises NotNow."""
+        for ask in self.hooks.before_start:
+            ask(claim, message)
 
-        Raises:
-            StartLater: There is none now, or DynamoDB did not answer. A start may be lost then.
+    def settled(self, key: RowKey, change: Change, row: Row, message: Message) -> float | None:
+        """Let the options act on a settled row. Returns the longest wait of one that is not done. None: all are."""
+        waits = [act(key, change, row, message) for act in self.hooks.settled]
+        return max((wait for wait in waits if wait is not None), default=None)
 
-        """
-        if (take := self.services.take_start) is None:
-            return
-        try:
-            at = take(claim.continued or (claim.seen is not None and claim.seen.in_line))
-        except AWS_ERRORS as error:
-            self.services.telemetry.log_error("no start could be taken", message.id, error)
-            at = self.services.clock() + round(self.failures.backoff(1) * 1000)
-        if at is not None:
-            raise StartLater(at)
+    def settled_by(
+        self, claim: Claim, message: Message, counts: RowCounts | None = None, note: Reason | None = None
+    ) -> float | None:
+        """`settled`, for the row that the commit of this claim has written. `counts` and `note` are as it has them."""
+        row = self.services.ledger.committed_row(claim, counts, note)
+        return self.settled(claim.key, claim.change, row, message)
 
     def release(self, answer: Claim | Ruling | None, retry_after: float) -> float:
         """Release the claim, if there is one: its processor was not started. Returns the seconds until the retry."""
@@ -300,7 +299,7 @@ class Attempts:
             outcome = self._unless_overtaken(claim, lambda: self._commit(claim, commit, message, counts))
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
-        return self._tagged(claim, outcome, message)
+        return self._acted_on(claim, outcome, message) if self.hooks.settled else outcome
 
     def overran(self, claim: Claim, message: Message) -> Outcome:
         """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
@@ -335,11 +334,11 @@ class Attempts:
         self._report(claim, outcome, message, duration_ms)
         return outcome
 
-    def _tagged(self, claim: Claim, outcome: Outcome, message: Message) -> Outcome:
-        """The outcome of a commit whose version is tagged now. Otherwise its message comes again for the tag."""
-        if self.tags is None or outcome.kind is not OutcomeKind.COMMITTED:
+    def _acted_on(self, claim: Claim, outcome: Outcome, message: Message) -> Outcome:
+        """The outcome of a commit after the options have acted. Otherwise its message comes again for them."""
+        if outcome.kind is not OutcomeKind.COMMITTED:
             return outcome
-        return replace(outcome, retry_after=self.tags.after_commit(claim, message, outcome.counts, outcome.reason))
+        return replace(outcome, retry_after=self.settled_by(claim, message, outcome.counts, outcome.reason))
 
     @contextmanager
     def _letting_go(self, claim: Claim) -> Iterator[_Attempt]:

@@ -127,7 +127,9 @@ class SharedCalls:
         run = Run(
             self.attempts.limit(members[0].claim, limit),
             lambda: remaining_seconds(limit, self.services.clock() - started),
-            lambda place: self.attempts.take_start(worked[place].claim, worked[place].message),
+            (lambda place: self.attempts.before_start(worked[place].claim, worked[place].message))
+            if self.attempts.hooks.before_start
+            else None,
         )
         try:
             ends = self.runner.start_together([member.work for member in worked if member.work is not None], run)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from intake_ledger.aws import POOL, Bucket, InvocationContext, Queues, bucket_client, ledger_client, make_client
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.host import IN_LAMBDA, Host
-from intake_ledger.consumer.services import Services, starts, stops
+from intake_ledger.consumer.services import Services, stops
 from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
 from intake_ledger.observability.powertools import PowertoolsTelemetry
@@ -133,10 +133,7 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
     queues = Queues(make_sqs, settings.queue_url, settings.dlq_url, shortened=kind.shortened)
     jitter = random.SystemRandom().random
     is_stopped = stops(table, settings.pipeline)
-    take_start = starts(settings, table, clock, jitter)
-    return Parts(
-        kind, Services(settings, ledger, bucket, queues, telemetry, clock, jitter, host, is_stopped, take_start)
-    )
+    return Parts(kind, Services(settings, ledger, bucket, queues, telemetry, clock, jitter, host, is_stopped))
 
 
 def make_runner(

@@ -22,6 +22,7 @@ from intake_ledger.consumer.batch import (
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.deadline import deadline
 from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.consumer.hooks import hooks_of
 from intake_ledger.consumer.returns import Crowd, ids_of, renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
@@ -51,7 +52,6 @@ from intake_ledger.runners import Runner, SharedRunner
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.calls import SharedCalls
-    from intake_ledger.consumer.commit_tags import CommitTags
     from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 
 BUSY_JITTER_SECONDS = 5.0
@@ -63,6 +63,8 @@ _REJUDGE_GONE = 2
 """A change whose version vanished is judged at most this number of times within one delivery of its message."""
 _NAMES_NO_MESSAGE = frozenset({OutcomeKind.FENCED, OutcomeKind.COMMITTED})
 """Outcomes after which the row does not wait for the message of the attempt."""
+_UNREAD = frozenset({Verdict.BUSY, Verdict.FORGOTTEN, Verdict.LATER_FORMAT})
+"""Verdicts after which the row is left alone."""
 OPEN_LETTER = "`intake-ledger retry --letter ID` opens it with the content of this dead letter"
 HOLD_MS = 1_000
 """A commit that was held for this time is written before another processor starts."""
@@ -100,7 +102,6 @@ class Consumer:
         failures = Failures(services, breaker)
         downstream = Downstream(services, breaker)
         self._threads = _threads(services) if settings.threads > 1 else None
-        tags = _tags(services, failures)
         attempts = Attempts(
             services,
             kind,
@@ -109,7 +110,7 @@ class Consumer:
             downstream,
             limit=self._threads.limit if self._threads else lambda _, limit: deadline(limit),
             processing_time=processing_time,
-            tags=tags,
+            hooks=hooks_of(settings, failures),
         )
         self._services = services
         self._kind = kind
@@ -120,7 +121,7 @@ class Consumer:
             report=partial(services.telemetry.log_error, "the messages in flight could not be counted"),
         )
         self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
-        self._messages = MessageHandler(services, attempts, failures, downstream, runner, tags)
+        self._messages = MessageHandler(services, attempts, failures, downstream, runner)
         self._calls: SharedCalls | None = None
         if settings.max_per_call > 1:
             from intake_ledger.consumer import calls  # noqa: PLC0415 - as in `_threads`
@@ -181,14 +182,6 @@ def _threads(services: Services) -> "ProcessorThreads":
     return ProcessorThreads(services.settings.threads, services.settings.processing_timeout_seconds)
 
 
-def _tags(services: Services, failures: Failures) -> "CommitTags | None":
-    if services.settings.after_commit is None:
-        return None
-    from intake_ledger.consumer.commit_tags import CommitTags  # noqa: PLC0415 - most pipelines have no tag
-
-    return CommitTags(services, services.settings.after_commit, failures.is_given_up, failures.backoff)
-
-
 def misdirected(change: Change, services: Services) -> Reason | None:
     """Why this pipeline cannot act on the change, or None if it can."""
     settings = services.settings
@@ -239,6 +232,12 @@ def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
     return replace(change, rejected_fence=row.rejected_fence, bare_copy_id=message.first_id, reported_as_new=False)
 
 
+def settled_row(ruling: Ruling) -> Row | None:
+    """The row of a ruling that needs no work. None: another attempt has it, or nothing may be written about it."""
+    row = ruling.row
+    return None if row is None or row.status is Status.PROCESSING or ruling.verdict in _UNREAD else row
+
+
 def later_format_seconds(receives: int) -> float:
     """For how long a message is returned whose row was written by a later release."""
     return min(LATER_FORMAT_SECONDS * receives, MAX_LATER_FORMAT_SECONDS)
@@ -253,8 +252,6 @@ class MessageHandler:
     failures: Failures
     downstream: Downstream
     runner: Runner
-    tags: "CommitTags | None" = None
-    """Tags committed versions. None: they get no tag."""
 
     def handle(self, message: Message, batch: Batch) -> float | None:
         """Handle one message. Returns the seconds until it is delivered again, or None if it is finished."""
@@ -352,8 +349,8 @@ class MessageHandler:
                 answer = self.runner.resolve(change, answer, batch.lease_ms)
             if isinstance(answer, Ruling):
                 end = self._without_claim(change, answer, message)
-                if end is None and self.tags is not None:
-                    return self.tags.after_ruling(change, answer, message)
+                if end is None and self.attempts.hooks.settled and (row := settled_row(answer)) is not None:
+                    return self.attempts.settled(self.services.ledger.key_of(change), change, row, message)
                 return end
             # A processor may run for minutes. Messages that failed before must not wait for that.
             batch.returns.flush()
@@ -543,8 +540,8 @@ class Groups:
         notes = {key: result_note(held.commit.identity) for key, held in commits.items()}
         for key, held in commits.items():
             self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, notes[key], duration_ms=held.duration_ms)
-        if self.attempts.tags is not None:
+        if self.attempts.hooks.settled:
             for key, held in commits.items():
-                wait = self.attempts.tags.after_commit(held.claim, held.message, None, notes[key])
+                wait = self.attempts.settled_by(held.claim, held.message, None, notes[key])
                 if wait is not None:
                     batch.finish(held.message, wait)

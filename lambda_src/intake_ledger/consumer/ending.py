@@ -6,7 +6,7 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 | --- | --- | --- |
 | raised Unprocessable | yes | rejected |
 | raised NotYet, or its group is held | no | waits; rejected after `max_wait`, or when its source deletes the message |
-| had no start at `max_rate` | no | waits; rejected as above. Work elsewhere keeps a claim that may have started it |
+| may not start now, by an option | no | waits; rejected as above. Work elsewhere keeps a claim that may run |
 | could not start work elsewhere | no | keeps the claim, and starts the same work again |
 | lost its version before it began | no | released, and judged again; settled in EVERY_VERSION |
 | lost its version later | yes | failed, and judged again; settled in EVERY_VERSION |
@@ -58,7 +58,7 @@ from intake_ledger.protocol import (
     keeps_copy,
     wait_seconds,
 )
-from intake_ledger.runners import StartLater, StartRefused
+from intake_ledger.runners import StartRefused
 
 GROWTH = 1 / 16
 """A retry that counts no attempt waits for this share of the time since the first try. Only the queue's maxReceiveCount
@@ -152,7 +152,16 @@ class Outcome:
     """The row now records that this attempt may have written after its successor. Wake the key."""
 
 
-def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa: PLR0911 - one return per line of the table
+class NotNow(Exception):  # noqa: N818 - an answer, not an error
+    """An option does not let the work start now. `at`: when to ask again, in epoch milliseconds."""
+
+    def __init__(self, at: int, code: ReasonCode, why: str) -> None:
+        super().__init__(why)
+        self.at = at
+        self.code = code
+
+
+def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa: C901, PLR0911 - one return per line of the table
     """The end of an attempt that raised this error."""
     committing = facts.stage is Stage.COMMITTING
     if isinstance(error, Unprocessable):
@@ -162,7 +171,9 @@ def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa
         )
     if isinstance(error, NotYet):
         return _waiting(claim, error, facts)
-    if isinstance(error, StartLater | StartRefused):
+    if isinstance(error, NotNow):
+        return _not_now(claim, error, facts)
+    if isinstance(error, StartRefused):
         return _postponed(claim, error, facts)
     if isinstance(error, ObjectGone):
         return _gone(claim, facts)
@@ -287,13 +298,11 @@ def _failed(
     )
 
 
-def _postponed(claim: Claim, refused: StartRefused | StartLater, facts: Facts) -> Outcome:
+def _postponed(claim: Claim, refused: StartRefused, facts: Facts) -> Outcome:
     """Keep a claim whose work could not be started.
 
     It is never given up: no object is the cause, and the fence may not grow before this start is over.
     """
-    if isinstance(refused, StartLater):
-        return _without_start(claim, refused, facts)
     wait = growing_wait(claim.row, facts.now, facts.backoff)
     if refused.healthy is False and facts.out:
         wait = facts.held_seconds()
@@ -316,13 +325,13 @@ def _spread(claim: Claim) -> float:
     return 0.75 + zlib.crc32(f"{claim.key.pk} {claim.row.fence}".encode()) / 2**33
 
 
-def _without_start(claim: Claim, later: StartLater, facts: Facts) -> Outcome:
-    """Wait for a place in the line of `max_rate`. A claim that may have started work elsewhere keeps its fence."""
-    wanted, code = max(later.at - facts.now, 0) / 1000, ReasonCode.MAX_RATE
+def _not_now(claim: Claim, later: NotNow, facts: Facts) -> Outcome:
+    """Wait until the option may let it start. A claim that may have started work elsewhere keeps its fence."""
+    wanted = max(later.at - facts.now, 0) / 1000
     if claim.continued:
         reason = Reason(ReasonCode.START_REFUSED, str(later))
         return Outcome(OutcomeKind.WAITING, Write.POSTPONE, reason, math.ceil(wanted))
-    return _wait(claim, wanted, Reason(code, str(later)), facts, rejected=code)
+    return _wait(claim, wanted, Reason(later.code, str(later)), facts, rejected=later.code)
 
 
 def _waited_ms(claim: Claim, facts: Facts) -> int:

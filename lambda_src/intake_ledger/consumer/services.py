@@ -28,21 +28,6 @@ class Services:
     is_stopped: Callable[[str], bool] = lambda _: False
     """True if the operation with this ID was stopped. It reads, and may raise the errors of DynamoDB; see
     `Batch.is_stopped`."""
-    take_start: Callable[[bool], int | None] | None = None
-    """Takes a start at the rate of the pipeline; see `Starts.take`. None: the rate has no limit."""
-
-
-def starts(
-    settings: ConsumerSettings, table: LedgerTable, clock: Callable[[], int], jitter: Callable[[], float]
-) -> Callable[[bool], int | None] | None:
-    """Takes starts at the rate of the settings; see `Services.take_start`."""
-    if settings.max_rate is None:
-        return None
-    from intake_ledger.ledger import Starts  # noqa: PLC0415 - most pipelines have no rate
-    from intake_ledger.protocol import Rate  # noqa: PLC0415 - as above
-
-    given = Starts(table, settings.pipeline, Rate(settings.max_rate, settings.max_burst), clock=clock, jitter=jitter)
-    return lambda in_line: given.take(in_line=in_line)
 
 
 def stops(table: LedgerTable, pipeline: str) -> Callable[[str], bool]:

@@ -384,6 +384,11 @@ class Ledger:
             guard.let_go(claim, ended=ended)
 
     @property
+    def table(self) -> LedgerTable:
+        """The table of the rows. Options keep items of their own in it."""
+        return self._table
+
+    @property
     def outlived(self) -> bool:
         """True if the work of a claim may outlive its lease."""
         return self._options.policy.executions

@@ -16,7 +16,7 @@ from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE, Telemetry
 from intake_ledger.protocol import (
     VERDICT_METRICS,
     Change,
-    CopyRefused,
+    LibraryError,
     OutcomeKind,
     Reason,
     ReasonCode,
@@ -26,7 +26,6 @@ from intake_ledger.protocol import (
     RowKey,
     Ruling,
     Status,
-    TagRefused,
     Verdict,
     code_of,
     content_differs,
@@ -160,10 +159,8 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         self._count("ConsumerErrors")
-        if isinstance(error, CopyRefused):
-            self._count("CopiesRefused")
-        if isinstance(error, TagRefused):
-            self._count("TagsRefused")
+        if isinstance(error, LibraryError) and error.metric:
+            self._count(error.metric)
         # A traceback has the messages of all causes, which may quote content.
         traceback = error if self._reasons is Reasons.FULL else None
         reason = Reason(code_of(error, ReasonCode.CONSUMER_ERROR), describe(error, self._reasons))

@@ -48,8 +48,10 @@ def tag_problem(key: object, value: object) -> str | None:
     return None
 
 
-def commit_tag(name: str, text: str) -> CommitTag:
+def commit_tag(name: str, text: str) -> CommitTag | None:
     """Read the setting, such as `["intake", "done"]`. Raises SettingsError."""
+    if not text:
+        return None
     try:
         content = json.loads(text)
         key, value = content if isinstance(content, list) else []

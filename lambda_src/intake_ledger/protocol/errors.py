@@ -36,6 +36,7 @@ Exception
 """
 
 import errno
+from typing import ClassVar
 
 
 class Unprocessable(Exception):  # noqa: N818 - a verdict on the input, named for how it reads in `raise`
@@ -113,6 +114,9 @@ class LibraryError(Exception):
     `why` quotes nothing and is kept as a reason. `detail` may quote an object or another program, and is kept with
     `Reasons.FULL` only.
     """
+
+    metric: ClassVar[str] = ""
+    """Counts the errors of this type that are logged. Empty: nothing does."""
 
     def __init__(self, why: str, *, detail: str = "") -> None:
         """Make an error.
@@ -241,9 +245,13 @@ class NotBegun(LibraryError):  # noqa: N818 - named as the others
 class CopyRefused(LibraryError):  # noqa: N818 - named as TransactionRefused
     """The dead-letter queue has not taken the copy of a rejected message. The message is not acknowledged."""
 
+    metric = "CopiesRefused"
+
 
 class TagRefused(LibraryError):  # noqa: N818 - named as TransactionRefused
     """S3 has not taken the tag of a committed version. It is tried again."""
+
+    metric = "TagsRefused"
 
 
 class TagsFull(TagRefused):

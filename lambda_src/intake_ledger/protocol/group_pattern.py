@@ -96,8 +96,10 @@ class GroupPattern:
         return self.text
 
 
-def group_pattern(name: str, text: str) -> GroupPattern:
+def group_pattern(name: str, text: str) -> GroupPattern | None:
     """Read the variable with this name. Raises SettingsError."""
+    if not text:
+        return None
     try:
         return GroupPattern(text)
     except GroupPatternError as problem:

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from intake_ledger.protocol.errors import SettingsError
+
 MAX_RATE = 400
 """Starts per second. A partition of DynamoDB has 1,000 write units a second (developer guide, "Designing partition keys
 to distribute your workload"), and an item is in one partition. A start whose message waited takes a little more than
@@ -129,3 +131,21 @@ def rate_problem(per_second: object, burst: object = None) -> str | None:
     if not isinstance(burst, int) or isinstance(burst, bool) or not 1 <= burst <= most:
         return f"the burst is {burst!r}: it must be a whole number from 1 to {most}, the starts of an hour"
     return None
+
+
+def read_rate(name: str, text: str) -> float:
+    """Read the setting `max_rate`. Raises SettingsError."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if problem := rate_problem(number):
+        raise SettingsError(f"{name} is {text!r}: {problem}")
+    return number
+
+
+def read_burst(name: str, text: str) -> int:
+    """Read the setting `max_burst`. Raises SettingsError."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise SettingsError(f"{name} is {text!r}, expected a whole number of at least 1")
+    return int(text)

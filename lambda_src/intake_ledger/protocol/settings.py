@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from intake_ledger.protocol.change import State, is_skipped_marker
@@ -184,36 +185,13 @@ def _version(_: str, text: str) -> str | None:
     return short_version(text)
 
 
-def _groups(name: str, text: str) -> "GroupPattern | None":
-    if not text:
-        return None
-    from intake_ledger.protocol.group_pattern import group_pattern  # noqa: PLC0415 - most pipelines have no groups
+def _of(module: str, function: str) -> Callable[[str, str], Any]:
+    """The reader of an option, imported when its variable is set."""
 
-    return group_pattern(name, text)
+    def read(name: str, text: str) -> Any:
+        return getattr(import_module(f"intake_ledger.protocol.{module}"), function)(name, text)
 
-
-def _tag(name: str, text: str) -> "CommitTag | None":
-    if not text:
-        return None
-    from intake_ledger.protocol.commit_tag import commit_tag  # noqa: PLC0415 - most pipelines have no tag
-
-    return commit_tag(name, text)
-
-
-def _rate(name: str, text: str) -> float:
-    from intake_ledger.protocol.rate import rate_problem  # noqa: PLC0415 - most pipelines have no rate
-
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if problem := rate_problem(number):
-        raise SettingsError(f"{name} is {text!r}: {problem}")
-    return number
-
-
-def _burst(name: str, text: str) -> int:
-    return _whole(name, text, 1)
+    return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +215,9 @@ class Settings:
     """True if the pipeline skips objects without a row that are older than the pipeline."""
     directory_markers: Annotated[bool, Variable("INTAKE_DIRECTORY_MARKERS")] = False
     """True if the pipeline processes directory markers. Otherwise it skips those without a row."""
-    after_commit: Annotated["CommitTag | None", Variable("INTAKE_AFTER_COMMIT", parse=_tag)] = None
+    after_commit: Annotated[
+        "CommitTag | None", Variable("INTAKE_AFTER_COMMIT", parse=_of("commit_tag", "commit_tag"))
+    ] = None
     """The tag that a version gets after its commit. None: it gets none."""
 
     def wants(self, key: str) -> bool:
@@ -301,16 +281,18 @@ class ConsumerSettings(Settings):
     """True if changes that were claimed together are committed together."""
     max_per_call: Annotated[int, Variable("INTAKE_MAX_PER_CALL", 1)] = 1
     """The largest number of changes in one call of the processor. Above 1, it takes a list and returns results."""
-    exclusive_by: Annotated["GroupPattern | None", Variable("INTAKE_EXCLUSIVE_BY", parse=_groups)] = None
+    exclusive_by: Annotated[
+        "GroupPattern | None", Variable("INTAKE_EXCLUSIVE_BY", parse=_of("group_pattern", "group_pattern"))
+    ] = None
     """The groups of keys in which one attempt at most is live. None: there are no groups."""
     reasons: Annotated[Reasons, Variable("INTAKE_REASONS")] = Reasons.TYPES
     """The details about a failed attempt in rows, dead-letter messages and logs."""
     rejects: Annotated[str | None, Variable("INTAKE_REJECTS")] = None
     """The place of outputs with rejected rows: the bucket's name, a slash, and the beginning of their keys. None: there
     is none."""
-    max_rate: Annotated[float | None, Variable("INTAKE_MAX_RATE", parse=_rate)] = None
+    max_rate: Annotated[float | None, Variable("INTAKE_MAX_RATE", parse=_of("rate", "read_rate"))] = None
     """The limit of starts per second of all workers. None: there is no limit."""
-    max_burst: Annotated[int | None, Variable("INTAKE_MAX_BURST", parse=_burst)] = None
+    max_burst: Annotated[int | None, Variable("INTAKE_MAX_BURST", parse=_of("rate", "read_burst"))] = None
     """Starts that may come at once. None: see `Rate`."""
     processor_version: Annotated[str | None, Variable("INTAKE_PROCESSOR_VERSION", parse=_version)] = None
     """The version of the processor's code, shortened as `short_version` does. None: it is not known."""

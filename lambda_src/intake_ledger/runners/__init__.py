@@ -21,8 +21,9 @@ class Run:
     limit: AbstractContextManager[None]
     """Limits a processor in this process to its time."""
     remaining_seconds: Callable[[], float]
-    take_start: Callable[[int], None] = lambda _: None
-    """Takes a start at the rate of the pipeline for the change at this place of the call. Raises StartLater."""
+    before_start: Callable[[int], None] | None = None
+    """Asks the options about the change at this place of the call. It raises to end its attempt. None: no option is
+    asked."""
     begun: bool = False
     """True once the work has started. It may have written something then."""
     judge_again: bool = False
@@ -34,13 +35,9 @@ class Run:
     """
 
     def begin(self) -> None:
-        """Take a start, just before the work starts.
-
-        Raises:
-            StartLater: There is none now.
-
-        """
-        self.take_start(0)
+        """Ask the options, just before the work starts. They may end the attempt by an error."""
+        if self.before_start is not None:
+            self.before_start(0)
         self.begun = True
 
 
@@ -49,14 +46,6 @@ class Started(NamedTuple):
 
     retry_after: float
     """Seconds until the message of the claim asks how the work stands."""
-
-
-class StartLater(Exception):  # noqa: N818 - an answer, not an error
-    """The rate of the pipeline has no start now. `at`: when to ask again, in epoch milliseconds."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__("max_rate had no start for it")
-        self.at = at
 
 
 class StartRefused(Exception):  # noqa: N818 - an answer, not an error
@@ -84,7 +73,6 @@ class Runner(Protocol):
             The processor's answer, or `Started`.
 
         Raises:
-            StartLater: The rate of the pipeline has no start now.
             StartRefused: The work was not started.
 
         """

@@ -26,7 +26,8 @@ class InlineCalls(Inline):
             work.__enter__()
             try:
                 one = work.ready(run.remaining_seconds, together=True)
-                run.take_start(place)
+                if run.before_start is not None:
+                    run.before_start(place)
                 given[place] = one
             except Exception as error:  # noqa: BLE001 - the others go on
                 ends[place].error = error

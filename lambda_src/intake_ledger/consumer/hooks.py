@@ -1,0 +1,83 @@
+"""The points of an attempt at which options are asked. An option that is not set costs no call and no import.
+
+    claim ─► ready ─► before_start ─► processor ─► commit ─► settled ─► acknowledge
+                          │ raises NotNow                       ▲
+                          ▼                                     │
+                      the row waits                     a ruling on a row without work
+
+Each option is a module of `intake_ledger.options` with the name of its setting and a function `make`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Self
+
+from intake_ledger.protocol import ConsumerSettings
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer.attempt import Failures
+    from intake_ledger.events import Message
+    from intake_ledger.ledger import Claim
+    from intake_ledger.protocol import Change, Row, RowKey
+
+OPTIONS = ("after_commit", "max_rate")
+"""The settings whose options have hooks, in the order in which they are asked. `max_rate` stays last: nothing may end
+an attempt between its start and the processor, or the start is lost."""
+
+
+class Option:
+    """An option that is set. It overrides the hooks that it needs."""
+
+    def before_start(self, claim: "Claim", message: "Message") -> None:
+        """Ask for leave to start, just before the work starts: the object is open, and nothing has begun.
+
+        Raises:
+            NotNow: The work may not start now.
+
+        """
+
+    def settled(self, key: "RowKey", change: "Change", row: "Row", message: "Message") -> float | None:
+        """Act on a row that this attempt has committed, or that needs no work. Its message is not acknowledged yet.
+
+        Each message of the key may come here again, also after the death of a worker. So repeat what is done already
+        without harm, or let the row say that it is done.
+
+        Returns:
+            the seconds until the message comes again for it, or None if it is done.
+
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The options' methods for each point, in order. An empty tuple is not asked."""
+
+    before_start: "tuple[Callable[[Claim, Message], None], ...]" = ()
+    settled: "tuple[Callable[[RowKey, Change, Row, Message], float | None], ...]" = ()
+
+    @classmethod
+    def of(cls, options: Iterable[Option]) -> Self:
+        """The hooks that these options override."""
+        given = list(options)
+        return cls(
+            **{
+                hook.name: tuple(
+                    getattr(option, hook.name)
+                    for option in given
+                    if getattr(type(option), hook.name) is not getattr(Option, hook.name)
+                )
+                for hook in fields(cls)
+            }
+        )
+
+
+NO_HOOKS = Hooks()
+
+
+def hooks_of(settings: ConsumerSettings, failures: "Failures") -> Hooks:
+    """The hooks of the options that are set. Only their modules are imported."""
+    chosen = [name for name in OPTIONS if getattr(settings, name) is not None]
+    if not chosen:
+        return NO_HOOKS
+    return Hooks.of(import_module(f"intake_ledger.options.{name}").make(failures) for name in chosen)
