@@ -243,11 +243,11 @@ class Ledger:
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
         is_new = change.state is not None and self._is_new(change)
-        if (self._every_version or is_new) and self.is_forgotten(change):
+        wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, for_call=for_call)
+        if (self._every_version or is_new) and self.is_forgotten(change, wish.key):
             if self._every_version:
                 return self._of_forgotten(change)
             is_new = False  # only a look shows whether the key is used again
-        wish = _Wish(change, self.key_of(change), self._new_owner(), lease_ms, for_call=for_call)
         if change.state is not None and is_new:
             return self._checked(self._take(wish, change.state, _NEW_KEY) or self._judge(wish))
         wish.row = self._table.get(wish.key)
@@ -262,7 +262,7 @@ class Ledger:
         """
         if isinstance(answer, Claim):
             try:
-                forgotten = self.is_forgotten(answer.change)
+                forgotten = self.is_forgotten(answer.change, answer.key)
             except AWS_ERRORS:
                 with suppress(Fenced, *AWS_ERRORS):
                     self.release(answer)
@@ -306,10 +306,10 @@ class Ledger:
             self._table.delete(self.key_of(change), row_unchanged(row, self._clock()))
         return True
 
-    def is_forgotten(self, change: Change, *, unknown: bool = False) -> bool:
+    def is_forgotten(self, change: Change, key: RowKey | None = None, *, unknown: bool = False) -> bool:
         """True if the key was forgotten after the message was sent. `unknown` is as for `is_forgotten`."""
-        forgotten_at = self._forgotten.forgotten_at(self.key_of(change).pk, sent_at(change))
-        return is_forgotten(change, forgotten_at, unknown=unknown)
+        forgotten_at = self._forgotten.forgotten_at((key or self.key_of(change)).pk, sent_at(change))
+        return forgotten_at is not None and is_forgotten(change, forgotten_at, unknown=unknown)
 
     def _guarded(self, answer: Claim | Ruling) -> Claim | Ruling:
         """The claim, if all guards let it pass. Otherwise it is released: its processor was not started."""
@@ -483,7 +483,7 @@ class Ledger:
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
                 is_gone = shown.removed and not self._every_version and (row is None or _may_be_left(row))
-                if is_gone and self.is_forgotten(change, unknown=True) and (row is None or self._removed(change, row)):
+                if is_gone and self.is_forgotten(change, wish.key, unknown=True) and (row is None or self._removed(change, row)):
                     return _FORGOTTEN
                 since = self._row_history.all_rows_since() if row is None else None
                 complete = self._is_complete(row, shown)
