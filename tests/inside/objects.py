@@ -1,7 +1,7 @@
 """Parts of the consumer of objects, with the events that it reads and the processors that it calls."""
 
 from intake_ledger.aws import clients
-from intake_ledger.consumer import composition, managed_instances
+from intake_ledger.consumer import composition, hooks, managed_instances
 from intake_ledger.consumer import deadline as deadline_module
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import RESERVE_SECONDS

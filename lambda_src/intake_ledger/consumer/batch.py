@@ -129,8 +129,6 @@ class Batch:
 
     def wait_in_copies(self) -> None:
         """Send the copies of messages that wait. A message whose copy SQS has taken is acknowledged."""
-        if not self.returns.copies:
-            return
         taken, refused = self.returns.send_copies()
         if taken:
             now = self._clock()

@@ -77,7 +77,7 @@ class CircuitBreaker:
         """The time from which the next key may pass that is not a first attempt."""
         self._first_until = 0
         """The time from which the next first attempt may pass."""
-        self._passed: dict[str, int] = {}
+        self.passed: dict[str, int] = {}
         """Keys that passed and whose attempts have not ended, with the time at which they passed."""
         self._probe: str | None = None
         """The key among them that is not a first attempt."""
@@ -113,18 +113,18 @@ class CircuitBreaker:
         `first`: the message was never received before, so that the key was never tried.
         """
         with self._lock:
-            if self._pause_ms is None or key in self._passed:
+            if self._pause_ms is None or key in self.passed:
                 return 0
             if first:
                 if now >= self._first_until:
-                    self._passed[key] = now
+                    self.passed[key] = now
                     return 0
                 return self._first_until - now + round(self._pause_ms * self._jitter())
             # A key that failed has to wait for a second pause, so that the others come first.
             due = self._until + (self._pause_ms if key in self._failed or key in self._bad else 0)
             if self._probe is None and now >= due:
                 self._probe = key
-                self._passed[key] = now
+                self.passed[key] = now
                 return 0
             return self._held_ms()
 
@@ -145,7 +145,7 @@ class CircuitBreaker:
                 self._pause_ms, self._opened_at = self._min_pause_ms, now
                 self._until = now + self._pause_ms
                 return True
-            begun = self._passed.pop(key, None)
+            begun = self.passed.pop(key, None)
             if begun is not None:
                 self._first_until = now + max(now - begun, _MIN_FIRST_PAUSE_MS)
             if self._probe == key:
@@ -183,7 +183,7 @@ class CircuitBreaker:
             if self._pause_ms is None or at < self._opened_at:
                 return False
             self._pause_ms, self._probe, self._first_until = None, None, 0
-            self._failed, self._passed = set(), {}
+            self._failed, self.passed = set(), {}
             return True
 
     def take_share_turn(self, now: int) -> bool:
@@ -201,7 +201,7 @@ class CircuitBreaker:
         Another key may pass then.
         """
         with self._lock:
-            self._passed.pop(key, None)
+            self.passed.pop(key, None)
             if self._probe == key:
                 self._probe = None
 
@@ -213,7 +213,7 @@ class CircuitBreaker:
                 self._bad.clear()
         self._succeeded_at = succeeded_at
         self._failed.clear()
-        self._passed.clear()
+        self.passed.clear()
         self._first_until = 0
         return was_open
 

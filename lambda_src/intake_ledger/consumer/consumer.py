@@ -158,8 +158,10 @@ class Consumer:
         else:
             self._parallel.run(batch, self._in_turn)
         self._kind.before_acknowledging(batch)
-        batch.returns.flush()
-        batch.wait_in_copies()
+        if batch.returns.waiting:
+            batch.returns.flush()
+        if batch.returns.copies:
+            batch.wait_in_copies()
         self._services.telemetry.flush()
         return batch.response()
 
@@ -264,7 +266,7 @@ class MessageHandler:
             message.is_passed_on = True
             return left_ms / 1000
         try:
-            if self._is_withdrawn(message, batch):
+            if not message.is_plain and self._is_withdrawn(message, batch):
                 return None
             ends = [self._handle_part(part, message, batch) for part in message.parsed]
             delays = [end for end in ends if isinstance(end, int | float)]
@@ -331,7 +333,8 @@ class MessageHandler:
         try:
             return self._handle_change(parsed, message, batch)
         finally:
-            self.downstream.breaker.undecided(parsed.key)
+            if self.downstream.breaker.passed:
+                self.downstream.breaker.undecided(parsed.key)
 
     def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | Unparseable | None:
         answer = batch.answers.get(message)
@@ -348,13 +351,12 @@ class MessageHandler:
             if isinstance(answer, Ruling) and not answer.awaited:
                 answer = self.runner.resolve(change, answer, batch.lease_ms)
             if isinstance(answer, Ruling):
-                end = self._without_claim(change, answer, message)
-                if end is None and self.attempts.hooks.settled and (row := settled_row(answer)) is not None:
-                    return self.attempts.settled(self.services.ledger.key_of(change), change, row, message)
-                return end
-            # A processor may run for minutes. Messages that failed before must not wait for that.
-            batch.returns.flush()
-            outcome = self.attempts.run(answer, message, hold=batch.may_hold_commit(message))
+                return self._ruled(change, answer, message)
+            if batch.returns.waiting:
+                # A processor may run for minutes. Messages that failed before must not wait for that.
+                batch.returns.flush()
+            hold = message in batch.answers and batch.may_hold_commit(message)
+            outcome = self.attempts.run(answer, message, hold=hold)
             message.is_named |= outcome.retry_after is not None and outcome.kind not in _NAMES_NO_MESSAGE
             if outcome.commit is not None:
                 held = HeldCommit(message, answer, outcome.commit, self.services.clock(), outcome.duration_ms)
@@ -364,6 +366,13 @@ class MessageHandler:
             # The reported state is over. From here on the change only wakes the key.
             change, answer = replace(change, reported_as_new=False), None
         return self.failures.backoff(1)
+
+    def _ruled(self, change: Change, ruling: Ruling, message: Message) -> float | Unparseable | None:
+        """Act on a verdict that gives no claim, and let the options act. Returns as `_handle_part`."""
+        end = self._without_claim(change, ruling, message)
+        if end is None and self.attempts.hooks.settled and (row := settled_row(ruling)) is not None:
+            return self.attempts.settled(self.services.ledger.key_of(change), change, row, message)
+        return end
 
     def _judged(
         self, change: Change, answer: Claim | Ruling | None, message: Message, batch: Batch
@@ -495,7 +504,11 @@ class Groups:
             for message in batch.messages
             if message.receives == 1 and (change := message.only_change) is not None and self.takes(change)
         }
-        allowed = ((message, change) for message, change in fresh.items() if not may_be_stopped(message, batch))
+        allowed = (
+            (message, change)
+            for message, change in fresh.items()
+            if message.is_plain or not may_be_stopped(message, batch)
+        )
         changes = dict(islice(allowed, fitting))
         if not changes:
             return

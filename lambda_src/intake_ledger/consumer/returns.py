@@ -130,7 +130,7 @@ class Returns:
         self._lock = Lock()
         self._may_copy = True
         """False after the copies of the batch were sent."""
-        self._waiting: list[tuple[Message, float]] = []
+        self.waiting: list[tuple[Message, float]] = []
         """Messages with the time at which each is delivered again, in epoch milliseconds."""
         self.copies: dict[Message, int] = {}
         """Messages that wait as copies, and when each is due."""
@@ -152,10 +152,11 @@ class Returns:
             return
         with self._lock:
             self.copies.pop(message, None)
-            self._waiting.append((message, due))
+            self.waiting.append((message, due))
             # Taken under the same lock. Otherwise an eleventh message of another thread would need another request.
-            waiting = self._take() if len(self._waiting) >= FULL else []
-        self._send(waiting)
+            waiting = self._take() if len(self.waiting) >= FULL else []
+        if waiting:
+            self._send(waiting)
 
     def _copies_itself(self, message: Message, seconds: float) -> bool:
         if self._nears_its_end(message, seconds):
@@ -173,8 +174,6 @@ class Returns:
 
     def flush(self) -> None:
         """Send the visibility timeouts of all messages that were added."""
-        if not self._waiting:
-            return
         with self._lock:
             waiting = self._take()
         self._send(waiting)
@@ -203,7 +202,7 @@ class Returns:
         return math.ceil(MAX_DELAY_SECONDS * (1 - self._jitter() / 2))
 
     def _take(self) -> list[tuple[Message, float]]:
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         return waiting
 
     def _send(self, waiting: list[tuple[Message, float]]) -> None:

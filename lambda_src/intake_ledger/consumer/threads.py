@@ -152,7 +152,8 @@ class ParallelGroups:
         Lambda takes the invocation for failed then and deletes nothing, so finished messages are deleted here.
         """
         batch.returns.flush()
-        batch.wait_in_copies()
+        if batch.returns.copies:
+            batch.wait_in_copies()
         done = [message.receipt for message in batch.messages if batch.retry_after[message] is None]
         try:
             self.services.queues.delete(done, in_time=batch.returns.take_request)

@@ -473,6 +473,10 @@ class Message:
         self.sent_at = past.sent_at if past else self.queued_at
         """When the first message of a chain of copies was sent."""
         self.parsed = (parse or parse_message)(self.body, rejected_fence=self.rejected_fence)
+        self.is_plain = not record.get("messageAttributes") and not (
+            self.parsed and getattr(self.parsed[0], "reprocess_id", None)
+        )
+        """True if no operation of a person has sent it, and it is no copy."""
         # Lambda fails the whole batch if the response has an id that it does not know.
         self.id = str(record.get("messageId") or "")
         self.first_id = past.first_id if past else self.id
@@ -590,7 +594,8 @@ def read_batch(event: Mapping[str, Any]) -> list[Message]:
     records: Any = event.get("Records")
     if not isinstance(records, Sequence) or not all(isinstance(record, Mapping) for record in records):
         raise ValueError("the event has no list of SQS messages: send messages to the pipeline's queue instead")
-    return in_order([Message(record) for record in records])
+    messages = [Message(record) for record in records]
+    return messages if len(messages) == 1 else in_order(messages)
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:

@@ -47,7 +47,7 @@ class Messages:
         messages = [self._reader.from_queue(record) for record in records]
         if self._source is MessageSourceType.FIFO:
             return ReceivedMessages(messages, InGroups())
-        return ReceivedMessages(in_order(messages), ANY_ORDER)
+        return ReceivedMessages(messages if len(messages) == 1 else in_order(messages), ANY_ORDER)
 
     def look(self, change: Change, row: Row | None) -> State | None:  # noqa: ARG002 - a message does not change
         """See `Kind`."""

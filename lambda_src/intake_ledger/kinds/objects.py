@@ -115,12 +115,13 @@ class ObjectWork(OpenedObject):
             opened=self,
             output=outputs.output,
             begin_rejects=partial(self._rejects.begin, source=claim.change.key, state=claim.state),
-            group_fence=group_fence(self._guards, claim),
+            group_fence=group_fence(self._guards, claim) if self._guards else None,
         )
 
     def returned(self) -> RowCounts | None:
         """See `Work`."""
-        return self._rejects.write() if self._rejects is not None else None
+        place = self._settings.rejects
+        return self._rejects.write(place) if self._rejects is not None and place is not None else None
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the row says everything
         """See `Work`. The fields of docs/processor.md, without the time of an event."""
@@ -135,7 +136,7 @@ class ObjectWork(OpenedObject):
             opened=OpenedObject(_nothing),
             output=_nothing,
             begin_rejects=_nothing,
-            group_fence=group_fence(self._guards, self._claim),
+            group_fence=group_fence(self._guards, self._claim) if self._guards else None,
         )
         request = request_of(given)
         del request["eventTime"]
@@ -200,11 +201,12 @@ class ClaimRejects:
         self.keep(reading.file)
         return reading
 
-    def write(self) -> RowCounts | None:
-        """Write the output, or remove that of an earlier attempt. None: there are no rejected rows, and were none."""
-        rejects, claim, place = self._rejects, self.outputs.claim, self.settings.rejects
-        if place is None:
-            return None
+    def write(self, place: str) -> RowCounts | None:
+        """Write the output, or remove that of an earlier attempt. None: there are no rejected rows, and were none.
+
+        `place` is the setting `rejects`.
+        """
+        rejects, claim = self._rejects, self.outputs.claim
         bad = rejects.rejected if rejects is not None else 0
         if not bad and not rejects_may_exist(claim.seen):
             return None

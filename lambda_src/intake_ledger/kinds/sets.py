@@ -157,7 +157,8 @@ class SetWork:
 
     def returned(self) -> RowCounts | None:
         """See `Work`."""
-        return self._rejects.write() if self._rejects is not None else None
+        place = self._kind.settings.consumer.rejects
+        return self._rejects.write(place) if self._rejects is not None and place is not None else None
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:
         """See `Work`. The list of the parts is stored before: the set may have changed at a repeated request.

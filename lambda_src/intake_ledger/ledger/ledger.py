@@ -483,7 +483,11 @@ class Ledger:
                 if shown is None:
                     return Ruling(Verdict.STALE, "S3 does not show the removal that is reported", row)
                 is_gone = shown.removed and not self._every_version and (row is None or _may_be_left(row))
-                if is_gone and self.is_forgotten(change, wish.key, unknown=True) and (row is None or self._removed(change, row)):
+                if (
+                    is_gone
+                    and self.is_forgotten(change, wish.key, unknown=True)
+                    and (row is None or self._removed(change, row))
+                ):
                     return _FORGOTTEN
                 since = self._row_history.all_rows_since() if row is None else None
                 complete = self._is_complete(row, shown)
@@ -621,7 +625,8 @@ class Ledger:
 
         """
         own = [element for guard in self._guards for element in guard.with_commit(claim)]
-        check_transact(transact, self._table.name, own=len(own))
+        if transact != () or own:
+            check_transact(transact, self._table.name, own=len(own))
         after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact), counts=counts)
         try:
             # The writes of `transact` cannot come before a late one. Any other effect may.

@@ -584,7 +584,7 @@ def committed(
     if tags and row.kind is StateKind.OBJECT and row.version_id is not None:
         pending = " ".join([*dict.fromkeys([*row.untagged, row.version_id])][-MAX_UNTAGGED:])
     again = row.committed_state == identity
-    note = result_note(commit)
+    kept, problem = kept_result(commit)
     after = replace(
         row,
         status=Status.PROCESSED,
@@ -593,11 +593,11 @@ def committed(
         committed_state=identity,
         committed_fence=row.fence,
         committed_at=now if not again or row.committed_at is None else row.committed_at,
-        commit_id=kept_result(commit)[0],
+        commit_id=kept,
         transactional=1 if transactional else None,
         processor_version=processor_version,
-        reason=truncate(note.text, MAX_REASON_BYTES) if note else None,
-        reason_code=note.code.value if note else None,
+        reason=truncate(problem, MAX_REASON_BYTES) if problem else None,
+        reason_code=ReasonCode.RESULT_NOT_KEPT.value if problem else None,
         s3_error=None,
         rejected_fence=None,
         spent_messages=None,
@@ -613,7 +613,7 @@ def committed(
         expires_at=None if pending else retention.expires_at(row.kind, now),
         needs_review=None,
     )
-    return _with_counts(after, counts, retention)
+    return _with_counts(after, counts, retention) if counts is not None or after.rejected_rows else after
 
 
 def result_note(commit: object) -> Reason | None:

@@ -1,0 +1,94 @@
+"""The measures that may not grow in silence: the route of a record, the files that name an option, and resources.
+
+A change that makes one greater raises its number here, with its reason in the commit. Lower it when it is smaller.
+"""
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts.trace_record import EXECUTIONS, MESSAGES, OBJECTS, SETS, route, trace
+
+from tests.inside.objects import hooks
+
+ROOT = Path(__file__).resolve().parents[2]
+CALLS_AND_CHANGES = {OBJECTS: (142, 87), MESSAGES: (146, 97), SETS: (279, 141), EXECUTIONS: (122, 82)}
+"""The calls for a record after the first one, and the changes from one file to another."""
+FILES = {"after_commit": 29, "max_rate": 22, "exclusive_by": 24}
+"""For an option, the number of files of production code that use its own names."""
+NAMES = {
+    "after_commit": """after_commit CommitTag CommitTags commit_tag tag_problem tag_problems TagRefused TagsFull
+        TAG_CODES tagged untagged tags_pending tags_unchanged waits_for_tag judge_tags MAX_UNTAGGED
+        sets_tags allow_tags""",
+    "max_rate": """max_rate max_burst MaxRate Starts Rate StartTimes rate_problem rate_key in_line MAX_RATE MIN_RATE
+        read_rate read_burst MAX_BURST_SECONDS LONGEST_LINE_SECONDS""",
+    "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock group_locks GroupHeld
+        GroupGuard group_fence""",
+}
+RESOURCES = 41
+"""Of the stack of the start page."""
+
+
+@pytest.mark.parametrize("work", CALLS_AND_CHANGES)
+def test_the_route_of_a_record_grows_no_longer(work: str) -> None:
+    """An option that is not set, and what is always on and has nothing to say, cost no call."""
+    measured = route(trace(work))
+    calls, changes = CALLS_AND_CHANGES[work]
+    assert measured.calls <= calls  # a cache that an earlier test has filled saves a call
+    assert measured.changes <= changes
+
+
+def _used(tree: ast.AST) -> Iterator[str]:
+    """Names in code. Imports, docstrings and texts only pass them on."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+
+
+@pytest.mark.parametrize("option", FILES)
+def test_no_more_files_name_an_option(option: str) -> None:
+    own = set(NAMES[option].split())
+    found = [
+        str(path.relative_to(ROOT))
+        for tree in ("lambda_src", "constructs", "tools")
+        for path in sorted((ROOT / tree).rglob("*.py"))
+        if own.intersection(_used(ast.parse(path.read_text())))
+    ]
+    assert len(found) == FILES[option], found
+
+
+def test_the_default_stack_has_no_more_resources() -> None:
+    folder = ROOT / "tests" / "ordinary" / "__snapshots__" / "test_1_template"
+    [snapshot] = folder.glob("*.json")
+    assert len(json.loads(snapshot.read_text())["Resources"]) == RESOURCES
+
+
+class Both(hooks.Option):
+    """An option at both points."""
+
+    def __init__(self, name: str, wait: float | None, asked: list[str]) -> None:
+        self.name, self.wait, self.asked = name, wait, asked
+
+    def before_start(self, claim: Any, message: Any) -> None:
+        self.asked.append(self.name)
+
+    def settled(self, key: Any, change: Any, row: Any, message: Any) -> float | None:
+        return self.wait
+
+
+def test_options_are_asked_in_order_and_only_at_their_points() -> None:
+    """A start that `max_rate` gives is lost if anything ends the attempt after it, so it is asked last."""
+    assert hooks.OPTIONS[-1] == "max_rate"
+    asked: list[str] = []
+    made: Any = hooks.Hooks.of([Both("first", None, asked), hooks.Option(), Both("second", 3.0, asked)])
+    for ask in made.before_start:
+        ask(None, None)
+    assert asked == ["first", "second"]
+    assert [act(None, None, None, None) for act in made.settled] == [None, 3.0]
+    assert hooks.Hooks.of([hooks.Option()]) == hooks.NO_HOOKS
