@@ -1,7 +1,7 @@
 """The members that each kind of work has: a queue, a ledger, a function, alarms, and grants for operators."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jsii
 from aws_cdk import Duration, Names, RemovalPolicy, Stack
@@ -21,7 +21,7 @@ from cdk_intake_ledger.final_warnings import FinalWarnings, Needs
 from cdk_intake_ledger.functions import ConsumerFunction, runtime_layer
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
-from cdk_intake_ledger.options import MonitoringOptions
+from cdk_intake_ledger.options import Extra, MonitoringOptions
 from cdk_intake_ledger.resources import MAX_NAME, IntakeLedger, IntakeQueue, tag
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import Plan
@@ -216,7 +216,7 @@ class Intake(Construct, IntakeMetrics):
         alarm_after: Duration | None = None,
         bucket: s3.IBucket | None = None,
         reads_stream: bool = False,
-        sets_tags: bool = False,
+        extras: Sequence[Extra] = (),
     ) -> None:
         """Make the alarms, and check the final template. `numbers` compares the numbers of a plan again. `bucket` is
         the one whose objects are processed.
@@ -237,7 +237,7 @@ class Intake(Construct, IntakeMetrics):
             longest_claim=Duration.seconds(math.ceil(plan.lease) + (executions.longest_seconds if executions else 0)),
             starts_executions=executions is not None,
             reads_stream=reads_stream,
-            sets_tags=sets_tags,
+            needs=[extra.need for extra in extras],
             options=options,
         )
         queue, ledger = self._queue, self._ledger

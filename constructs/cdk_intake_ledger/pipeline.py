@@ -23,6 +23,7 @@ from cdk_intake_ledger.options import (
     AuditOptions,
     ConcurrencyOptions,
     Delivery,
+    Extra,
     MonitoringOptions,
     NetworkOptions,
     Ordering,
@@ -205,6 +206,7 @@ class IntakePipeline(PipelineGrants):
             self, network, monitoring, encryption_key=encryption_key, removal_policy=removal_policy
         )
         bucket_resource = owned_resource(self._bucket)
+        extras: list[Extra] = [after_commit] if after_commit is not None else []
         resources = PipelineResources(
             name=self._name,
             bucket=self._bucket,
@@ -218,7 +220,7 @@ class IntakePipeline(PipelineGrants):
             ordering=ordering,
             deletes=deletes,
             directory_markers=directory_markers,
-            after_commit=after_commit,
+            extras=extras,
             clock_skew=concurrency.clock_skew,
             filters=keys,
             stack=Stack.of(self),
@@ -256,10 +258,10 @@ class IntakePipeline(PipelineGrants):
             audit_interval=audit.interval,
             settle_time=audit.settle_time,
             bucket=self._bucket,
-            sets_tags=after_commit is not None,
+            extras=extras,
         )
-        if after_commit is not None and isinstance(self._bucket, s3.Bucket):
-            after_commit.add_rules(self._bucket, keys)
+        for extra in extras:
+            extra.change_bucket(self._bucket, keys)
         connect_bucket(self, resources, self._consumer, message_life=plan.queue_retention + plan.dead_letter_retention)
         fix_names(self, name, table=self._ledger.table, queue=queue)
 

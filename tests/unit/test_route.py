@@ -17,12 +17,11 @@ from tests.inside.objects import hooks
 ROOT = Path(__file__).resolve().parents[2]
 CALLS_AND_CHANGES = {OBJECTS: (142, 87), MESSAGES: (146, 97), SETS: (279, 141), EXECUTIONS: (122, 82)}
 """The calls for a record after the first one, and the changes from one file to another."""
-FILES = {"after_commit": 29, "max_rate": 22, "exclusive_by": 24}
+FILES = {"after_commit": 23, "max_rate": 22, "exclusive_by": 24}
 """For an option, the number of files of production code that use its own names."""
 NAMES = {
     "after_commit": """after_commit CommitTag CommitTags commit_tag tag_problem tag_problems TagRefused TagsFull
-        TAG_CODES tagged untagged tags_pending tags_unchanged waits_for_tag judge_tags MAX_UNTAGGED
-        sets_tags allow_tags""",
+        TAG_CODES tagged untagged tags_pending tags_unchanged waits_for_tag judge_tags MAX_UNTAGGED""",
     "max_rate": """max_rate max_burst MaxRate Starts Rate StartTimes rate_problem rate_key in_line MAX_RATE MIN_RATE
         read_rate read_burst MAX_BURST_SECONDS LONGEST_LINE_SECONDS""",
     "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock group_locks GroupHeld

@@ -87,7 +87,7 @@ class IntakeConsumer(ConsumerFunction):
                 "sqs:SendMessage",  # an overtaken worker sends a message for its key
             ],
         )
-        resources.allow_tags(self.role)
+        resources.allow_extras(self.role)
         self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[resources.dead_letter_arn]))
         grant_keys(self.role, resources.wildcards, [(resources.queue.second_key, QUEUE_KEY_ACTIONS)])
         self._use(processor, resources.wildcards)

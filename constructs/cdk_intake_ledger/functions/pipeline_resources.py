@@ -1,6 +1,5 @@
 """The resources that a pipeline's functions use: environment variables and permissions that the functions share."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from constructs import IConstruct
 
 from cdk_intake_ledger.delivery import KeyPattern, read_patterns
 from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.options import Delivery, Ordering, Tag, to_seconds
+from cdk_intake_ledger.options import Delivery, Extra, Ordering, to_seconds
 from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
 from intake_ledger.contract import METRICS_NAMESPACE
@@ -42,8 +41,8 @@ class PipelineResources:
     ordering: Ordering
     deletes: bool
     directory_markers: bool
-    after_commit: Tag | None
-    """The tag of committed versions."""
+    extras: Sequence[Extra]
+    """Options that bring settings and permissions of their own."""
     clock_skew: Duration
     filters: Sequence[KeyPattern]
     stack: Stack
@@ -76,7 +75,7 @@ class PipelineResources:
             filters=self.stack.to_json_string(filters if all(filters) else []),
             clock_skew_seconds=in_seconds(self.clock_skew),
             directory_markers=self.directory_markers or None,
-            after_commit=json.dumps([tag.key, tag.value]) if (tag := self.after_commit) else None,
+            **{name: value for extra in self.extras for name, value in extra.settings().items()},
         )
         return variables | {
             "POWERTOOLS_SERVICE_NAME": self.name,
@@ -99,16 +98,10 @@ class PipelineResources:
         """The ledger's table."""
         return self.ledger.table
 
-    def allow_tags(self, role: iam.Role) -> None:
-        """Grant a role the tags of versions that pass the filters, if they get one. Call `allow` first."""
-        if self.after_commit is not None:
-            role.add_to_policy(
-                iam.PolicyStatement(
-                    sid="TagsOfCommittedVersions",
-                    actions=["s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging"],
-                    resources=[self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)],
-                )
-            )
+    def allow_extras(self, role: iam.Role) -> None:
+        """Grant a role what the options need on objects that pass the filters. Call `allow` first."""
+        for extra in self.extras:
+            extra.grant(role, [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)])
 
     def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
         """Grant a role these actions, reading of objects that pass the filters, and use of the encryption keys.

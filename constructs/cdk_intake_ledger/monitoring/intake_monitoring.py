@@ -1,6 +1,6 @@
 """The alarms and the dashboard of an intake, made from the table of alarms."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Literal, cast
@@ -57,7 +57,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         longest_claim: Duration | None = None,
         starts_executions: bool = False,
         reads_stream: bool = False,
-        sets_tags: bool = False,
+        needs: Collection[Need | None] = (),
         options: MonitoringOptions | None = None,
     ) -> None:
         """Make the alarms. A pipeline makes its own, as intakes of messages and sets do.
@@ -77,7 +77,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             longest_claim: the longest time of an attempt; that of a Lambda function, 15 minutes, when omitted.
             starts_executions: true if a state machine or a durable function is the processor; it is not when omitted.
             reads_stream: true if the consumer reads a stream; it reads a queue only when omitted.
-            sets_tags: true if committed versions get a tag; they get none when omitted.
+            needs: of options that have alarms of their own; none when omitted.
             options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
 
         """
@@ -93,8 +93,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             Limit.ALARM_AFTER: alarm_after.to_milliseconds() if alarm_after else 0,
             Limit.CLAIM_AGE: 1_000 * (to_seconds(longest_claim or Duration.minutes(15)) + _settle(settle_time)),
         }
-        properties = {Need.EXECUTIONS: starts_executions, Need.STREAM: reads_stream, Need.TAGS: sets_tags, None: True}
-        self._rows = [row for row in ALARMS if kind in row.kinds and properties[row.need]]
+        own = {Need.EXECUTIONS: starts_executions, Need.STREAM: reads_stream}
+        met = {None, *needs, *(need for need, is_met in own.items() if is_met)}
+        self._rows = [row for row in ALARMS if kind in row.kinds and row.need in met]
         options = options or MonitoringOptions()
         self._choice = AlarmChoice(options)
         made = {row.name: self._alarm(row) for row in self._rows}

@@ -3,6 +3,7 @@
 from cdk_intake_ledger.options.after_commit import Tag
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.extra import Extra
 from cdk_intake_ledger.options.options import (
     AlarmAction,
     AuditOptions,
@@ -24,6 +25,7 @@ __all__ = [
     "Delivery",
     "Engine",
     "Existing",
+    "Extra",
     "MonitoringOptions",
     "NetworkOptions",
     "Ordering",

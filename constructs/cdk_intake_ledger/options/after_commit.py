@@ -1,29 +1,34 @@
-"""The tag of a version after its commit, and the lifecycle rules by it."""
+"""The option `after_commit`: the tag of a version after its commit, and the lifecycle rules by it."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.arguments import check_arguments
 from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.extra import Extra
 from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.tag_rules import (
     TAG_EXPIRY_DAYS,
+    TAG_EXPIRY_OF_PARTS,
     TAG_EXPIRY_WITH_DELETES,
     TAG_NEEDS_VERSIONS,
     TAG_RULES_OF_IMPORTED,
     TAG_TEXTS,
 )
+from intake_ledger.contract import Need
 from intake_ledger.delivery_check.lifecycle import ARCHIVES
 from intake_ledger.protocol import KeyFilter, tag_problem
 
 
 @check_arguments
 @dataclass(frozen=True)
-class Tag:
+class Tag(Extra):
     """The tag that S3 gives to a version after its commit, and lifecycle rules for versions with this tag."""
 
     key: str
@@ -38,6 +43,36 @@ class Tag:
 
     transitions: Sequence[s3.Transition] | None = None
     """Storage classes for tagged objects, by their age; none when omitted."""
+
+    need = Need.TAGS
+    """The alarms about tags are made when omitted."""
+
+    def settings(self) -> dict[str, object]:
+        """See `Extra`."""
+        return {"after_commit": json.dumps([self.key, self.value])}
+
+    def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
+        """Grant the consumer the tags of objects.
+
+        Args:
+            role: of the consumer.
+            objects: their ARNs.
+
+        """
+        actions = ["s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging"]
+        role.add_to_policy(iam.PolicyStatement(sid="TagsOfCommittedVersions", actions=actions, resources=list(objects)))
+
+    def problems_of_parts(self, path: str) -> Iterator[Problem]:
+        """The tag of a committed part may let it expire, or archive it.
+
+        Args:
+            path: of the pipeline of the parts.
+
+        """
+        if self.expire_after is not None:
+            yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has expire_after")
+        if self.archives:
+            yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has transitions to an archive")
 
     def problems(
         self, *, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, deletes: bool, message_life: float
@@ -75,8 +110,8 @@ class Tag:
         """True if it needs a lifecycle rule."""
         return self.expire_after is not None or bool(self.transitions)
 
-    def add_rules(self, bucket: s3.Bucket, filters: Sequence[KeyFilter]) -> None:
-        """Add the lifecycle rules to the bucket, if there are any. A pipeline does so for a bucket of the app.
+    def change_bucket(self, bucket: s3.IBucket, filters: Sequence[KeyFilter]) -> None:
+        """Add the lifecycle rules to a bucket of the app, if there are any; see `Extra`.
 
         Another pipeline of the bucket may have the same tag for its own prefix, without or with a later expiry.
 
@@ -85,6 +120,8 @@ class Tag:
             filters: of the pipeline. Without one, it processes each key.
 
         """
+        if not isinstance(bucket, s3.Bucket):
+            return
         prefixes = sorted({one.prefix for one in filters} or {""})
         # A rule covers the prefixes below its own.
         own = [one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)]

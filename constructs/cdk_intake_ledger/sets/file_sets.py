@@ -161,7 +161,7 @@ class FileSets(FileIntake):
                 tracing=monitoring.tracing,
             ),
             resources=replace(
-                parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False, after_commit=None
+                parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False, extras=()
             ),
             processor=SetProcessor(
                 processor,

@@ -25,17 +25,13 @@ from cdk_intake_ledger.validation.set_rules import (
     deadline_problems,
     quiet_deadline_problems,
 )
-from cdk_intake_ledger.validation.tag_rules import TAG_EXPIRY_OF_PARTS
 from intake_ledger.protocol import HOLD_SHARE
 
 
 def _expiry_problems(parts: PipelineResources, path: str) -> Iterator[Problem]:
-    """Find that the tag of a committed part lets it expire, or archives it. `path` is that of the pipeline."""
-    tag = parts.after_commit
-    if tag is not None and tag.expire_after is not None:
-        yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has expire_after")
-    if tag is not None and tag.archives:
-        yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has transitions to an archive")
+    """Find options of the pipeline of the parts that sets exclude. `path` is that of the pipeline."""
+    for extra in parts.extras:
+        yield from extra.problems_of_parts(path)
 
 
 def set_problems(

@@ -1,0 +1,32 @@
+"""What an option brings to a pipeline besides its own value. An option that is not set brings nothing."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+
+from cdk_intake_ledger.validation.registry import Problem
+from intake_ledger.contract import Need
+from intake_ledger.protocol import KeyFilter
+
+
+class Extra:
+    """An option with settings, permissions, alarms or rules of its own. It overrides what it needs."""
+
+    need: ClassVar[Need | None] = None
+    """The alarms that only pipelines with this option have."""
+
+    def settings(self) -> dict[str, object]:
+        """The fields of `Settings` that it gives to all functions."""
+        return {}
+
+    def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
+        """Grant the consumer what it needs on objects with these ARNs."""
+
+    def change_bucket(self, bucket: s3.IBucket, filters: Sequence[KeyFilter]) -> None:
+        """Change the bucket, for a pipeline with these filters."""
+
+    def problems_of_parts(self, path: str) -> Iterator[Problem]:  # noqa: ARG002 - for others
+        """Reasons why objects of a pipeline with this path cannot be parts of sets."""
+        yield from ()
