@@ -16,7 +16,7 @@ from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show.console import GOOD, WARNING, console, escape
+from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 from intake_ledger_cli.show.render import table
 
@@ -37,7 +37,7 @@ def pause_command(call: Call, *, because: Because, wait: Wait = False, yes: Yes 
         act.ends("paused")
     if wait:
         pausing.wait_for(aws, deployed, "Disabled")
-    call.output({"paused": True}, Text("paused", style=WARNING))
+    call.output({"paused": True})
 
 
 @app.command("resume")
@@ -52,7 +52,7 @@ def resume_command(call: Call, *, because: Because = "", wait: Wait = False, yes
         act.ends("resumed")
     if wait:
         pausing.wait_for(aws, deployed, "Enabled")
-    call.output({"paused": False}, Text(f"takes messages{'' if wait else ' in a minute'}", style=GOOD))
+    call.output({"paused": False})
 
 
 @app.command("release")
@@ -84,7 +84,7 @@ def release_command(
     with operations.acting(aws, deployed, f"release {key}", does=does, yes=yes, because=because) as act:
         done = releasing.release(aws, deployed, entry, act.operation)
         act.ends(f"attempt {done.attempt} of {done.lease_owner} taken, fence {done.fence}")
-    call.output(done, releasing.release_text(done, now_ms()))
+    call.output(done)
     if wait and (status := releasing.wait_for_end(aws, deployed, key, done.version_id)) is not Status.PROCESSED:
         console(stderr=True).print(escape(f"{key} is {status.value}: see intake-ledger inspect"))
         raise typer.Exit(1)
@@ -99,7 +99,7 @@ def _end(
     with operations.acting(aws, deployed, f"release {key} --end", does=does, yes=yes, because=because) as act:
         done = releasing.end(aws, deployed, entry, act.operation)
         act.ends(f"attempt {done.attempt} ended, fence {done.fence}")
-    call.output(done, releasing.end_text(done))
+    call.output(done)
 
 
 @app.command("operations")

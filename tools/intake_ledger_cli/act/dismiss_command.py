@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from intake_ledger_cli.act import dismissing, operations
 from intake_ledger_cli.act.redrive_lock import redrive_lock
@@ -11,7 +10,7 @@ from intake_ledger_cli.app import Because, Yes, app, now_ms
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show.console import GOOD, escape, many
+from intake_ledger_cli.show.console import many
 
 
 @app.command("dismiss")
@@ -44,9 +43,5 @@ def dismiss_command(
         operations.acting(aws, deployed, what, does=does, yes=yes, because=because, by=by) as act,
     ):
         done = dismissing.dismiss(aws, deployed, entries, lock.renew)
-        result = f"{many(done.rows, 'rows')}, {many(done.messages, 'dead-letter messages')}"
-        act.ends(result)
-    shown = f"dismissed: {result}"
-    if done.other_messages:
-        shown += f"; {done.other_messages:,} other dead-letter messages about the key stay, see: retry KEY --dry-run"
-    call.output(done, Text(escape(shown), style=GOOD))
+        act.ends(f"{many(done.rows, 'rows')}, {many(done.messages, 'dead-letter messages')}")
+    call.output(done)

@@ -3,8 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.console import Group
-from rich.text import Text
 
 from intake_ledger_cli.act import forget_again, forgetting, operations
 from intake_ledger_cli.act.forget_outputs import Tombstone, find_tombstones, rejects_uris, remove_tombstone
@@ -18,8 +16,8 @@ from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show.console import GOOD, WARNING, escape, many
-from intake_ledger_cli.show.formatting import duration, timestamp
+from intake_ledger_cli.show.console import many
+from intake_ledger_cli.show.formatting import duration
 
 
 @app.command("forget")
@@ -80,7 +78,7 @@ def forget_command(
             task.remove_from_records()
         task.result.remains += remains(aws, deployed, task, now_ms())
         act.ends(_counts(task.result))
-    call.output(task.result, _table(task.result))
+    call.output(task.result)
     if task.result.unfinished:
         raise typer.Exit(1)
 
@@ -94,7 +92,7 @@ def _forget_again(call: Call, aws: Aws, deployed: DeployedPipeline, because: str
     with operations.acting(aws, deployed, "forget --again", does=does, yes=yes, because=because) as act:
         done = forget_again.forget_again(aws, deployed, found, now_ms())
         act.ends(forget_again.counts(done))
-    call.output(done, forget_again.again_lines(done))
+    call.output(done)
     if done.left:
         raise typer.Exit(1)
 
@@ -105,18 +103,3 @@ def _counts(done: ForgetResult) -> str:
         f"{many(done.dead_letters, 'dead-letter messages')}, {many(done.outputs, 'tombstones')}, "
         f"{many(done.operations, 'records')} without the key"
     )
-
-
-def _table(done: ForgetResult) -> Group:
-    lines = [
-        Text(escape(f"removed: {_counts(done)}"), style=GOOD),
-        Text(
-            f"messages that were sent before {timestamp(done.forgotten_at)} are refused until "
-            f"{timestamp(done.refused_until)}"
-        ),
-        Text("not removed:"),
-    ]
-    for one in done.remains:
-        until = f", until {timestamp(one.until)}" if one.until is not None else ""
-        lines.append(Text(f"  {one.what}{until}", style=WARNING))
-    return Group(*lines)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from rich.text import Text
-
 from intake_ledger.events import body_unknown
 from intake_ledger.ledger import ConditionFailed, LedgerTable, break_claim, end_work
 from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status, row_key
@@ -18,8 +16,7 @@ from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.executions import execution_of, executions_of, standing
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError, UsageError
-from intake_ledger_cli.show.console import GOOD, WARNING, escape
-from intake_ledger_cli.show.formatting import duration, relative_time
+from intake_ledger_cli.show.formatting import relative_time
 
 if TYPE_CHECKING:
     from intake_ledger_cli.act.operations import Operation
@@ -240,15 +237,6 @@ def _standing(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", now:
     return standing(executions, deployed, entry.key, entry.row, now)
 
 
-def end_text(found: EndResult) -> Text:
-    """The document for people."""
-    when = "now" if found.woken else "when its source delivers its message"
-    text = f"ended: {found.key}, attempt {found.attempt}; it is rejected {when}"
-    if found.may_run:
-        text += f", after the end of its execution. If it runs, stop it: {found.execution}"
-    return Text(escape(text), style=GOOD if found.woken else WARNING)
-
-
 def _changed(seen: Row, present: Row | None) -> str:
     if present is not None and (present.fence, present.lease_owner) == (seen.fence, seen.lease_owner):
         if present.status is Status.PROCESSING:
@@ -266,13 +254,3 @@ def _delivered_by(aws: "Aws", deployed: "DeployedPipeline", row: Row) -> int:
     if deployed.reads_stream:
         return row.lease_until or 0
     return row.updated_at + retrying.in_flight(aws, deployed).visibility_seconds * 1000
-
-
-def release_text(found: ReleaseResult, now: int) -> Text:
-    """The document for people."""
-    left = duration(found.lease_until - now)
-    text = f"released: {found.key}, attempt {found.attempt}, {left} before its lease ended; "
-    if found.delivered_by is None:
-        return Text(escape(text + "it is tried now"), style=GOOD)
-    when = relative_time(found.delivered_by, now)
-    return Text(escape(f"{text}its source delivers the message again by {when}"), style=WARNING)

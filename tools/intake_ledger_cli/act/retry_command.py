@@ -7,12 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import batched, chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from botocore.exceptions import ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import Group
 
 from intake_ledger.protocol import (
     RANDOM_BITS,
@@ -48,17 +47,15 @@ from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show import result_tables
-from intake_ledger_cli.show.console import BAD, DIM, console, escape, many
-from intake_ledger_cli.show.render import table
+from intake_ledger_cli.show.console import console, many
+from intake_ledger_cli.show.json_output import document
+from intake_ledger_cli.show.render import view
 
 if TYPE_CHECKING:
     from intake_ledger_cli.read.operation_wait import OperationWaitResult
 
 COMMITTED = "committed"
 """The good outcome of a wait."""
-_SHOWN = 50
-"""Choices that people see. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +229,7 @@ def retry_command(
             result.waited = operation_wait.follow(aws, deployed, result.request_id)
     finally:
         if run.begun:
-            call.output(result, retried_table(result, deployed))
+            call.output(result, Group(*view("RetriedResult", _shown(result), now_ms())))
     if result.failed:
         raise typer.Exit(1)
     if not streams and not result.choices:
@@ -420,7 +417,7 @@ class RetryCall:
         acts, noun = self._acts, self._deployed.work.noun
         does = [
             (acts[Act.REDRIVE], f"move {many(len(self._letters), 'dead letters')} back to the queue"),
-            (acts[Act.NOW], f"try {many(len(self._rows[Act.NOW]), noun)} now"),
+            (acts[Act.NOW], f"try {many(len(self._rows[Act.NOW]), noun)} {self._deployed.work.retried}"),
             (acts[Act.REOPEN], f"open {many(acts[Act.REOPEN], f'rejected {noun}')} whose dead letters are gone"),
             (acts[Act.AGAIN], f"process {many(acts[Act.AGAIN], noun)} again, although their effects may repeat"),
         ]
@@ -565,39 +562,12 @@ def _by_key(letters: Iterable[DeadLetterMessage]) -> dict[str, list[DeadLetterMe
     return found
 
 
-def _choices(found: RetriedResult) -> Iterator[RenderableType]:
-    if not found.choices:
-        return
-    ordered = sorted(found.choices, key=lambda one: one.choice is not Act.LEAVE)
-    yield table(
-        ("choice", "status", "key", "why"),
-        [
-            (one.choice.value, one.status, " ".join(filter(None, (one.key, one.version_id))), one.why)
-            for one in ordered[:_SHOWN]
-        ],
-    )
-    if len(ordered) > _SHOWN:
-        yield Text(f"and {len(ordered) - _SHOWN:,} more, see --json", style=DIM)
-
-
-def retried_table(found: RetriedResult, deployed: DeployedPipeline) -> RenderableType:
-    """The document for people: the choices, those that need a person first, and what was done."""
-    parts = [*_choices(found)]
-    counted = Counter(one.choice for one in found.choices)
-    text = ", ".join(f"{number:,} {act}" for act, number in counted.items())
-    if text or found.again is None:
-        parts.append(Text(f"{'would be: ' if found.dry_run else ''}{text or 'nothing is selected'}"))
-    if found.redriven is not None:
-        parts.append(result_tables.redrive_table(found.redriven))
-    if found.due is not None:
-        parts.append(retrying.retry_lines(found.due, deployed))
-    if found.again is not None:
-        parts.append(result_tables.reprocess_table(found.again))
-    parts += [Text(escape(f"not reopened: {one}"), style=BAD) for one in found.refused]
-    if found.waited is not None:
-        from intake_ledger_cli.read.operation_wait import operation_lines  # noqa: PLC0415 - as above
-
-        parts.append(operation_lines(found.waited))
-    elif not found.dry_run and ((found.redriven and found.redriven.moved) or found.reopened or found.again):
-        parts.append(Text(f"to follow it: wait --id {found.request_id}", style=DIM))
-    return Group(*parts)
+def _shown(found: RetriedResult) -> dict[str, Any]:
+    """The document for people: with the number of each choice, and the identities of closed dead letters."""
+    shown: dict[str, Any] = document(found)
+    for one, closed in zip(shown["redriven"]["closed"], found.redriven.closed, strict=True) if found.redriven else ():
+        one["identity"] = closed.identity
+    chosen = Counter(one.choice.value for one in found.choices)
+    if found.dry_run:
+        del shown["requestId"]
+    return ({"chosen": chosen} if chosen or found.again is None else {}) | shown

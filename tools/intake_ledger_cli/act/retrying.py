@@ -6,7 +6,6 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from rich.text import Text
 
 from intake_ledger.events import own_message
 from intake_ledger.ledger import condition_failed, send_write
@@ -22,8 +21,6 @@ from intake_ledger.protocol import (
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.show.console import DIM, GOOD, WARNING, many
-from intake_ledger_cli.show.formatting import duration
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws.clients import Aws
@@ -119,20 +116,6 @@ def retry_rows(
         answers = send(aws.sqs, deployed.queue_url, messages)
         result.failed += sum(why is not None for why in answers)
         result.retried += sum(why is None for why in answers)
-
-
-def retry_lines(done: RetryResult, deployed: "DeployedPipeline") -> Text:
-    """The document for people."""
-    work = deployed.work
-    are = "is" if done.retried == 1 else "are"
-    shown = f"{many(done.retried, work.noun)} {are} tried {work.retried}, {done.changed:,} had changed meanwhile"
-    shown += f", {many(done.failed, 'messages')} refused" if done.failed else ""
-    lines = [Text(shown, style=WARNING if done.failed else GOOD)]
-    if done.in_flight is not None and done.in_flight.number:
-        limit = duration(done.in_flight.visibility_seconds * 1000)
-        text = f"{many(done.in_flight.number, 'messages')} in flight: those without an attempt return within {limit}"
-        lines.append(Text(text, style=DIM))
-    return Text("\n").join(lines)
 
 
 def wake(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow) -> str | None:

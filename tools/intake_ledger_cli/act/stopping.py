@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Status
@@ -19,11 +17,10 @@ from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.errors import CliError, UsageError, denied_action
-from intake_ledger_cli.show.console import DIM, WARNING, escape, many
 from intake_ledger_cli.show.formatting import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from intake_ledger_cli.aws.clients import Aws
     from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
 SEARCHED = 100
 """Operations among which one is searched."""
 _LOOK_SECONDS = 5.0
-_NAMED = 10
 
 
 @dataclass(slots=True)
@@ -86,7 +82,7 @@ def stop(call: "Call", request_id: str | None, because: str, *, yes: bool) -> No
         done = carry_out(aws, deployed, operation, stopped)
         # The numbers change. `operations` counts them in the line of the operation.
         act.ends("stopped")
-    call.output(done, stop_lines(done))
+    call.output(done)
 
 
 def find(aws: "Aws", deployed: "DeployedPipeline", request_id: str | None) -> Operation:
@@ -147,30 +143,6 @@ def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, stop: Stop
     counts = recording.count_stopped(own, live, operation.sent)
     for how in AfterStop:
         setattr(done, how.name.lower(), counts[how])
-
-
-def stop_lines(done: StopResult) -> RenderableType:
-    """The stop for people."""
-    goes = "dead letters go back, requests are acknowledged"
-    lines = [
-        Text(f"stopped {done.stopped}: consumers withdraw its messages ({goes}) from their next batch on"),
-        Text(recording.counts_text({how: getattr(done, how.name.lower()) for how in AfterStop}), style=DIM),
-    ]
-    lines += _named("of them are committed", done.committed)
-    lines += _named("of them are in work, failed or rejected", done.begun)
-    if done.unreachable:
-        text = f"{many(done.unreachable, 'messages')} without the ID, which cannot be withdrawn"
-        lines.append(Text(text, style=WARNING))
-    if done.why:
-        lines.append(Text(f"the requests are not known: {escape(done.why)}", style=WARNING))
-    return Group(*lines)
-
-
-def _named(what: str, keys: "Sequence[str]") -> "list[Text]":
-    if not keys:
-        return []
-    more = f" and {len(keys) - _NAMED:,} more, see --json" if len(keys) > _NAMED else ""
-    return [Text(escape(f"{len(keys):,} {what}: {', '.join(keys[:_NAMED])}{more}"), style=WARNING)]
 
 
 class StopWatch:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from intake_ledger.protocol import Row, StateKind, Status, matches_reason, row_key
 from intake_ledger_cli.act.row_scan import CommitFilter, scan_request
@@ -22,7 +21,6 @@ from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.report_file import replacing
-from intake_ledger_cli.show.console import many
 from intake_ledger_cli.show.formatting import shown_status
 
 if TYPE_CHECKING:
@@ -149,13 +147,13 @@ def export_command(
     rows = select(aws.dynamodb, deployed, chosen)
     if file is not None:
         number = write_file(file, (_values(deployed, one) for one in rows), duckdb)
-        result, shown = ExportResult(deployed.name, str(file), number), f"{many(number, 'rows')} written to {file}"
+        result = ExportResult(deployed.name, str(file), number)
     else:
         number = send_outcomes(aws, deployed, event_bus or "", rows)
-        result, shown = ExportResult(deployed.name, None, number), f"{many(number, 'events')} sent to {event_bus}"
+        result = ExportResult(deployed.name, None, number)
     if not number:
         check_reason(reason)
-    call.output(result, Text(shown))
+    call.output(result)
 
 
 def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: ExportedRows) -> Iterator["ObjectRow"]:

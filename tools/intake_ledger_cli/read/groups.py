@@ -20,7 +20,6 @@ from intake_ledger.protocol import (
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.read_budget import ReadBudget
 from intake_ledger_cli.aws.reading import ObjectRow
-from intake_ledger_cli.show import formatting
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws.clients import Aws
@@ -87,14 +86,6 @@ def with_holder(aws: "Aws", deployed: "DeployedPipeline") -> Callable[[ObjectRow
         return replace(entry, row=replace(row, reason=row.reason.replace(holder_hash(holder), key)))
 
     return named
-
-
-def group_text(group: GroupState, now: int) -> str:
-    """Describe a group and the key that has it."""
-    if group.held_by is None:
-        return f"{group.group}, which is free"
-    since = "" if group.held_since is None else f" for {formatting.duration(now - group.held_since)}"
-    return f"{group.group}, held by {group.held_by}{since}"
 
 
 def _states(aws: "Aws", deployed: "DeployedPipeline", groups: Mapping[str, int | None], now: int) -> list[GroupState]:

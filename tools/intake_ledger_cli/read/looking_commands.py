@@ -6,7 +6,6 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Group
 from rich.live import Live
 
 from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, end_with, now_ms
@@ -14,7 +13,6 @@ from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_table, list_running, without_running
-from intake_ledger_cli.aws.function_errors import errors_line
 from intake_ledger_cli.aws.read_budget import LEAST_REQUESTS, ReadBudget, requests_for
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
@@ -24,7 +22,6 @@ from intake_ledger_cli.read.inspection import inspect_key, key_in
 from intake_ledger_cli.read.status import read_status
 from intake_ledger_cli.show import formatting, status_table, tables
 from intake_ledger_cli.show.console import console, escape
-from intake_ledger_cli.show.history_output import history_lines
 from intake_ledger_cli.show.json_output import versioned
 
 
@@ -191,12 +188,12 @@ def wait_command(
     if prefix is None:
         console(stderr=True).print(escape(f"waiting for {request_id} {waiting.limit_text(limit)}"))
         found = operation_wait.OperationWait(aws, deployed, request_id or "", limit, now_ms).run(time.sleep, interval)
-        call.output(found, operation_wait.operation_lines(found))
+        call.output(found)
         _end_wait(found.outcome)
         return
     console(stderr=True).print(escape(f"waiting for {prefix!r} {waiting.limit_text(limit)}"))
     found = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms).run(time.sleep, interval)
-    call.output(found, waiting.wait_lines(found))
+    call.output(found)
     _end_wait(found.outcome)
 
 
@@ -223,11 +220,9 @@ def inspect(
         from intake_ledger_cli.read import sets  # noqa: PLC0415 - it imports the runtime's clients
 
         files = sets.inspect_set(aws, deployed, key, now, logs=logs)
-        call.output(files, Group(sets.set_table(files, now), *history_lines(files.history)))
+        call.output(files, sets.set_table(files, now))
         end_with(not files.agree, exit_code)
         return
     found = inspect_key(aws, deployed, key, now, logs=logs)
-    history = history_lines(found.history, of_messages=not deployed.work.in_bucket)
-    errors = filter(None, [errors_line(found.consumer_errors, now)])
-    call.output(found, Group(tables.inspect_table(deployed, found, now), *history, *errors))
+    call.output(found, tables.inspect_table(deployed, found, now))
     end_with(any(one.agree is False for one in found.states), exit_code)

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Row, Status
 from intake_ledger.requests import Entry, RequestBatch, Standing, Stop, queried_batches, read_stop
@@ -16,8 +13,7 @@ from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.stopping import SEARCHED
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Unfinished, repeat, unfinished_lines
-from intake_ledger_cli.show.console import BAD, GOOD, WARNING, escape
+from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Unfinished, repeat
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws.clients import Aws
@@ -172,22 +168,3 @@ def _unfinished(entry: Entry, row: Row | None, why: str) -> Unfinished:
     if row is None:
         return Unfinished(entry.key, "no row", why)
     return Unfinished(entry.key, row.status.value, row.reason or why, row.version_id, row.reason_code)
-
-
-def operation_lines(found: OperationWaitResult) -> RenderableType:
-    """The document for people."""
-    numbers = {
-        "committed": found.committed,
-        "rejected": len(found.rejected),
-        "not yet": len(found.missing) - found.withdrawn,
-        "void": found.void,
-        "withdrawn": found.withdrawn,
-        "copies lost": found.copies_lost,
-        "ended before the wait, with an outcome that is not known here": found.served_before,
-    }
-    text = ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
-    style = {COMMITTED: GOOD, MISSING: WARNING}.get(found.outcome, BAD)
-    lines = [Text(f"{found.outcome}: {text or 'no request'} of {found.operation}", style=style)]
-    if found.error:
-        lines.append(Text(escape(found.error), style=WARNING))
-    return Group(*lines, *unfinished_lines([*found.rejected, *found.missing]))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.aws import Bucket
 from intake_ledger.ledger import LedgerTable
@@ -14,8 +13,11 @@ from intake_ledger.sets import Contents, SetReader, set_settings
 from intake_ledger_cli.act.set_keys import check_set_key
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.read.history import History, read_history
-from intake_ledger_cli.show.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
-from intake_ledger_cli.show.tables import add_row
+from intake_ledger_cli.show.console import escape, heading
+from intake_ledger_cli.show.history_output import history_lines
+from intake_ledger_cli.show.json_output import document
+from intake_ledger_cli.show.render import fields, rows
+from intake_ledger_cli.show.tables import row_content
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws.clients import Aws
@@ -109,12 +111,12 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
 
 
 def set_table(found: InspectedSet, now: int) -> RenderableType:
-    """The document for people, without its history."""
-    lines = grid()
-    add_row(lines, found.row, now)
-    add_line(lines, "Now", Text(found.problem or found.state))
-    add_line(lines, "Agree", Text("yes", style=GOOD) if found.agree else Text("no", style=BAD))
-    for one in found.parts:
-        text = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
-        add_line(lines, escape(one.key), text)
-    return Group(heading(escape(found.key), f"{found.pipeline}, bucket {found.bucket}"), lines)
+    """The document for people."""
+    why = f"the ledger has {'the present' if found.agree else 'another'} state"
+    lines = row_content(found.row, now) | {
+        "now": found.problem or found.state,
+        "agree": {"yes" if found.agree else "no": why},
+    }
+    parts = rows("parts", document(found.parts), now)
+    title = heading(escape(found.key), f"{found.pipeline}, bucket {found.bucket}")
+    return Group(title, fields("row", lines, now), *parts, *history_lines(found.history))

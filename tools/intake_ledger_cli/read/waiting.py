@@ -5,15 +5,13 @@ grows with the keys under the prefix, and never with the table.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import batched
 from typing import TYPE_CHECKING, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol import Ordering, Row, RowKey, State, Status, row_from_attributes, row_key
@@ -21,7 +19,6 @@ from intake_ledger_cli.act import recording, set_keys
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.errors import UsageError, is_passing
 from intake_ledger_cli.read import sets
-from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape
 from intake_ledger_cli.show.formatting import agreement, parse_age, timestamp
 
 if TYPE_CHECKING:
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 COMMITTED, REJECTED, MISSING = "committed", "rejected", "missing"
 """The outcomes of a wait."""
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
-_SHOWN = 20
-"""The largest number of keys that people see. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,32 +258,6 @@ def parse_until(text: str, now: int) -> int:
 
 def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
-
-
-def wait_lines(found: WaitResult) -> RenderableType:
-    """The document for people."""
-    of = f" of {found.expected:,} expected" if found.expected is not None else ""
-    style = {COMMITTED: GOOD, REJECTED: BAD}.get(found.outcome, WARNING)
-    text = f"{found.outcome}: {found.committed:,}{of} keys under {found.prefix!r} are committed"
-    text += f", {len(found.rejected):,} rejected" if found.rejected else ""
-    text += f", {len(found.missing):,} not yet" if found.missing else ""
-    lines = [Text(escape(text), style=style)]
-    if found.marker is not None and not found.marker_found:
-        lines.append(Text(escape(f"the bucket has no {found.marker}"), style=WARNING))
-    if found.error:
-        lines.append(Text(escape(f"the last look failed: {found.error}"), style=WARNING))
-    lines += unfinished_lines([*found.rejected, *found.missing])
-    if found.rejected:
-        lines.append(Text(f"see: list --status REJECTED --prefix {found.prefix!r}", style=DIM))
-    return Group(*lines)
-
-
-def unfinished_lines(unfinished: Sequence[Unfinished]) -> list[Text]:
-    """The first states that are not committed, for people."""
-    lines = [Text(escape(f"{one.key}: {one.status}: {one.why}")) for one in unfinished[:_SHOWN]]
-    if len(unfinished) > _SHOWN:
-        lines.append(Text(f"and {len(unfinished) - _SHOWN:,} more, see: --json", style=DIM))
-    return lines
 
 
 def limit_text(until: int | None) -> str:
