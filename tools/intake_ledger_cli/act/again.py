@@ -65,7 +65,7 @@ class AgainCall:
         with operations.acting(
             aws,
             deployed,
-            f"{selection} --id {own_id}",
+            f"retry --again {selection} --id {own_id}",
             does=self._announced(counted),
             yes=yes,
             because=because,
@@ -98,7 +98,7 @@ class AgainCall:
         if targets is not None:
             found = sum(1 for _ in islice(targets, COUNTED + 1))
             number = f"more than {COUNTED:,} {noun}" if found > COUNTED else many(found, noun)
-        return f"{self._deployed.name} will process {number} of `{self._selection}` again."
+        return f"{self._deployed.name} will process {number} of `retry --again {self._selection}` again."
 
     def _end(self, *, complete: bool) -> None:
         result = self._result

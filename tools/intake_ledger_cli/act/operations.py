@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import RowKey, from_dynamodb
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.consumer_log import write_operation
 from intake_ledger_cli.errors import UsageError, denied_action
@@ -172,8 +173,6 @@ def _finish(aws: "Aws", deployed: "DeployedPipeline", act: Act, result: str) -> 
 def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
     command, *_ = operation.what.split()
     content: dict[str, Any] = {
-        "pk": deployed.operations_partition,
-        "sk": f"{operation.at:014d}#{command}",
         "at": operation.at,
         "done_by": operation.by,
         "what": operation.what,
@@ -184,7 +183,8 @@ def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
         **({"unmarked": operation.unmarked} if operation.unmarked else {}),
         "expires_at": (operation.at + _KEPT_MS) // 1000,
     }
-    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    place = RowKey(deployed.operations_partition, f"{operation.at:014d}#{command}")
+    LedgerTable(aws.dynamodb, deployed.table).write(place, content)
 
 
 def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limit: int) -> list[Operation]:

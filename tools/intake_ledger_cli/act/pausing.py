@@ -3,7 +3,8 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import pause_key, to_dynamodb
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import pause_key
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -50,15 +51,8 @@ def pause(aws: "Aws", deployed: "DeployedPipeline", uuids: list[str], operation:
         ClientError: AWS refuses a request.
 
     """
-    key = pause_key(deployed.name)
-    content = {
-        "pk": key.pk,
-        "sk": key.sk,
-        "paused_at": operation.at,
-        "paused_by": operation.by,
-        "because": operation.because,
-    }
-    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    content = {"paused_at": operation.at, "paused_by": operation.by, "because": operation.because}
+    LedgerTable(aws.dynamodb, deployed.table).write(pause_key(deployed.name), content)
     for uuid in uuids:
         aws.functions.update_event_source_mapping(UUID=uuid, Enabled=False)
 

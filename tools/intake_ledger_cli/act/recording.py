@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable, send_write
-from intake_ledger.protocol import Row, made_at, to_dynamodb
+from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol import Row, made_at
 from intake_ledger.requests import (
     BATCH_BYTES,
     AfterStop,
@@ -113,10 +113,9 @@ class RequestRecorder:
 
     def _write(self, batch: RequestBatch) -> None:
         batch.sent_at = now_ms()
-        key = batch_key(self._deployed.name, batch)
-        item = {"pk": key.pk, "sk": key.sk} | batch_item(batch, made_at=made_at(batch.request_id))
+        table = LedgerTable(self._aws.dynamodb, self._deployed.table)
         try:
-            send_write(self._aws.dynamodb.put_item, {"TableName": self._deployed.table, "Item": to_dynamodb(item)})
+            table.write(batch_key(self._deployed.name, batch), batch_item(batch, made_at=made_at(batch.request_id)))
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise

@@ -2,29 +2,20 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import batched, chain
+from itertools import batched
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from botocore.exceptions import ClientError
 from rich.console import Group
 
-from intake_ledger.protocol import (
-    RANDOM_BITS,
-    Ordering,
-    Status,
-    matches_reason,
-    review_partitions,
-    ulid,
-    waiting_partition,
-)
+from intake_ledger.protocol import RANDOM_BITS, Ordering, Status, ulid
 from intake_ledger.requests import BATCH_ENTRIES, Command, packed
-from intake_ledger_cli.act import operations, retrying
-from intake_ledger_cli.act import selection as positions
+from intake_ledger_cli.act import operations, retrying, selection
 from intake_ledger_cli.act.again import AgainCall
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
 from intake_ledger_cli.act.dismissing import await_source, dead_letter_of
@@ -37,7 +28,6 @@ from intake_ledger_cli.act.retrying import RetryResult
 from intake_ledger_cli.act.selection import Selection
 from intake_ledger_cli.act.stopping import StopWatch
 from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, now_ms, rate_limit
-from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -105,53 +95,6 @@ class RetriedResult:
         return again + self.reopened + (self.redriven.recorded if self.redriven else 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The rows and dead letters that a person has selected."""
-
-    keys: tuple[str, ...] = ()
-    prefix: str | None = None
-    reason: str | None = None
-    waiting: bool = False
-    letter: str | None = None
-    version_id: str | None = None
-
-    def __str__(self) -> str:
-        """The selection as a person types it. Of many keys, only some are named."""
-        more = f" and {len(self.keys) - positions.NAMED:,} more" if len(self.keys) > positions.NAMED else ""
-        options = ("--prefix", self.prefix), ("--reason", self.reason), ("--letter", self.letter)
-        typed = [f"{name} {value or repr('')}" for name, value in options if value is not None]
-        typed += ["--waiting"] if self.waiting else []
-        typed += [f"--version-id {self.version_id}"] if self.version_id else []
-        return " ".join([*self.keys[: positions.NAMED], *typed]) + more
-
-    @property
-    def filter(self) -> MessageFilter:
-        """The filter of dead letters."""
-        return MessageFilter(self.prefix, self.reason, self.letter, frozenset(self.keys) or None)
-
-    def rows(self, aws: Aws, deployed: DeployedPipeline) -> Iterator[ObjectRow]:
-        """Yield the rows. Without keys, those that the index has: failed, waiting and rejected ones."""
-        if self.keys:
-            rows: Iterator[ObjectRow] = (
-                one for key in self.keys for one in reading.read_rows(aws.dynamodb, deployed, key)
-            )
-        elif self.letter is not None:
-            return
-        else:
-            names = [*([] if self.waiting else review_partitions(deployed.name)), waiting_partition(deployed.name)]
-            rows = reading.rows_to_review(aws.dynamodb, deployed, names=names)
-            if self.waiting:
-                failed = reading.rows_to_review(aws.dynamodb, deployed, Status.FAILED)
-                rows = chain(failed, rows)
-        for entry in rows:
-            row = entry.row
-            if self.version_id not in (None, row.version_id) or not entry.key.startswith(self.prefix or ""):
-                continue
-            if self.reason is None or matches_reason(self.reason, row.reason_code, row.reason or ""):
-                yield entry
-
-
 @app.command("retry")
 @with_shared_options
 def retry_command(
@@ -202,12 +145,14 @@ def retry_command(
     yes: Yes = False,
 ) -> None:
     """Try again what is rejected, failed or waits. It chooses by the row, and repeats no committed effect by itself."""
-    listed = positions.keys_from(keys_from) if keys_from is not None else ()
+    listed = selection.keys_from(keys_from) if keys_from is not None else ()
     names = tuple(dict.fromkeys((*(keys or ()), *listed)))
-    wanted = Wanted(keys=names, prefix=prefix, reason=reason, waiting=waiting, letter=letter, version_id=version_id)
-    selection = Selection(prefix, since, before, processor_version)
-    streams = again and (prefix is not None or selection.of_commits or resume is not None) and reason is None
-    _check(wanted, selection, again=again, streams=streams, request_id=request_id, resume=resume)
+    chosen = Selection(
+        keys=names, prefix=prefix, reason=reason, waiting=waiting, letter=letter, version_id=version_id, since=since,
+        before=before, processor_version=processor_version,
+    )  # fmt: skip
+    streams = again and (prefix is not None or chosen.of_commits or resume is not None) and reason is None
+    _check(chosen, again=again, streams=streams, request_id=request_id, resume=resume)
     aws, deployed = call.open("retry --again" if streams else "retry")
     if given := resume or request_id:
         check_id(given, deployed, now_ms())
@@ -216,11 +161,11 @@ def retry_command(
     if streams:
         result.again = requests = ReprocessResult(result.request_id, dry_run)
         if resume is not None:
-            selection, requests.position = positions.resume(aws, deployed, resume)
-        run = AgainCall(aws, deployed, selection, requests)
+            chosen, requests.position = selection.resume(aws, deployed, resume)
+        run = AgainCall(aws, deployed, chosen, requests)
     else:
-        wanted = replace(wanted, keys=tuple(dict.fromkeys(key_in(deployed, key) for key in names)))
-        run = RetryCall(aws, deployed, wanted, result, again=again)
+        chosen = replace(chosen, keys=tuple(dict.fromkeys(key_in(deployed, key) for key in names)))
+        run = RetryCall(aws, deployed, chosen, result, again=again)
     try:
         run.run(rate_limit(rate), because, yes=yes)
         if wait and result.sent:
@@ -236,32 +181,30 @@ def retry_command(
         check_reason(reason)
 
 
-def _check(
-    wanted: Wanted, selection: Selection, *, again: bool, streams: bool, request_id: str | None, resume: str | None
-) -> None:
+def _check(chosen: Selection, *, again: bool, streams: bool, request_id: str | None, resume: str | None) -> None:
     """Check the options.
 
     Raises:
         UsageError: They select nothing, or contradict each other.
 
     """
-    names, others = wanted.keys, (wanted.reason is not None, wanted.waiting, wanted.letter is not None)
-    if not again and (selection.of_commits or request_id is not None or resume is not None):
+    names, others = chosen.keys, replace(chosen, keys=()).one_by_one
+    if not again and (chosen.of_commits or request_id is not None or resume is not None):
         raise UsageError("--since, --before, --processor-version, --id and --resume need --again: effects may repeat")
-    if resume is not None and (request_id is not None or selection != Selection()):
+    if resume is not None and (request_id is not None or chosen.prefix is not None or chosen.of_commits):
         raise UsageError("--resume takes the selection and the ID of the earlier call: omit the other options")
-    if selection.of_commits and (names or any(others)):
+    if chosen.of_commits and chosen.one_by_one:
         raise UsageError("--since, --before and --processor-version select commits: combine them with --prefix only")
-    if names and (wanted.prefix is not None or any(others)):
+    if names and (chosen.prefix is not None or others):
         raise UsageError("keys name all: omit --prefix, --reason, --waiting and --letter")
-    if streams and (names or any(others)):
+    if streams and chosen.one_by_one:
         raise UsageError("--again with --prefix or --resume selects all: omit the others")
-    if not (streams or names or wanted.prefix is not None or any(others)):
+    if not (streams or chosen.one_by_one or chosen.prefix is not None):
         raise UsageError("retry needs what to try: keys, --from FILE, --prefix, --reason, --waiting or --letter")
-    if wanted.version_id is not None and len(names) != 1:
-        raise UsageError(f"--version-id {wanted.version_id} needs exactly one key, and {len(names)} were given")
-    if selection.of_commits:
-        selection.commits  # noqa: B018 - it refuses wrong times
+    if chosen.version_id is not None and len(names) != 1:
+        raise UsageError(f"--version-id {chosen.version_id} needs exactly one key, and {len(names)} were given")
+    if chosen.of_commits:
+        chosen.commits  # noqa: B018 - it refuses wrong times
 
 
 class RetryCall:
@@ -271,7 +214,7 @@ class RetryCall:
         self,
         aws: Aws,
         deployed: DeployedPipeline,
-        wanted: Wanted,
+        wanted: Selection,
         result: RetriedResult,
         *,
         again: bool,
@@ -365,7 +308,7 @@ class RetryCall:
             return [Target(key) for key in keys]
         self.result.again = ReprocessResult(self.result.request_id, self.result.dry_run)
         version = self._wanted.version_id
-        return positions.named_targets(self._aws, self._deployed, keys, version, self.result.again)
+        return selection.named_targets(self._aws, self._deployed, keys, version, self.result.again)
 
     def _read_letters(self) -> tuple[list[DeadLetterMessage], str]:
         """The dead letters, and why others may exist."""

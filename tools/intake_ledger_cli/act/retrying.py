@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
 from intake_ledger.events import own_message
-from intake_ledger.ledger import condition_failed, send_write
+from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable
 from intake_ledger.protocol import (
     Ordering,
     Origin,
     Row,
     Status,
-    identity_of,
     row_key,
     success_key,
 )
@@ -71,9 +68,10 @@ def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
         ClientError: DynamoDB refuses the request.
 
     """
+    place = success_key(deployed.name)
     aws.dynamodb.update_item(
         TableName=deployed.table,
-        Key=_place(success_key(deployed.name).pk, success_key(deployed.name).sk),
+        Key={"pk": {"S": place.pk}, "sk": {"S": place.sk}},
         UpdateExpression="SET #asked = :now",
         ExpressionAttributeNames={"#asked": "retry_now_at"},
         ExpressionAttributeValues={":now": {"N": str(now)}},
@@ -128,7 +126,7 @@ def _make_due(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, now: i
     """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
     if entry.row.status is not Status.FAILED:
         return False
-    return _change(aws, deployed, entry, "retry_at", {"N": str(now)})
+    return _change(aws, deployed, entry, "retry_at", now)
 
 
 def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, digest: str) -> None:
@@ -139,32 +137,20 @@ def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, dige
         ClientError: DynamoDB refuses the request.
 
     """
-    if not _change(aws, deployed, entry, "bare_copy_digest", {"S": digest}):
+    if not _change(aws, deployed, entry, "bare_copy_digest", digest):
         raise CliError(f"{entry.key} has changed meanwhile: run the command again")
 
 
-def _change(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, name: str, value: Any) -> bool:
+def _change(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, name: str, value: str | int) -> bool:
     """Set one attribute of a row. False: an attempt has changed the row since it was read."""
     row = entry.row
-    identity = identity_of(row.kind, row.version_id, row.etag)
-    key = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, identity)
-    request = {
-        "TableName": deployed.table,
-        "Key": _place(key.pk, key.sk),
-        "UpdateExpression": "SET #changed = :value",
-        "ConditionExpression": "#status = :status AND #fence = :fence",
-        "ExpressionAttributeNames": {"#changed": name, "#status": "status", "#fence": "fence"},
-        "ExpressionAttributeValues": {
-            ":value": value,
-            ":status": {"S": row.status.value},
-            ":fence": {"N": str(row.fence)},
-        },
-    }
+    place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
+    unchanged = Condition(
+        "#status = :status AND #fence = :fence", ("status", "fence"), {":status": row.status, ":fence": row.fence}
+    )
     try:
-        send_write(aws.dynamodb.update_item, request)
-    except ClientError as error:
-        if not condition_failed(error):
-            raise
+        LedgerTable(aws.dynamodb, deployed.table).mark(place, {name: value}, unchanged)
+    except ConditionFailed:
         return False
     return True
 
@@ -173,7 +159,3 @@ def _message(deployed: "DeployedPipeline", entry: ObjectRow) -> str:
     row = entry.row
     state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
     return own_message(Origin.AUDIT, deployed.bucket, entry.key, state)
-
-
-def _place(pk: str, sk: str) -> Any:
-    return {"pk": {"S": pk}, "sk": {"S": sk}}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import all_rows_since, record_key
+from intake_ledger.ledger import LedgerTable, all_rows_since, record_key
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     Ordering,
@@ -159,8 +159,7 @@ def audit_key(deployed: "DeployedPipeline") -> RowKey:
 
 def read_item(client: "DynamoDBClient", deployed: "DeployedPipeline", key: RowKey) -> dict[str, Any]:
     """Read one item consistently. It is empty if there is none."""
-    place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
-    return from_dynamodb(client.get_item(TableName=deployed.table, Key=place, ConsistentRead=True).get("Item", {}))
+    return LedgerTable(client, deployed.table).read(key)
 
 
 def last_report(found: dict[str, Any]) -> dict[str, Any] | None:

@@ -8,11 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.keyed import holder_hash, holder_row, is_holding
-from intake_ledger.ledger import read_batch
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     ReasonCode,
     RowKey,
-    from_dynamodb,
     group_key,
     row_from_attributes,
     waiting_partition,
@@ -108,8 +107,4 @@ def _states(aws: "Aws", deployed: "DeployedPipeline", groups: Mapping[str, int |
 def _read(aws: "Aws", deployed: "DeployedPipeline", places: Collection[RowKey]) -> dict[RowKey, dict[str, Any]]:
     if len(places) == 1:  # `inspect` needs no permission for batches
         return {place: item for place in places if (item := reading.read_item(aws.dynamodb, deployed, place))}
-    if not places:
-        return {}
-    wanted = [{"pk": {"S": place.pk}, "sk": {"S": place.sk}} for place in places]
-    items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
-    return {RowKey(item["pk"], item["sk"]): item for item in items}
+    return LedgerTable(aws.dynamodb, deployed.table).get_items([*places]) if places else {}

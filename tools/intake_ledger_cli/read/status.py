@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import read_batch
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     RowKey,
     StartTimes,
     breaker_key,
-    from_dynamodb,
     pause_key,
     rate_key,
     success_key,
@@ -294,9 +293,7 @@ def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, A
     name = deployed.name
     keys = [reading.audit_key(deployed), breaker_key(name), success_key(name), pause_key(name)]
     keys += [rate_key(name)] if deployed.rate else []
-    wanted = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
-    items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
-    return {RowKey(item["pk"], item["sk"]): item for item in items}
+    return LedgerTable(aws.dynamodb, deployed.table).get_items(keys)
 
 
 def _rate(
