@@ -1,8 +1,7 @@
 """Requests that all objects under a prefix, or of some commits, are processed again: in a stream, and resumable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
@@ -11,18 +10,13 @@ from intake_ledger_cli.act import operations, reprocess
 from intake_ledger_cli.act import selection as positions
 from intake_ledger_cli.act.rate_limit import RateLimit
 from intake_ledger_cli.act.recording import RequestRecorder
-from intake_ledger_cli.act.reprocess import ReprocessResult
+from intake_ledger_cli.act.reprocess import ReprocessResult, Target
 from intake_ledger_cli.act.selection import Selection
 from intake_ledger_cli.act.stopping import StopWatch
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.show.console import console, many
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from intake_ledger_cli.act.reprocess import Target
 
 COUNTED = 10_000
 """The largest number of objects that are counted before the question."""
@@ -91,7 +85,7 @@ class AgainCall:
             finally:
                 self._end(complete=complete)
 
-    def _announced(self, targets: "Iterator[Target] | None") -> str:
+    def _announced(self, targets: Iterator[Target] | None) -> str:
         """The effect as a sentence. `targets` are counted, up to a limit. Without them no number is said."""
         noun = self._deployed.work.noun
         number = f"the {noun}"

@@ -17,16 +17,15 @@ from botocore.exceptions import ClientError
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import RowKey, from_dynamodb
 from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import write_operation
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, denied_action
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _KEPT_MS = 365 * 86_400_000
 LOOKED_MS = 14 * 86_400_000
@@ -59,7 +58,7 @@ class Sent(NamedTuple):
     unmarked: int = 0
 
 
-def caller(aws: "Aws") -> str:
+def caller(aws: Aws) -> str:
     """Return the ARN of the caller, or `unknown` if AWS does not tell it."""
     try:
         return str(aws.sts.get_caller_identity()["Arn"])
@@ -88,8 +87,8 @@ class Act:
 
 @contextmanager
 def acting(
-    aws: "Aws",
-    deployed: "DeployedPipeline",
+    aws: Aws,
+    deployed: DeployedPipeline,
     what: str,
     *,
     does: str = "",
@@ -140,7 +139,7 @@ def _confirm(what: str, *, yes: bool) -> None:
     typer.confirm("Continue?", abort=True, err=True)
 
 
-def _begin(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
+def _begin(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
     """Write the operation into the ledger's table and into the consumer's log, and one line about it on standard error.
 
     A denied write is told, and does not stop the command.
@@ -158,7 +157,7 @@ def _begin(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
         console(stderr=True).print(escape(f"not written to the consumer's log: {why}"))
 
 
-def _finish(aws: "Aws", deployed: "DeployedPipeline", act: Act, result: str) -> None:
+def _finish(aws: Aws, deployed: DeployedPipeline, act: Act, result: str) -> None:
     """Add the result to the record. A denied write was told when the operation began."""
     sent = act.sent()
     operation = replace(act.operation, result=result, sent=sent.recorded, unmarked=sent.unmarked)
@@ -170,7 +169,7 @@ def _finish(aws: "Aws", deployed: "DeployedPipeline", act: Act, result: str) -> 
             raise
 
 
-def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
+def _write(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
     command, *_ = operation.what.split()
     content: dict[str, Any] = {
         "at": operation.at,
@@ -187,7 +186,7 @@ def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
     LedgerTable(aws.dynamodb, deployed.table).write(place, content)
 
 
-def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limit: int) -> list[Operation]:
+def read_operations(client: "DynamoDBClient", deployed: DeployedPipeline, limit: int) -> list[Operation]:
     """Return the last operations, newest first."""
     pages = client.get_paginator("query").paginate(
         TableName=deployed.table,

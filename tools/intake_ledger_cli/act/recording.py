@@ -7,7 +7,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
@@ -31,15 +30,13 @@ from intake_ledger.requests import (
     standing_of,
 )
 from intake_ledger_cli.act import operations
+from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.show.console import console
 from intake_ledger_cli.show.formatting import timestamp
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.act.operations import Operation
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 LISTED = 10
 """Operations among which `status` looks for open ones."""
@@ -51,9 +48,7 @@ what the last look of the audit has left."""
 class RequestRecorder:
     """The records of one operation."""
 
-    def __init__(
-        self, aws: "Aws", deployed: "DeployedPipeline", request_id: str, command: Command, *, most: int
-    ) -> None:
+    def __init__(self, aws: Aws, deployed: DeployedPipeline, request_id: str, command: Command, *, most: int) -> None:
         """Make it. `most` is the largest number of requests in a record."""
         self._aws = aws
         self._deployed = deployed
@@ -158,7 +153,7 @@ class OpenOperation:
     stopped: bool
 
 
-def open_operations(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[OpenOperation]:
+def open_operations(aws: Aws, deployed: DeployedPipeline, now: int) -> list[OpenOperation]:
     """The operations among the last ones that a queue may still hold messages of. Without one, it takes one request.
 
     Raises:
@@ -183,7 +178,7 @@ def open_operations(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[
 
 
 def read_progress(
-    aws: "Aws", deployed: "DeployedPipeline", listed: Sequence["Operation"], *, most_judged: int | None = None
+    aws: Aws, deployed: DeployedPipeline, listed: Sequence[Operation], *, most_judged: int | None = None
 ) -> Mapping[str, Progress]:
     """The progress of the listed operations that have recorded requests, by their ID.
 
@@ -212,8 +207,8 @@ def read_progress(
 
 
 def _progress(  # noqa: PLR0917 - the parts of one operation
-    aws: "Aws",
-    deployed: "DeployedPipeline",
+    aws: Aws,
+    deployed: DeployedPipeline,
     own: Sequence[RequestBatch],
     sent: int | None,
     stop: Stop | None,
@@ -235,7 +230,7 @@ def _progress(  # noqa: PLR0917 - the parts of one operation
     return Progress(outstanding, lost, served, is_exact)
 
 
-def outstanding(aws: "Aws", deployed: "DeployedPipeline", prefix: str) -> dict[tuple[str, str | None], str]:
+def outstanding(aws: Aws, deployed: DeployedPipeline, prefix: str) -> dict[tuple[str, str | None], str]:
     """The recorded requests under a prefix that no attempt has served, and whose message may come.
 
     Returns:
@@ -261,7 +256,7 @@ def outstanding(aws: "Aws", deployed: "DeployedPipeline", prefix: str) -> dict[t
 
 
 def stopped(
-    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch, stop: Stop
+    aws: Aws, deployed: DeployedPipeline, batch: RequestBatch, stop: Stop
 ) -> Iterator[tuple[Entry, Row | None, AfterStop]]:
     """Each request of a record of a stopped operation, with its row.
 
@@ -296,7 +291,7 @@ def count_stopped(batches: Sequence[RequestBatch], live: Iterable[AfterStop], se
 
 
 def standings(
-    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch
+    aws: Aws, deployed: DeployedPipeline, batch: RequestBatch
 ) -> Iterator[tuple[Entry, Row | None, Standing]]:
     """The row of each request of a record, and what it shows of the request.
 
@@ -350,7 +345,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return text or "no request was recorded"
 
 
-def _judge(aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch) -> None:
+def _judge(aws: Aws, deployed: DeployedPipeline, batch: RequestBatch) -> None:
     """Leave out of a record what its rows show as served."""
     left = list[Entry]()
     for entry, _, standing in standings(aws, deployed, batch):

@@ -5,24 +5,21 @@ The runtime's `break_claim` and `end_work` say what they change.
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from intake_ledger.events import body_unknown
 from intake_ledger.ledger import ConditionFailed, LedgerTable, break_claim, end_work
 from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status, row_key
 from intake_ledger_cli.act import retrying
+from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import execution_of, executions_of, standing
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.show.formatting import relative_time
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.act.operations import Operation
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
 
 _LOOK_SECONDS = 5.0
 LATE_EFFECTS = (
@@ -54,7 +51,7 @@ class ReleaseResult:
     """The time until which the source of a message delivers it again. None if the key was woken."""
 
 
-def find_claim(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None, now: int) -> "ObjectRow":
+def find_claim(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None, now: int) -> ObjectRow:
     """Return the row of the key that a worker holds.
 
     Raises:
@@ -70,7 +67,7 @@ def find_claim(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: s
     raise CliError(f"no worker holds {key} (the ledger has: {_states(entries)}): see intake-ledger inspect")
 
 
-def wait_for_end(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> Status:
+def wait_for_end(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> Status:
     """Wait until an attempt of the key has ended for good. Returns the status of its row."""
     version = version_id if deployed.ordering is Ordering.EVERY_VERSION else None
     while True:
@@ -80,23 +77,23 @@ def wait_for_end(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id:
         time.sleep(_LOOK_SECONDS)
 
 
-def _entries(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> "list[ObjectRow]":
+def _entries(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
     found = reading.read_rows(aws.dynamodb, deployed, key)
     return [one for one in found if version_id in (None, one.row.version_id)]
 
 
-def _only(entries: "list[ObjectRow]", key: str, state: str) -> "ObjectRow":
+def _only(entries: list[ObjectRow], key: str, state: str) -> ObjectRow:
     if len(entries) > 1:
         names = ", ".join(str(one.row.version_id) for one in entries)
         raise UsageError(f"{len(entries)} versions of {key} are {state}, name one with --version-id: {names}")
     return entries[0]
 
 
-def _states(entries: "list[ObjectRow]") -> str:
+def _states(entries: list[ObjectRow]) -> str:
     return ", ".join(sorted({one.row.status.value for one in entries})) or "no row"
 
 
-def describe_claim(deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -> str:
+def describe_claim(deployed: DeployedPipeline, entry: ObjectRow, now: int) -> str:
     """Describe the claim, and the result of its release."""
     row = entry.row
     begun = relative_time(row.updated_at, now)
@@ -107,7 +104,7 @@ def describe_claim(deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -
     )
 
 
-def release(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operation: "Operation") -> ReleaseResult:
+def release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> ReleaseResult:
     """Take the claim from its worker, and wake the key.
 
     Raises:
@@ -158,7 +155,7 @@ class EndResult:
     """A message looks at the key at once. False for messages, which only their source delivers again."""
 
 
-def find_unfinished(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> "ObjectRow":
+def find_unfinished(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> ObjectRow:
     """Return the row of the key whose work a person may end.
 
     Raises:
@@ -174,7 +171,7 @@ def find_unfinished(aws: "Aws", deployed: "DeployedPipeline", key: str, version_
     raise CliError(f"nothing of {key} is unfinished (the ledger has: {_states(entries)}): see intake-ledger inspect")
 
 
-def describe_end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -> str:
+def describe_end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> str:
     """Describe the unfinished work, and the result of its end."""
     _, stands = _standing(aws, deployed, entry, now)
     return (
@@ -184,7 +181,7 @@ def describe_end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", n
     )
 
 
-def end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operation: "Operation") -> EndResult:
+def end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> EndResult:
     """End the work of an unfinished row for good, and wake the key.
 
     Raises:
@@ -213,7 +210,7 @@ def end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operation:
     )
 
 
-def _send_copy(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", after: Row) -> None:
+def _send_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, after: Row) -> None:
     """Send a copy without a body to the dead-letter queue. If the message comes again, its own copy has the body.
 
     The row lists the rejection, if SQS refuses the copy.
@@ -230,7 +227,7 @@ def _send_copy(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", aft
     send(aws.sqs, deployed.dead_letter_url, [OutgoingMessage(body_unknown(entry.key, identity), typed)])
 
 
-def _standing(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -> tuple[bool, str]:
+def _standing(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> tuple[bool, str]:
     executions = executions_of(aws, deployed)
     if executions is None or entry.row.status is not Status.PROCESSING:
         return False, f"it is {entry.row.status.value}: {entry.row.reason}"
@@ -245,7 +242,7 @@ def _changed(seen: Row, present: Row | None) -> str:
     return "another attempt has the row: see intake-ledger inspect"
 
 
-def _delivered_by(aws: "Aws", deployed: "DeployedPipeline", row: Row) -> int:
+def _delivered_by(aws: Aws, deployed: DeployedPipeline, row: Row) -> int:
     """The time until which the source delivers the message again.
 
     A queue shows it again when its visibility timeout has ended. A stream repeats the batch when the invocation has

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intake_ledger.events import own_message
 from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable
@@ -15,13 +15,11 @@ from intake_ledger.protocol import (
     row_key,
     success_key,
 )
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _BATCH = 10  # SQS's limit
 
@@ -47,7 +45,7 @@ class RetryResult:
     """None for a stream, or if the caller may not read the queue."""
 
 
-def in_flight(aws: "Aws", deployed: "DeployedPipeline") -> InFlight:
+def in_flight(aws: Aws, deployed: DeployedPipeline) -> InFlight:
     """Read the hidden messages of the queue, and its visibility timeout.
 
     Raises:
@@ -61,7 +59,7 @@ def in_flight(aws: "Aws", deployed: "DeployedPipeline") -> InFlight:
     return InFlight(int(found["ApproximateNumberOfMessagesNotVisible"]), int(found["VisibilityTimeout"]))
 
 
-def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
+def close_breaker(aws: Aws, deployed: DeployedPipeline, now: int) -> None:
     """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds.
 
     Raises:
@@ -84,8 +82,8 @@ def _has_lapsed(row: Row, now: int) -> bool:
 
 
 def retry_rows(
-    aws: "Aws",
-    deployed: "DeployedPipeline",
+    aws: Aws,
+    deployed: DeployedPipeline,
     rows: Iterator[ObjectRow],
     now: int,
     result: RetryResult,
@@ -116,20 +114,20 @@ def retry_rows(
         result.retried += sum(why is None for why in answers)
 
 
-def wake(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow) -> str | None:
+def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
     """Send a message about the object or set of a row. Returns why SQS refused it."""
     [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(_message(deployed, entry))])
     return why
 
 
-def _make_due(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, now: int) -> bool:
+def _make_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> bool:
     """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
     if entry.row.status is not Status.FAILED:
         return False
     return _change(aws, deployed, entry, "retry_at", now)
 
 
-def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, digest: str) -> None:
+def expect_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, digest: str) -> None:
     """Tell a rejected row that a message without attributes, whose body has this digest, is its copy.
 
     Raises:
@@ -141,7 +139,7 @@ def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, dige
         raise CliError(f"{entry.key} has changed meanwhile: run the command again")
 
 
-def _change(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, name: str, value: str | int) -> bool:
+def _change(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, name: str, value: str | int) -> bool:
     """Set one attribute of a row. False: an attempt has changed the row since it was read."""
     row = entry.row
     place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
@@ -155,7 +153,7 @@ def _change(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, name: st
     return True
 
 
-def _message(deployed: "DeployedPipeline", entry: ObjectRow) -> str:
+def _message(deployed: DeployedPipeline, entry: ObjectRow) -> str:
     row = entry.row
     state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
     return own_message(Origin.AUDIT, deployed.bucket, entry.key, state)

@@ -2,11 +2,12 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
@@ -19,18 +20,14 @@ from intake_ledger.protocol import (
     waiting_partition,
 )
 from intake_ledger_cli.act import reprocess, row_scan
+from intake_ledger_cli.act.reprocess import ReprocessResult, Target
 from intake_ledger_cli.act.row_scan import CommitFilter
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import MessageFilter
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.errors import CliError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from intake_ledger_cli.act.reprocess import ReprocessResult, Target
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
 
 _NAMED = 3
 """The largest number of keys that `str` names."""
@@ -88,7 +85,7 @@ class Selection:
         """The filter of dead letters."""
         return MessageFilter(self.prefix, self.reason, self.letter, frozenset(self.keys) or None)
 
-    def rows(self, aws: "Aws", deployed: "DeployedPipeline") -> "Iterator[ObjectRow]":
+    def rows(self, aws: Aws, deployed: DeployedPipeline) -> Iterator[ObjectRow]:
         """Yield the rows. Without keys, those that the index has: failed, waiting and rejected ones."""
         rows: Iterator[ObjectRow]
         if self.keys:
@@ -107,8 +104,8 @@ class Selection:
                 yield entry
 
     def targets(
-        self, aws: "Aws", deployed: "DeployedPipeline", result: "ReprocessResult", *, after: str = ""
-    ) -> "Iterator[Target]":
+        self, aws: Aws, deployed: DeployedPipeline, result: ReprocessResult, *, after: str = ""
+    ) -> Iterator[Target]:
         """Yield the objects or sets after a position. They are read while they are sent.
 
         Raises:
@@ -132,8 +129,8 @@ class Selection:
 
 
 def named_targets(
-    aws: "Aws", deployed: "DeployedPipeline", keys: "Iterable[str]", version_id: str | None, result: "ReprocessResult"
-) -> "list[Target]":
+    aws: Aws, deployed: DeployedPipeline, keys: Iterable[str], version_id: str | None, result: ReprocessResult
+) -> list[Target]:
     """The objects or sets of keys. All are checked before the first one is sent.
 
     Raises:
@@ -197,7 +194,7 @@ def parse_time(text: str, option: str = "--since") -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def store(aws: "Aws", deployed: "DeployedPipeline", selection: Selection, result: "ReprocessResult") -> None:
+def store(aws: Aws, deployed: DeployedPipeline, selection: Selection, result: ReprocessResult) -> None:
     """Write the position of a call into the ledger's table, so that it can be resumed.
 
     Raises:
@@ -213,7 +210,7 @@ def store(aws: "Aws", deployed: "DeployedPipeline", selection: Selection, result
     LedgerTable(aws.dynamodb, deployed.table).write(_place(deployed, result.reprocess_id), content)
 
 
-def resume(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> tuple[Selection, str]:
+def resume(aws: Aws, deployed: DeployedPipeline, request_id: str) -> tuple[Selection, str]:
     """Return the selection and the position of an interrupted call.
 
     Raises:
@@ -227,7 +224,7 @@ def resume(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> tuple[S
     return Selection(**content), found["position"]
 
 
-def forget(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> None:
+def forget(aws: Aws, deployed: DeployedPipeline, request_id: str) -> None:
     """Delete the position of a call that is complete.
 
     Raises:
@@ -239,5 +236,5 @@ def forget(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> None:
     aws.dynamodb.delete_item(TableName=deployed.table, Key=key)
 
 
-def _place(deployed: "DeployedPipeline", request_id: str) -> RowKey:
+def _place(deployed: DeployedPipeline, request_id: str) -> RowKey:
     return RowKey(deployed.operations_partition, f"reprocess#{request_id}")

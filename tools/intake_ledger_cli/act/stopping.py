@@ -5,8 +5,8 @@ end. See docs/protocol.md, "Requests of people".
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
@@ -16,15 +16,11 @@ from intake_ledger.requests import AfterStop, Stop, queried_batches, read_stop
 from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, UsageError, denied_action
+from intake_ledger_cli.options import Call
 from intake_ledger_cli.show.formatting import timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.options import Call
 
 SEARCHED = 100
 """Operations among which one is searched."""
@@ -55,7 +51,7 @@ class StopResult:
     """The reason why rows could not be read."""
 
 
-def stop(call: "Call", request_id: str | None, because: str, *, yes: bool) -> None:
+def stop(call: Call, request_id: str | None, because: str, *, yes: bool) -> None:
     """Carry out `operations stop`.
 
     Args:
@@ -85,7 +81,7 @@ def stop(call: "Call", request_id: str | None, because: str, *, yes: bool) -> No
     call.output(done)
 
 
-def find(aws: "Aws", deployed: "DeployedPipeline", request_id: str | None) -> Operation:
+def find(aws: Aws, deployed: DeployedPipeline, request_id: str | None) -> Operation:
     """The operation to stop.
 
     Raises:
@@ -112,7 +108,7 @@ def find(aws: "Aws", deployed: "DeployedPipeline", request_id: str | None) -> Op
     raise CliError(f"{len(open_)} operations can be stopped: name one of them: operations stop ID\n{listed}")
 
 
-def carry_out(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, stopped: Stop) -> StopResult:
+def carry_out(aws: Aws, deployed: DeployedPipeline, operation: Operation, stopped: Stop) -> StopResult:
     """Write the stop, and look what it cannot undo.
 
     Raises:
@@ -132,7 +128,7 @@ def carry_out(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, st
     return done
 
 
-def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, stop: Stop, operation: Operation) -> None:
+def _look(aws: Aws, deployed: DeployedPipeline, done: StopResult, stop: Stop, operation: Operation) -> None:
     batches = queried_batches(aws.dynamodb, deployed.table, deployed.name)
     own, live = [one for one in batches if one.request_id == stop.request_id], list[AfterStop]()
     for batch in own:
@@ -150,10 +146,10 @@ class StopWatch:
 
     def __init__(
         self,
-        aws: "Aws",
-        deployed: "DeployedPipeline",
+        aws: Aws,
+        deployed: DeployedPipeline,
         request_id: str,
-        clock: "Callable[[], float]" = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._table = LedgerTable(aws.dynamodb, deployed.table)
         self._pipeline = deployed.name

@@ -16,6 +16,8 @@ from intake_ledger.protocol import (
     STATE_MACHINE,
     AuditSettings,
     ConsumerSettings,
+    DurableSettings,
+    GroupPattern,
     KeyFilter,
     Ordering,
     Rate,
@@ -28,15 +30,13 @@ from intake_ledger.protocol import (
     variable_of,
 )
 from intake_ledger.set_members import set_targets
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, denied_action
 from intake_ledger_cli.kinds import MESSAGES, OBJECTS, SETS, Work
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_lambda import LambdaClient
-
-    from intake_ledger.protocol import DurableSettings, GroupPattern
-    from intake_ledger_cli.aws.clients import Aws
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
 _NAME, _DLQ = variable_of(ConsumerSettings, "pipeline"), variable_of(ConsumerSettings, "dlq_url")
@@ -78,7 +78,7 @@ class DeployedPipeline:
     """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
     state_machine: str | None = None
     """The ARN of the state machine that is the processor, if one is."""
-    durable: "DurableSettings | None" = None
+    durable: DurableSettings | None = None
     """The settings of the durable function that is the processor, if one is."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
@@ -94,7 +94,7 @@ class DeployedPipeline:
     """The place of outputs with rejected rows. None: there is none."""
     sets: str = ""
     """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
-    exclusive_by: "GroupPattern | None" = None
+    exclusive_by: GroupPattern | None = None
     """The groups of keys in which one attempt at most is live. None: there are none."""
     max_wait_seconds: int | None = None
     """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
@@ -147,7 +147,7 @@ class DeployedPipeline:
         return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
 
 
-def _durable(variables: Mapping[str, str]) -> "DurableSettings | None":
+def _durable(variables: Mapping[str, str]) -> DurableSettings | None:
     if DURABLE_FUNCTION not in variables:
         return None
     from intake_ledger.protocol import durable_settings  # noqa: PLC0415 - few have a durable function
@@ -155,7 +155,7 @@ def _durable(variables: Mapping[str, str]) -> "DurableSettings | None":
     return durable_settings(variables)
 
 
-def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
+def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> DeployedPipeline:
     """Find the pipeline of a stack. `pipeline` is its name or its construct's ID, and is required if the stack has
     several.
 

@@ -6,16 +6,14 @@ writes a line.
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import group_name, refusal
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.log_links import LogGroup
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 PATTERN = '?"[ERROR]" ?"Task timed out" ?"Runtime exited" ?"Status: timeout" ?"Status: error"'
 """Lambda's own lines about failed invocations. Its runtime writes `[ERROR]` before each exception that no code caught:
@@ -49,7 +47,7 @@ class FunctionErrors:
     """Why the log was not searched. Empty if it was."""
 
 
-def read_errors(aws: "Aws", deployed: "DeployedPipeline", since: int, now: int) -> FunctionErrors:
+def read_errors(aws: Aws, deployed: DeployedPipeline, since: int, now: int) -> FunctionErrors:
     """Search the consumer's log. A log that may not be read is no error."""
     group = LogGroup("", aws.region)
     number, pages = 0, 0

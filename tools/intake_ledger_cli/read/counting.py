@@ -17,13 +17,12 @@ from intake_ledger.protocol import (
     row_from_attributes,
     waiting_partition,
 )
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import is_passing
 from intake_ledger_cli.show.console import many
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 PAGES = 5
 """The largest number of pages that a count reads. A page has 1 MB, which is about 2,000 rows."""
@@ -98,7 +97,7 @@ class _Tallies:
         return Count(tally.number, why, tally.oldest_at, tally.newest_at)
 
 
-def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_rows: int | None = None) -> Counts:
+def count_rows(client: "DynamoDBClient", deployed: DeployedPipeline, index_rows: int | None = None) -> Counts:
     """Count rows in at most `PAGES` + 3 requests.
 
     With many rows that did not fail, it sends one more for each partition of the index.
@@ -138,7 +137,7 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
     )
 
 
-def _read(pages: Iterator[Mapping[str, Any]], most: int, tallies: _Tallies, deployed: "DeployedPipeline") -> str:
+def _read(pages: Iterator[Mapping[str, Any]], most: int, tallies: _Tallies, deployed: DeployedPipeline) -> str:
     """Count the rows of at most `most` pages. Return the reason if there are more rows."""
     own = frozenset(review_partitions(deployed.name))
     read = scanned = 0
@@ -173,7 +172,7 @@ def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> 
         tallies.add("waiting", row.waiting_since or row.updated_at)
 
 
-def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
+def _review_pages(client: "DynamoDBClient", deployed: DeployedPipeline) -> Iterator[Any]:
     """Scan the index. A query for each of its partitions would take at least as many requests as partitions."""
     request = _request(deployed) | {
         "FilterExpression": "begins_with(#needs_review, :own)"
@@ -188,7 +187,7 @@ def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Ite
     yield from client.get_paginator("scan").paginate(**request)
 
 
-def _partition_pages(client: "DynamoDBClient", deployed: "DeployedPipeline", name: str) -> Iterator[Any]:
+def _partition_pages(client: "DynamoDBClient", deployed: DeployedPipeline, name: str) -> Iterator[Any]:
     """Query the rows of one partition of the index, those with the oldest change first."""
     request = _request(deployed) | {
         "KeyConditionExpression": "#needs_review = :partition",
@@ -197,7 +196,7 @@ def _partition_pages(client: "DynamoDBClient", deployed: "DeployedPipeline", nam
     yield from client.get_paginator("query").paginate(**request)
 
 
-def _request(deployed: "DeployedPipeline") -> Any:
+def _request(deployed: DeployedPipeline) -> Any:
     return {
         "TableName": deployed.table,
         "IndexName": REVIEW_INDEX,

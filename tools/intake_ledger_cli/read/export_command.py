@@ -18,6 +18,8 @@ from intake_ledger_cli.act.selection import commit_filter, parse_time
 from intake_ledger_cli.app import app
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.report_file import replacing
@@ -26,12 +28,9 @@ from intake_ledger_cli.show.formatting import shown_status
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
-
 Value = str | int | bool | None
 _TEXT, _NUMBER, _TIME, _TRUTH = "VARCHAR", "BIGINT", "TIMESTAMP", "BOOLEAN"
-COLUMNS: dict[str, tuple[str, Callable[["DeployedPipeline", "ObjectRow"], Value]]] = {
+COLUMNS: dict[str, tuple[str, Callable[[DeployedPipeline, ObjectRow], Value]]] = {
     "source_id": (_TEXT, lambda deployed, _: deployed.name),
     "path": (_TEXT, lambda deployed, one: f"s3://{deployed.bucket}/{one.key}" if deployed.work.in_bucket else one.key),
     "key": (_TEXT, lambda _, one: one.key),
@@ -156,7 +155,7 @@ def export_command(
     call.output(result)
 
 
-def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: ExportedRows) -> Iterator["ObjectRow"]:
+def select(client: "DynamoDBClient", deployed: DeployedPipeline, chosen: ExportedRows) -> Iterator[ObjectRow]:
     """Scan the table, a request for each MB. Reads are not consistent: a row may lack the last second."""
     for page in client.get_paginator("scan").paginate(**_scan(deployed, chosen)):
         for _, entry in reading.entries_of(deployed, page["Items"]):
@@ -165,7 +164,7 @@ def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: Expor
                 yield entry
 
 
-def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterator["ObjectRow"]) -> int:
+def send_outcomes(aws: Aws, deployed: DeployedPipeline, bus: str, rows: Iterator[ObjectRow]) -> int:
     """Send the last outcome of each row that has one.
 
     Returns:
@@ -193,7 +192,7 @@ def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterat
     return number
 
 
-def _scan(deployed: "DeployedPipeline", chosen: ExportedRows) -> dict[str, Any]:
+def _scan(deployed: DeployedPipeline, chosen: ExportedRows) -> dict[str, Any]:
     conditions = (
         ("status", "#status = :status", ":status", chosen.status),
         ("updated_at", "#updated_at >= :since", ":since", chosen.since),
@@ -256,7 +255,7 @@ def _make_parquet(duckdb: Any, lines: Path, part: Path) -> None:
         rows.write_parquet(str(part), compression="zstd")
 
 
-def _values(deployed: "DeployedPipeline", one: "ObjectRow") -> dict[str, Value]:
+def _values(deployed: DeployedPipeline, one: ObjectRow) -> dict[str, Value]:
     return {name: value(deployed, one) for name, (_, value) in COLUMNS.items()}
 
 

@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Row, Status
@@ -12,12 +11,10 @@ from intake_ledger.requests import Entry, RequestBatch, Standing, Stop, queried_
 from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.stopping import SEARCHED
 from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Unfinished, repeat
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 LOOK_SECONDS = 15
 STOPPED, LOST = "stopped", "lost"
@@ -53,8 +50,8 @@ class OperationWaitResult:
 class OperationWait:
     """A wait for the requests of an operation."""
 
-    aws: "Aws"
-    deployed: "DeployedPipeline"
+    aws: Aws
+    deployed: DeployedPipeline
     request_id: str
     until: int | None
     clock: Callable[[], int]
@@ -154,7 +151,7 @@ class OperationWait:
             found.outcome = STOPPED if found.withdrawn else COMMITTED
 
 
-def follow(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> OperationWaitResult:
+def follow(aws: Aws, deployed: DeployedPipeline, request_id: str) -> OperationWaitResult:
     """Wait until the requests of an operation have ended.
 
     Raises:

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
@@ -12,16 +11,14 @@ from intake_ledger.protocol import Ordering, Row, row_key
 from intake_ledger.sets import Contents, SetReader, set_settings
 from intake_ledger_cli.act.set_keys import check_set_key
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.read.history import History, read_history
 from intake_ledger_cli.show.console import escape, heading
 from intake_ledger_cli.show.history_output import history_lines
 from intake_ledger_cli.show.json_output import document
 from intake_ledger_cli.show.render import fields, rows
 from intake_ledger_cli.show.tables import row_content
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class InspectedSet:
     """None without an attempt, or if the log was not searched."""
 
 
-def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | None, Contents]:
+def read_set(aws: Aws, deployed: DeployedPipeline, key: str) -> tuple[Row | None, Contents]:
     """Read the row of a set, and its present state. The number of requests grows with its parts.
 
     Raises:
@@ -72,7 +69,7 @@ def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | 
     return row, reader.contents(key, reader.listing(key), row=row, whole=True)
 
 
-def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *, logs: bool) -> InspectedSet:
+def inspect_set(aws: Aws, deployed: DeployedPipeline, key: str, now: int, *, logs: bool) -> InspectedSet:
     """Compare the row of a set with its present state.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import batched
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -17,13 +17,11 @@ from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol import Ordering, Row, RowKey, State, Status, row_from_attributes, row_key
 from intake_ledger_cli.act import recording, set_keys
 from intake_ledger_cli.aws import s3_listing
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, is_passing
 from intake_ledger_cli.read import sets
 from intake_ledger_cli.show.formatting import agreement, parse_age, timestamp
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 COMMITTED, REJECTED, MISSING = "committed", "rejected", "missing"
 """The outcomes of a wait."""
@@ -106,8 +104,8 @@ def repeat[Found: Result](
 class Wait:
     """A wait for the keys under a prefix."""
 
-    aws: "Aws"
-    deployed: "DeployedPipeline"
+    aws: Aws
+    deployed: DeployedPipeline
     prefix: str
     expected: int | None
     marker: str | None

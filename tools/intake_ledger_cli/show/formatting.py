@@ -3,14 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
 from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _EVENT_MISSING = "its event is in transit, or was lost, and then the audit resubmits the key"
 _MESSAGE_MISSING = "its message will be received again, or was lost, and then the audit resubmits the key"
@@ -155,7 +152,7 @@ def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
+    row: Row | None, shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None
 ) -> tuple[bool, str]:
     """Compare the ledger with S3 for one state, and explain the result.
 
@@ -200,7 +197,7 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
 
 
 def _without_row(
-    shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None, *, ignored: bool
+    shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None, *, ignored: bool
 ) -> tuple[bool, str]:
     if ignored or shown.kind is StateKind.ABSENT:
         return True, "neither S3 nor the ledger has an object"

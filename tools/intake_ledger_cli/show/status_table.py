@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.read import verdict
 from intake_ledger_cli.read.breaker import BreakerState, BreakerStatus
@@ -15,9 +16,6 @@ from intake_ledger_cli.read.status import Alarm, NotRead, PipelineStatus, QueueD
 from intake_ledger_cli.show import formatting, render
 from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape, grid, heading
 from intake_ledger_cli.show.json_output import camel_case, document
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _MARKS = {BAD: "!", WARNING: "~"}
 """What stands for the colours of a line, for pipes and for people who do not see them."""
@@ -31,7 +29,7 @@ _QUIET = frozenset({"breaker", "lastHour", "rate", "rows", "table", "tick"})
 """Lines that are shown only with a mark."""
 
 
-def status_table(deployed: "DeployedPipeline", found: PipelineStatus, *, every: bool = False) -> RenderableType:
+def status_table(deployed: DeployedPipeline, found: PipelineStatus, *, every: bool = False) -> RenderableType:
     """The verdict, and the lines that have something to say. With `every`, all lines."""
     content, hints = _content(deployed, found), {"rejected": _without_letters(found), "waiting": _waiting_for(deployed)}
     lines = grid()
@@ -49,7 +47,7 @@ def status_table(deployed: "DeployedPipeline", found: PipelineStatus, *, every: 
     return Group(*said, heading(deployed.name, f"{deployed.place}, {formatting.timestamp(found.at)}"), lines)
 
 
-def _content(deployed: "DeployedPipeline", found: PipelineStatus) -> dict[str, Any]:
+def _content(deployed: DeployedPipeline, found: PipelineStatus) -> dict[str, Any]:
     """The document, with the lines that do not show their field as it is."""
     content: dict[str, Any] = document(found)
     for one in fields(found):
@@ -88,7 +86,7 @@ def _without_letters(found: PipelineStatus) -> str:
     return f"{hint}. No dead letter is left: they have expired, or were served before a restore of the table"
 
 
-def _waiting_for(deployed: "DeployedPipeline") -> str:
+def _waiting_for(deployed: DeployedPipeline) -> str:
     most = deployed.max_wait_seconds
     until = "" if most is None else f", rejected after {formatting.duration(most * 1000)}"
     return f"{deployed.work.waits}{until}, see: list --status waiting"
@@ -144,7 +142,7 @@ def _audit(state: AuditState) -> Mapping[str, Any]:
     }
 
 
-def alarms_text(deployed: "DeployedPipeline", alarms: list[Alarm]) -> Text:
+def alarms_text(deployed: DeployedPipeline, alarms: list[Alarm]) -> Text:
     going = [one for one in alarms if one.state == "ALARM"]
     unknown = sum(one.state == "INSUFFICIENT_DATA" for one in alarms)
     if not going:

@@ -1,25 +1,23 @@
 """Builds the tables that show list, inspect and report. Keys and reasons are escaped."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger.protocol import MAX_NAME_BYTES, Row, truncate
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ReviewPage
 from intake_ledger_cli.read.inspection import InspectedKey
+from intake_ledger_cli.read.listing import ReasonCounts
 from intake_ledger_cli.show import formatting
 from intake_ledger_cli.show.console import DIM, GOOD, WARNING, escape, heading, many
 from intake_ledger_cli.show.history_output import history_lines
 from intake_ledger_cli.show.json_output import document
 from intake_ledger_cli.show.render import fields, table
 
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.read.listing import ReasonCounts
 
-
-def list_table(deployed: "DeployedPipeline", found: ReviewPage, now: int) -> RenderableType:
+def list_table(deployed: DeployedPipeline, found: ReviewPage, now: int) -> RenderableType:
     identities, max_wait_seconds = not deployed.work.in_bucket, deployed.max_wait_seconds
     if not found.rows:
         return (
@@ -71,7 +69,7 @@ def _more(after: str | None, stopped_after: int | None, why: str = "") -> Text:
     return Text(stopped_text(stopped_after, after, why), style=WARNING)
 
 
-def reasons_table(found: "ReasonCounts") -> RenderableType:
+def reasons_table(found: ReasonCounts) -> RenderableType:
     stop = [] if found.stopped_after is None else [_more(found.after, found.stopped_after, found.why)]
     if not found.reasons:
         return Group(*stop) if stop else Text("none", style=GOOD)
@@ -79,7 +77,7 @@ def reasons_table(found: "ReasonCounts") -> RenderableType:
     return Group(table(("rows", "status", "reason code", "reason"), rows), *stop)
 
 
-def inspect_table(deployed: "DeployedPipeline", found: InspectedKey, now: int) -> RenderableType:
+def inspect_table(deployed: DeployedPipeline, found: InspectedKey, now: int) -> RenderableType:
     in_bucket = deployed.work.in_bucket
     parts: list[RenderableType] = [heading(escape(found.key), f"{deployed.name}, {deployed.place}")]
     if not found.wanted:
@@ -113,7 +111,7 @@ def row_content(row: Row | None, now: int, execution: str | None = None) -> dict
     return shown | {"commit_id": name, "tags_pending": list(row.untagged)}
 
 
-def _outside_filters(deployed: "DeployedPipeline") -> str:
+def _outside_filters(deployed: DeployedPipeline) -> str:
     filters = " or ".join(
         " and ".join(
             filter(None, (one.prefix and f"begin with {one.prefix!r}", one.suffix and f"end with {one.suffix!r}"))
