@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from intake_ledger.events import body_unknown
 from intake_ledger.ledger import ConditionFailed, LedgerTable, break_claim, end_work
-from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status, row_key
+from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status
 from intake_ledger_cli.act import retrying
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.aws import reading
@@ -113,16 +113,14 @@ def release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: O
 
     """
     row = entry.row
-    place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
+    place = deployed.row_key(entry.key, row.identity)
     who, now = operation.by.rpartition("/")[2], operation.at
     reason = Reason(ReasonCode.LOCK_BROKEN, f"released by {who}: {operation.because}")
     try:
         after = break_claim(LedgerTable(aws.dynamodb, deployed.table), deployed.name, place, row, reason, now=now)
     except ConditionFailed as refused:
         raise CliError(f"{entry.key} was not released: {_changed(row, refused.row)}") from None
-    is_message = not deployed.work.in_bucket
-    if not is_message and (why := retrying.wake(aws, deployed, entry)) is not None:
-        raise CliError(f"{entry.key} is released, and SQS refused the message that wakes it: {why}. Use retry")
+    woken = _wake(aws, deployed, entry, "released")
     return ReleaseResult(
         pipeline=deployed.name,
         key=entry.key,
@@ -132,8 +130,8 @@ def release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: O
         claimed_at=row.updated_at,
         lease_until=row.lease_until or 0,
         fence=after.fence,
-        woken=not is_message,
-        delivered_by=_delivered_by(aws, deployed, row) if is_message else None,
+        woken=woken,
+        delivered_by=None if woken else _delivered_by(aws, deployed, row),
     )
 
 
@@ -191,23 +189,28 @@ def end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Opera
     """
     row, now = entry.row, operation.at
     may_run, _ = _standing(aws, deployed, entry, now)
-    place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
+    place = deployed.row_key(entry.key, row.identity)
     reason = Reason(ReasonCode.ENDED, f"ended by {operation.by.rpartition('/')[2]}: {operation.because}")
     table = LedgerTable(aws.dynamodb, deployed.table)
     try:
         after = end_work(table, deployed.name, place, row, reason, now=now, may_run=may_run)
     except ConditionFailed:
         raise CliError(f"{entry.key} was not ended, since its row has changed: see intake-ledger inspect") from None
-    is_message = not deployed.work.in_bucket
-    if not is_message and (why := retrying.wake(aws, deployed, entry)) is not None:
-        raise CliError(f"{entry.key} is ended, and SQS refused the message that wakes it: {why}. Use retry")
-    if is_message and not may_run and row.status is Status.PROCESSING:
+    woken = _wake(aws, deployed, entry, "ended")
+    if not woken and not may_run and row.status is Status.PROCESSING:
         _send_copy(aws, deployed, entry, after)
     name = execution_of(executions_of(aws, deployed), deployed, entry.key, row)
     runs = may_run and row.status is Status.PROCESSING
-    return EndResult(
-        deployed.name, entry.key, row.version_id, row.attempts, after.fence, name, runs, woken=not is_message
-    )
+    return EndResult(deployed.name, entry.key, row.version_id, row.attempts, after.fence, name, runs, woken)
+
+
+def _wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, what: str) -> bool:
+    """Send a message about the key. False: only the source of a message delivers it again."""
+    if not deployed.work.in_bucket:
+        return False
+    if (why := retrying.wake(aws, deployed, entry)) is not None:
+        raise CliError(f"{entry.key} is {what}, and SQS refused the message that wakes it: {why}. Use retry")
+    return True
 
 
 def _send_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, after: Row) -> None:

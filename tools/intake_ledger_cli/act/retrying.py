@@ -12,7 +12,6 @@ from intake_ledger.protocol import (
     Origin,
     Row,
     Status,
-    row_key,
     success_key,
 )
 from intake_ledger_cli.aws.clients import Aws
@@ -142,7 +141,7 @@ def expect_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, digest: 
 def _change(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, name: str, value: str | int) -> bool:
     """Set one attribute of a row. False: an attempt has changed the row since it was read."""
     row = entry.row
-    place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
+    place = deployed.row_key(entry.key, row.identity)
     unchanged = Condition(
         "#status = :status AND #fence = :fence", ("status", "fence"), {":status": row.status, ":fence": row.fence}
     )

@@ -22,10 +22,12 @@ from intake_ledger.protocol import (
     Ordering,
     Rate,
     Reports,
+    RowKey,
     SettingsError,
     State,
     is_skipped_marker,
     operations_partition,
+    row_key,
     setting_from,
     variable_of,
 )
@@ -127,6 +129,10 @@ class DeployedPipeline:
     def operations_partition(self) -> str:
         """The partition key of the records of operations, and of the lock of redrives. No row has such a key."""
         return operations_partition(self.name)
+
+    def row_key(self, key: str, identity: str) -> RowKey:
+        """The key of the row of a state."""
+        return row_key(self.name, self.ordering, self.bucket, key, identity)
 
     @property
     def reads_stream(self) -> bool:

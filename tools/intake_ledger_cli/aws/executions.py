@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger.executions import STOPPED, Execution, StateMachine, execution_name
-from intake_ledger.protocol import ExecutionSettings, Row, RowKey, Status, identity_of, row_key
+from intake_ledger.protocol import ExecutionSettings, Row, RowKey, Status
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
@@ -273,7 +273,4 @@ def execution_of(executions: Executions | None, deployed: DeployedPipeline, key:
 
 def _place(deployed: DeployedPipeline, key: str, row: Row | None) -> RowKey | None:
     """The key of a row with an attempt."""
-    if row is None or not row.attempts:
-        return None
-    identity = identity_of(row.kind, row.version_id, row.etag)
-    return row_key(deployed.name, deployed.ordering, deployed.bucket, key, identity)
+    return None if row is None or not row.attempts else deployed.row_key(key, row.identity)

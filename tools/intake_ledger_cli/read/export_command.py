@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intake_ledger.protocol import Row, StateKind, Status, matches_reason, row_key
+from intake_ledger.protocol import Row, StateKind, Status, matches_reason
 from intake_ledger_cli.act.row_scan import CommitFilter, scan_request
 from intake_ledger_cli.act.selection import commit_filter, parse_time
 from intake_ledger_cli.app import app
@@ -183,7 +183,7 @@ def send_outcomes(aws: Aws, deployed: DeployedPipeline, bus: str, rows: Iterator
     for group in batched(rows, ENTRIES):
         found = []
         for one in group:
-            place = row_key(deployed.name, deployed.ordering, deployed.bucket, one.key, one.row.identity)
+            place = deployed.row_key(one.key, one.row.identity)
             if event := outcome_of(place.pk, place.sk, None, one.row, kinds):
                 found.append((one.key, event))
         if refused := send(client, bus, found):

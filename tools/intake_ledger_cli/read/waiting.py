@@ -14,7 +14,7 @@ from typing import Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol import Ordering, Row, RowKey, State, Status, row_from_attributes, row_key
+from intake_ledger.protocol import Ordering, Row, State, Status, row_from_attributes
 from intake_ledger_cli.act import recording, set_keys
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.clients import Aws
@@ -198,10 +198,14 @@ class Wait:
         """Yield each state that the pipeline processes, with its row if it was not seen committed before."""
         table = LedgerTable(self.aws.dynamodb, self.deployed.table)
         for group in batched(self._processed(), BATCH_GET_KEYS):
-            unknown = [self._place(key, state) for key, state in group if (key, state.identity) not in self._done]
+            unknown = [
+                self.deployed.row_key(key, state.identity)
+                for key, state in group
+                if (key, state.identity) not in self._done
+            ]
             items = table.get_items(unknown) if unknown else {}
             for key, state in group:
-                yield key, state, row_from_attributes(items.get(self._place(key, state), {}))
+                yield key, state, row_from_attributes(items.get(self.deployed.row_key(key, state.identity), {}))
 
     def _processed(self) -> Iterator[tuple[str, State]]:
         """The states under the prefix that the pipeline processes: of each key the current one, or each version."""
@@ -213,10 +217,6 @@ class Wait:
                 continue
             if deployed.wants(key) and not deployed.skips(key, state) and not deployed.is_control(key):
                 yield key, state
-
-    def _place(self, key: str, state: State) -> RowKey:
-        deployed = self.deployed
-        return row_key(deployed.name, deployed.ordering, deployed.bucket, key, state.identity)
 
     def _unfinished(self, key: str, state: State, row: Row | None) -> Unfinished:
         if row is None:

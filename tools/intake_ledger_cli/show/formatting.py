@@ -8,12 +8,13 @@ from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
 from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.show.console import many
 
 _EVENT_MISSING = "its event is in transit, or was lost, and then the audit resubmits the key"
 _MESSAGE_MISSING = "its message will be received again, or was lost, and then the audit resubmits the key"
 _AGE = re.compile(r"(\d+)([smhd])")
 _AGE_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+_UNITS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000))
 
 
 def parse_age(option: str, text: str) -> int:
@@ -33,8 +34,7 @@ def duration(milliseconds: int) -> str:
     """Format a duration in its largest unit: "3 hours"."""
     for unit, size in _UNITS:
         if milliseconds >= size:
-            number = milliseconds // size
-            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+            return many(milliseconds // size, unit)
     return "less than a second"
 
 
@@ -108,14 +108,14 @@ def describe_status(row: Row, now: int, execution: str | None = None) -> str:  #
         return f"written by a later release (format {row.format}): use the command of that release"
     if row.status is Status.REJECTED:
         next_step = "dismissed, see: operations" if row.dismissed else "retry it"
-        return f"REJECTED after {_times(row.attempts, 'attempt')}: {next_step}"
+        return f"REJECTED after {many(row.attempts, 'attempts')}: {next_step}"
     if row.removed_unprocessed:
         what = row.unprocessed_state or "the object"
-        return f"REMOVED: {what} was removed before it was processed, after {_times(row.attempts, 'attempt')}"
+        return f"REMOVED: {what} was removed before it was processed, after {many(row.attempts, 'attempts')}"
     if row.settled_as == Settlement.REMOVED_UNSEEN:
         return "PROCESSED: the removal of an object without a row, which was removed early or whose row had expired"
     recorded = "recorded without an attempt" if row.settled_as else "processed before a removal that was undone"
-    return f"PROCESSED after {_times(row.attempts, 'attempt')}" if row.attempts else f"PROCESSED: {recorded}"
+    return f"PROCESSED after {many(row.attempts, 'attempts')}" if row.attempts else f"PROCESSED: {recorded}"
 
 
 def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -212,7 +212,3 @@ def _without_row(
             f"the object is older than the ledger's retention ({duration(kept)}), which may have removed its row",
         )
     return False, f"the ledger has no row: {_EVENT_MISSING}"
-
-
-def _times(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
