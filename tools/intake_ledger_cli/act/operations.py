@@ -20,7 +20,7 @@ from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import write_operation
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.errors import UsageError, unless_denied
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 
@@ -146,15 +146,12 @@ def _begin(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
     """
     line = f"{timestamp(operation.at)} {operation.what} by {operation.by}"
     line += f" because {operation.because}" if operation.because else ""
-    console(stderr=True).print(escape(line))
-    try:
+    notes = console(stderr=True)
+    notes.print(escape(line))
+    with unless_denied(lambda action: notes.print(f"not recorded in the ledger: {action} is not allowed")):
         _write(aws, deployed, operation)
-    except ClientError as error:
-        if (action := denied_action(error)) is None:
-            raise
-        console(stderr=True).print(f"not recorded in the ledger: {action} is not allowed")
     if why := write_operation(aws, deployed, operation, at=operation.at):
-        console(stderr=True).print(escape(f"not written to the consumer's log: {why}"))
+        notes.print(escape(f"not written to the consumer's log: {why}"))
 
 
 def _finish(aws: Aws, deployed: DeployedPipeline, act: Act, result: str) -> None:
@@ -162,11 +159,8 @@ def _finish(aws: Aws, deployed: DeployedPipeline, act: Act, result: str) -> None
     sent = act.sent()
     operation = replace(act.operation, result=result, sent=sent.recorded, unmarked=sent.unmarked)
     write_operation(aws, deployed, operation, at=now_ms())
-    try:
+    with unless_denied():
         _write(aws, deployed, operation)
-    except ClientError as error:
-        if denied_action(error) is None:
-            raise
 
 
 def _write(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:

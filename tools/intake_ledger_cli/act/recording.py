@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from botocore.exceptions import ClientError
-
 from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol import Row, made_at
 from intake_ledger.requests import (
@@ -34,7 +32,7 @@ from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.errors import unless_denied
 from intake_ledger_cli.show.console import console
 from intake_ledger_cli.show.formatting import timestamp
 
@@ -45,22 +43,22 @@ MOST_JUDGED = 1_000
 what the last look of the audit has left."""
 
 
+@dataclass(slots=True)
 class RequestRecorder:
     """The records of one operation."""
 
-    def __init__(self, aws: Aws, deployed: DeployedPipeline, request_id: str, command: Command, *, most: int) -> None:
-        """Make it. `most` is the largest number of requests in a record."""
-        self._aws = aws
-        self._deployed = deployed
-        self._request_id = request_id
-        self._command = command
-        self._most = most
-        self._batch: RequestBatch | None = None
-        self._size = 0
-        self._recent: list[RequestBatch] = []
-        """The records of the last call of `add`."""
-        self.denied = False
-        """True if the caller may not write records. Then the audit sends nothing again."""
+    aws: Aws
+    deployed: DeployedPipeline
+    request_id: str
+    command: Command
+    most: int
+    """The largest number of requests in a record."""
+    denied: bool = False
+    """True if the caller may not write records. Then the audit sends nothing again."""
+    _batch: RequestBatch | None = None
+    _size: int = 0
+    _recent: list[RequestBatch] = field(default_factory=list)
+    """The records of the last call of `add`."""
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Record requests, before their messages are sent.
@@ -82,9 +80,9 @@ class RequestRecorder:
             self._add(entries[half:])
             return
         batch = self._batch
-        if batch is None or len(batch.entries) + len(entries) > self._most or self._size + size > BATCH_BYTES:
+        if batch is None or len(batch.entries) + len(entries) > self.most or self._size + size > BATCH_BYTES:
             # A random name: a call may be repeated with the same ID.
-            batch = RequestBatch(self._request_id, secrets.token_hex(8), self._command, 0)
+            batch = RequestBatch(self.request_id, secrets.token_hex(8), self.command, 0)
             self._batch, self._size = batch, 0
         self._recent.append(batch)
         batch.entries += entries
@@ -108,16 +106,13 @@ class RequestRecorder:
 
     def _write(self, batch: RequestBatch) -> None:
         batch.sent_at = now_ms()
-        table = LedgerTable(self._aws.dynamodb, self._deployed.table)
-        try:
-            table.write(batch_key(self._deployed.name, batch), batch_item(batch, made_at=made_at(batch.request_id)))
-        except ClientError as error:
-            if (action := denied_action(error)) is None:
-                raise
-            self.denied = True
-            console(stderr=True).print(
-                f"the requests are not recorded, so no audit repeats them: {action} is not allowed"
-            )
+        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
+        with unless_denied(self._deny):
+            table.write(batch_key(self.deployed.name, batch), batch_item(batch, made_at=made_at(batch.request_id)))
+
+    def _deny(self, action: str) -> None:
+        self.denied = True
+        console(stderr=True).print(f"the requests are not recorded, so no audit repeats them: {action} is not allowed")
 
 
 @dataclass(frozen=True, slots=True)

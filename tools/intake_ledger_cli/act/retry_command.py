@@ -4,7 +4,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import batched
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +34,7 @@ from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_of, standing
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
-from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
 from intake_ledger_cli.show.console import console, many
@@ -207,32 +207,24 @@ def _check(chosen: Selection, *, again: bool, streams: bool, request_id: str | N
         chosen.commits  # noqa: B018 - it refuses wrong times
 
 
+@dataclass(slots=True)
 class RetryCall:
     """One call of the command."""
 
-    def __init__(
-        self,
-        aws: Aws,
-        deployed: DeployedPipeline,
-        wanted: Selection,
-        result: RetriedResult,
-        *,
-        again: bool,
-    ) -> None:
-        self._aws = aws
-        self._deployed = deployed
-        self._wanted = wanted
-        self._renew: Callable[[], None] = lambda: None
-        self.begun = False
-        """False before all is chosen."""
-        self._again = again
-        self._executions = executions_of(aws, deployed)
-        self._letters: list[str] = []
-        """The IDs of the dead letters that move."""
-        self._rows: dict[Act, list[ObjectRow]] = {act: [] for act in Act}
-        self._targets: list[Target] = []
-        """Objects without a row, to process."""
-        self.result = result
+    aws: Aws
+    deployed: DeployedPipeline
+    wanted: Selection
+    result: RetriedResult
+    _: KW_ONLY
+    again: bool
+    begun: bool = False
+    """False before all is chosen."""
+    _renew: Callable[[], None] = lambda: None
+    _letters: list[str] = field(default_factory=list)
+    """The IDs of the dead letters that move."""
+    _rows: dict[Act, list[ObjectRow]] = field(default_factory=lambda: {act: [] for act in Act})
+    _targets: list[Target] = field(default_factory=list)
+    """Objects without a row, to process."""
 
     def run(self, rate: RateLimit, because: str, *, yes: bool) -> None:
         """Choose, ask, and act. One at a time for a pipeline.
@@ -242,8 +234,8 @@ class RetryCall:
             ClientError: AWS refuses a request.
 
         """
-        by = operations.caller(self._aws)
-        with redrive_lock(self._aws, self._deployed, by, now_ms) as lock:
+        by = operations.caller(self.aws)
+        with redrive_lock(self.aws, self.deployed, by, now_ms) as lock:
             self._renew = lock.renew
             self._plan()
             self.begun = True
@@ -254,14 +246,14 @@ class RetryCall:
     def _acts(self) -> Counter[Act]:
         """The number of choices by what is done, if anything is."""
         counted = Counter(one.choice for one in self.result.choices if one.choice not in (Act.SKIP, Act.LEAVE))
-        return counted + Counter({Act.NOW: 1} if self._wanted.waiting else {})
+        return counted + Counter({Act.NOW: 1} if self.wanted.waiting else {})
 
     def _plan(self) -> None:
         """Read the rows and the dead letters, and choose."""
-        named = self._named()
+        named, executions = self._named(), executions_of(self.aws, self.deployed)
         letters, unread = self._read_letters()
         entries = self._read_rows()
-        asked = Asked(now=now_ms(), again=self._again, in_bucket=self._deployed.work.in_bucket, unread=unread)
+        asked = Asked(now=now_ms(), again=self.again, in_bucket=self.deployed.work.in_bucket, unread=unread)
         if any(one.row.status is Status.REJECTED for one in entries):
             asked = self._with_restore(asked)
         left = {one.id: one for one in letters}
@@ -269,10 +261,8 @@ class RetryCall:
         for entry in entries:
             own = [one for one in by_key.get(entry.key, ()) if self._is_about(one, entry)]
             choice = choose(entry.row, has_letter=bool(own), asked=asked)
-            if entry.row.status is Status.PROCESSING and self._executions is not None:
-                choice = replace(
-                    choice, why=standing(self._executions, self._deployed, entry.key, entry.row, asked.now)[1]
-                )
+            if entry.row.status is Status.PROCESSING and executions is not None:
+                choice = replace(choice, why=standing(executions, self.deployed, entry.key, entry.row, asked.now)[1])
             self._choose(entry.key, entry, choice)
             for one in own:
                 if left.pop(one.id, None) is not None and choice.act is Act.REDRIVE:
@@ -283,7 +273,7 @@ class RetryCall:
             self.result.choices.append(
                 Chosen(", ".join(one.keys) or one.id, one.identity or None, "no row", choice.act, choice.why)
             )
-        each = self._deployed.ordering is Ordering.EVERY_VERSION and self._again
+        each = self.deployed.ordering is Ordering.EVERY_VERSION and self.again
         known = {(one.key, one.row.identity if each else None) for one in entries} | {(key, None) for key in by_key}
         for target in named:
             identity = target.state.identity if target.state else None
@@ -303,19 +293,19 @@ class RetryCall:
 
     def _named(self) -> list[Target]:
         """The keys that a person has named. To process them again, S3 must have them."""
-        keys, work = self._wanted.keys, self._deployed.work
-        if not (keys and self._again and work.in_bucket):
+        keys, work = self.wanted.keys, self.deployed.work
+        if not (keys and self.again and work.in_bucket):
             return [Target(key) for key in keys]
         self.result.again = ReprocessResult(self.result.request_id, self.result.dry_run)
-        version = self._wanted.version_id
-        return selection.named_targets(self._aws, self._deployed, keys, version, self.result.again)
+        version = self.wanted.version_id
+        return selection.named_targets(self.aws, self.deployed, keys, version, self.result.again)
 
     def _read_letters(self) -> tuple[list[DeadLetterMessage], str]:
         """The dead letters, and why others may exist."""
-        if self._wanted.waiting:
+        if self.wanted.waiting:
             return [], "the dead-letter queue was not read"
         try:
-            found = self._moving(self._wanted.filter, dry_run=True).run()
+            found = self._moving(self.wanted.filter, dry_run=True).run()
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise
@@ -330,47 +320,41 @@ class RetryCall:
         return letters, next((why for number, why in reasons if number), "")
 
     def _read_rows(self) -> list[ObjectRow]:
-        try:
-            return list(self._wanted.rows(self._aws, self._deployed))
-        except ClientError as error:
-            if (action := denied_action(error)) is None:
-                raise
-            console(stderr=True).print(f"only dead letters are tried, rows are not known: {action} is not allowed")
-            return []
+        told = "only dead letters are tried, rows are not known"
+        with unless_denied(lambda action: console(stderr=True).print(f"{told}: {action} is not allowed")):
+            return list(self.wanted.rows(self.aws, self.deployed))
+        return []
 
     def _with_restore(self, asked: Asked) -> Asked:
         try:
-            table = self._aws.dynamodb.describe_table(TableName=self._deployed.table)["Table"]
+            table = self.aws.dynamodb.describe_table(TableName=self.deployed.table)["Table"]
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise
             return replace(asked, unread=f"a restore of the table cannot be excluded: {action} is not allowed")
-        restored = table.get("RestoreSummary")
-        return (
-            asked
-            if restored is None
-            else replace(asked, restored_at=int(restored["RestoreDateTime"].timestamp() * 1000) + 999)
-        )
+        if (restored := table.get("RestoreSummary")) is None:
+            return asked
+        return replace(asked, restored_at=int(restored["RestoreDateTime"].timestamp() * 1000) + 999)
 
     def _is_about(self, letter: DeadLetterMessage, entry: ObjectRow) -> bool:
-        return self._deployed.ordering is Ordering.LATEST or letter.identity in ("", entry.row.version_id)
+        return self.deployed.ordering is Ordering.LATEST or letter.identity in ("", entry.row.version_id)
 
     def _announced(self) -> str:
         """The effect as a sentence."""
-        acts, noun = self._acts, self._deployed.work.noun
+        acts, noun = self._acts, self.deployed.work.noun
         does = [
             (acts[Act.REDRIVE], f"move {many(len(self._letters), 'dead letters')} back to the queue"),
-            (acts[Act.NOW], f"try {many(len(self._rows[Act.NOW]), noun)} {self._deployed.work.retried}"),
+            (acts[Act.NOW], f"try {many(len(self._rows[Act.NOW]), noun)} {self.deployed.work.retried}"),
             (acts[Act.REOPEN], f"open {many(acts[Act.REOPEN], f'rejected {noun}')} whose dead letters are gone"),
             (acts[Act.AGAIN], f"process {many(acts[Act.AGAIN], noun)} again, although their effects may repeat"),
         ]
         left = sum(one.choice is Act.LEAVE for one in self.result.choices)
         more = f" {many(left, noun)} will be left." if left else ""
-        return f"{self._deployed.name} will {', and '.join(text for number, text in does if number)}.{more}"
+        return f"{self.deployed.name} will {', and '.join(text for number, text in does if number)}.{more}"
 
     def _act(self, rate: RateLimit, because: str, by: str, *, yes: bool) -> None:
         """Ask, and do what was chosen."""
-        aws, deployed, result = self._aws, self._deployed, self.result
+        aws, deployed, result = self.aws, self.deployed, self.result
         watch = StopWatch(aws, deployed, result.request_id)
         watch.check()
         recorder = RequestRecorder(aws, deployed, result.request_id, Command.REDRIVE, most=RECORDED)
@@ -386,7 +370,7 @@ class RetryCall:
             unmarked = result.redriven.unmarked if result.redriven else 0
             return operations.Sent(None if recorder.denied else result.sent, unmarked)
 
-        what = f"retry {'--again ' if self._again else ''}{self._wanted} --id {result.request_id}"
+        what = f"retry {'--again ' if self.again else ''}{self.wanted} --id {result.request_id}"
         with operations.acting(
             aws,
             deployed,
@@ -418,8 +402,8 @@ class RetryCall:
                 watch.check()
 
         return Redrive(
-            self._aws.sqs,
-            self._deployed,
+            self.aws.sqs,
+            self.deployed,
             wanted,
             rate=rate or rate_limit(None),
             dry_run=dry_run,
@@ -430,15 +414,15 @@ class RetryCall:
         )
 
     def _opening(self, message: DeadLetterMessage, *, dry_run: bool) -> DeadLetterMessage:
-        if self._wanted.letter is None:
+        if self.wanted.letter is None:
             return message
-        return opened_by(self._aws, self._deployed, message, dry_run=dry_run)
+        return opened_by(self.aws, self.deployed, message, dry_run=dry_run)
 
     def _send_letters(self, rate: RateLimit, recorder: RequestRecorder, watch: StopWatch) -> None:
         planned = self.result.redriven
         if planned is None or not self._letters:
             return
-        wanted = replace(self._wanted.filter, ids=frozenset(self._letters))
+        wanted = replace(self.wanted.filter, ids=frozenset(self._letters))
         moving = self._moving(wanted, dry_run=False, rate=rate, recorder=recorder, watch=watch)
         self.result.redriven = moving.outcome
         try:
@@ -448,16 +432,16 @@ class RetryCall:
                 setattr(moving.outcome, name, getattr(planned, name))
 
     def _reopen(self, rate: RateLimit, recorder: RequestRecorder, watch: StopWatch) -> None:
-        if not self._deployed.work.in_bucket:
+        if not self.deployed.work.in_bucket:
             for one in self._rows[Act.REOPEN]:
-                await_source(self._aws, self._deployed, one)
+                await_source(self.aws, self.deployed, one)
                 self.result.reopened += 1
             return
-        every = self._deployed.ordering is Ordering.EVERY_VERSION
+        every = self.deployed.ordering is Ordering.EVERY_VERSION
         for batch in batched(self._rows[Act.REOPEN], rate.batch_size):
             rate.wait_for(len(batch))
             watch.check()
-            letters = [dead_letter_of(self._deployed, one) for one in batch]
+            letters = [dead_letter_of(self.deployed, one) for one in batch]
             entries = [one.entry(every_version=every) for one in letters]
             unsent = [one for one in entries if one is not None]
             recorder.add(unsent)
@@ -467,7 +451,7 @@ class RetryCall:
                 OutgoingMessage(one.body, mark, operation=id_) for one, mark in zip(letters, marked, strict=True)
             ]
             try:
-                answers = send(self._aws.sqs, self._deployed.queue_url, messages)
+                answers = send(self.aws.sqs, self.deployed.queue_url, messages)
                 unsent = [one for one, why in zip(entries, answers, strict=True) if why is not None and one is not None]
                 self.result.reopened += answers.count(None)
                 self.result.refused += [f"{one.key}: {why}" for one, why in zip(batch, answers, strict=True) if why]
@@ -477,9 +461,9 @@ class RetryCall:
     def _make_due(self) -> None:
         letters = [one for one in self._rows[Act.REDRIVE] if one.row.status is Status.FAILED]
         rows = [*self._rows[Act.NOW], *letters]
-        if not rows and not self._wanted.waiting:
+        if not rows and not self.wanted.waiting:
             return
-        aws, deployed, now = self._aws, self._deployed, now_ms()
+        aws, deployed, now = self.aws, self.deployed, now_ms()
         self.result.due = done = RetryResult()
         retrying.close_breaker(aws, deployed, now)
         retrying.retry_rows(aws, deployed, iter(rows), now, done, operation=self.result.request_id)
@@ -488,7 +472,7 @@ class RetryCall:
                 done.in_flight = retrying.in_flight(aws, deployed)
 
     def _request(self, rate: RateLimit, watch: StopWatch) -> None:
-        aws, deployed = self._aws, self._deployed
+        aws, deployed = self.aws, self.deployed
         targets = [*(row_target(deployed, one, "") for one in self._rows[Act.AGAIN]), *self._targets]
         if not targets:
             return

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from botocore.exceptions import ClientError
-
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Status
 from intake_ledger.requests import AfterStop, Stop, queried_batches, read_stop
@@ -18,7 +16,7 @@ from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import CliError, UsageError, denied_action
+from intake_ledger_cli.errors import CliError, UsageError, unless_denied
 from intake_ledger_cli.options import Call
 from intake_ledger_cli.show.formatting import timestamp
 
@@ -118,13 +116,9 @@ def carry_out(aws: Aws, deployed: DeployedPipeline, operation: Operation, stoppe
     table = LedgerTable(aws.dynamodb, deployed.table)
     table.put_new(stopped.key(deployed.name), stopped.item)
     done = StopResult(operation.request_id, operation.what.split()[0], unreachable=operation.unmarked or 0)
-    try:
+    with unless_denied(lambda action: setattr(done, "why", f"{action} is not allowed")):
         # An earlier stop stays.
         _look(aws, deployed, done, read_stop(table, deployed.name, operation.request_id) or stopped, operation)
-    except ClientError as error:
-        if (action := denied_action(error)) is None:
-            raise
-        done.why = f"{action} is not allowed"
     return done
 
 
@@ -141,21 +135,15 @@ def _look(aws: Aws, deployed: DeployedPipeline, done: StopResult, stop: Stop, op
         setattr(done, how.name.lower(), counts[how])
 
 
+@dataclass(slots=True)
 class StopWatch:
     """Ends an operation that another person has stopped. Without permission to read, only consumers see the stop."""
 
-    def __init__(
-        self,
-        aws: Aws,
-        deployed: DeployedPipeline,
-        request_id: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._table = LedgerTable(aws.dynamodb, deployed.table)
-        self._pipeline = deployed.name
-        self._request_id = request_id
-        self._clock = clock
-        self._looked_at: float | None = None
+    aws: Aws
+    deployed: DeployedPipeline
+    request_id: str
+    clock: Callable[[], float] = time.monotonic
+    _looked_at: float | None = None
 
     def check(self) -> None:
         """Look for a stop, at most every few seconds.
@@ -164,18 +152,15 @@ class StopWatch:
             CliError: The operation was stopped.
 
         """
-        now = self._clock()
+        now = self.clock()
         if self._looked_at is not None and now - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = now
-        try:
-            found = read_stop(self._table, self._pipeline, self._request_id)
-        except ClientError as error:
-            if denied_action(error) is None:
-                raise
-            return
+        found = None
+        with unless_denied():
+            found = read_stop(LedgerTable(self.aws.dynamodb, self.deployed.table), self.deployed.name, self.request_id)
         if found is not None:
             raise CliError(
-                f"{self._request_id} was stopped by {found.by} at {timestamp(found.at)}, because {found.because}. Its "
+                f"{self.request_id} was stopped by {found.by} at {timestamp(found.at)}, because {found.because}. Its "
                 "messages are withdrawn. Begin a new operation, without --id and --resume"
             )

@@ -13,7 +13,7 @@ from intake_ledger_cli.aws.executions import Executions, execution_of, execution
 from intake_ledger_cli.aws.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
-from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
 from intake_ledger_cli.read.groups import GroupState, group_of, with_holder
 from intake_ledger_cli.read.history import History, read_history
 from intake_ledger_cli.show.formatting import agreement
@@ -119,23 +119,18 @@ def _with_execution(
     if executions is None or found.row is None or found.row.status is not Status.PROCESSING:
         return replace(found, execution=execution)
     is_known = execution is not None and execution.startswith("arn:")
-    try:
-        exists, why = standing(executions, deployed, key, found.row, now)
+    row, found = found.row, replace(found, execution=execution)
+    with unless_denied():
+        exists, why = standing(executions, deployed, key, row, now)
         last_step = executions.last_step(str(execution)) if is_known else None
-        return replace(found, execution=execution, last_step=last_step, why=why, agree=found.agree if exists else False)
-    except ClientError as error:
-        if denied_action(error) is None:
-            raise
-        return replace(found, execution=execution)
+        return replace(found, last_step=last_step, why=why, agree=found.agree if exists else False)
+    return found
 
 
 def _group(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> GroupState | None:
-    try:
+    with unless_denied():
         return group_of(aws, deployed, key, now)
-    except ClientError as error:
-        if denied_action(error) is None:
-            raise
-        return None
+    return None
 
 
 def _states(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> tuple[list[Inspected], str | None]:
