@@ -10,7 +10,7 @@ from intake_ledger.requests import AfterStop
 from intake_ledger_cli.act import operations, pausing, recording, releasing, stopping
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.act.recording import Progress
-from intake_ledger_cli.app import Because, Wait, Yes, app, now_ms
+from intake_ledger_cli.app import Because, Wait, Yes, app, argument, now_ms, option
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
@@ -59,7 +59,7 @@ def resume_command(call: Call, *, because: Because = "", wait: Wait = False, yes
 @with_shared_options
 def release_command(
     call: Call,
-    key: Annotated[str, typer.Argument(help="Key whose worker is dead, or its s3:// URI.", show_default=False)],
+    key: Annotated[str, argument(help="Key whose worker is dead, or its s3:// URI.")],
     *,
     because: Because,
     version_id: Annotated[
@@ -108,15 +108,13 @@ def operations_command(
     call: Call,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="`stop ID` withdraws the messages of an operation that no attempt has begun.",
-            metavar="[stop [ID]]",
-            show_default=False,
+        argument(
+            help="`stop ID` withdraws the messages of an operation that no attempt has begun.", metavar="[stop [ID]]"
         ),
     ] = None,
     *,
     limit: Annotated[int, typer.Option(help="Largest number of operations.", min=1)] = 20,
-    because: Annotated[str, typer.Option("--because", help="With stop: the reason.", show_default=False)] = "",
+    because: Annotated[str, option("--because", help="With stop: the reason.")] = "",
     yes: Yes = False,
 ) -> None:
     """List the operations of people with this command, newest first, or stop one."""

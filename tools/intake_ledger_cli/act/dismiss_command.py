@@ -6,7 +6,7 @@ import typer
 
 from intake_ledger_cli.act import dismissing, operations
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.app import Because, Yes, app, now_ms
+from intake_ledger_cli.app import Because, Yes, app, argument, now_ms
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
@@ -17,7 +17,7 @@ from intake_ledger_cli.show.console import many
 @with_shared_options
 def dismiss_command(
     call: Call,
-    keys: Annotated[list[str], typer.Argument(help="Keys, not encoded, or s3:// URIs of objects.", show_default=False)],
+    keys: Annotated[list[str], argument(help="Keys, not encoded, or s3:// URIs of objects.")],
     *,
     because: Because,
     version_id: Annotated[

@@ -9,7 +9,7 @@ from intake_ledger_cli.act.forget_outputs import Tombstone, find_tombstones, rej
 from intake_ledger_cli.act.forget_remains import remains
 from intake_ledger_cli.act.forgetting import ForgetResult, Forgetting
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.app import Yes, app, now_ms
+from intake_ledger_cli.app import Yes, app, argument, now_ms, option
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import write_operation
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -24,17 +24,14 @@ from intake_ledger_cli.show.formatting import duration
 @with_shared_options
 def forget_command(
     call: Call,
-    key: Annotated[str | None, typer.Argument(help="Key of an object, a set or messages.", show_default=False)] = None,
+    key: Annotated[str | None, argument(help="Key of an object, a set or messages.")] = None,
     *,
-    because: Annotated[
-        str, typer.Option("--because", help="The reason, for others, without the key.", show_default=False)
-    ],
+    because: Annotated[str, option("--because", help="The reason, for others, without the key.")],
     output: Annotated[
         list[str] | None, typer.Option("--output", help="s3:// URI of an output of the key. May be repeated.")
     ] = None,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="After a restore of the table: all forgotten keys. Reads the whole table."),
+        bool, typer.Option("--again", help="After a restore of the table: all forgotten keys. Reads the whole table.")
     ] = False,
     yes: Yes = False,
 ) -> None:

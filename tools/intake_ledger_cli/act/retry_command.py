@@ -27,7 +27,7 @@ from intake_ledger_cli.act.reprocess import ReprocessResult, Target, check_id, r
 from intake_ledger_cli.act.retrying import RetryResult
 from intake_ledger_cli.act.selection import Selection
 from intake_ledger_cli.act.stopping import StopWatch
-from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, now_ms, rate_limit
+from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, argument, now_ms, option, rate_limit
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -99,45 +99,26 @@ class RetriedResult:
 @with_shared_options
 def retry_command(
     call: Call,
-    keys: Annotated[list[str] | None, typer.Argument(help="Keys of objects, not encoded.", show_default=False)] = None,
+    keys: Annotated[list[str] | None, argument(help="Keys of objects, not encoded.")] = None,
     *,
     keys_from: Annotated[
-        str | None,
-        typer.Option("--from", help="A file with one key a line, or - for standard input.", show_default=False),
+        str | None, option("--from", help="A file with one key a line, or - for standard input.")
     ] = None,
-    prefix: Annotated[
-        str | None, typer.Option(help="All that is unfinished under this prefix. '' is all.", show_default=False)
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="All with this reason code, or this text in the reason.", show_default=False)
-    ] = None,
+    prefix: Annotated[str | None, option(help="All that is unfinished under this prefix. '' is all.")] = None,
+    reason: Annotated[str | None, option(help="All with this reason code, or this text in the reason.")] = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="All that failed or waits, after an outage. Closes the circuit breaker.")
     ] = False,
-    letter: Annotated[
-        str | None, typer.Option(help="The dead letter with this ID. It opens a rejected message.", show_default=False)
-    ] = None,
-    version_id: Annotated[
-        str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.", show_default=False)
-    ] = None,
+    letter: Annotated[str | None, option(help="The dead letter with this ID. It opens a rejected message.")] = None,
+    version_id: Annotated[str | None, option(help="With EVERY_VERSION: only this version of the key.")] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Also what is committed: effects may repeat. With --prefix, all objects.")
     ] = False,
-    since: Annotated[
-        str | None, typer.Option(help="With --again: all whose last commit is not before.", show_default=False)
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option(help="With --again: all whose last commit is before.", show_default=False)
-    ] = None,
-    processor_version: Annotated[
-        str | None, typer.Option(help="With --again: all that this version committed.", show_default=False)
-    ] = None,
-    request_id: Annotated[
-        str | None, typer.Option("--id", help="With --again: the ID of a call to repeat.", show_default=False)
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option(help="With --again: the ID of a call to continue.", show_default=False)
-    ] = None,
+    since: Annotated[str | None, option(help="With --again: all whose last commit is not before.")] = None,
+    before: Annotated[str | None, option(help="With --again: all whose last commit is before.")] = None,
+    processor_version: Annotated[str | None, option(help="With --again: all that this version committed.")] = None,
+    request_id: Annotated[str | None, option("--id", help="With --again: the ID of a call to repeat.")] = None,
+    resume: Annotated[str | None, option(help="With --again: the ID of a call to continue.")] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
     because: Because = "",

@@ -15,7 +15,7 @@ import typer
 from intake_ledger.protocol import Row, StateKind, Status, matches_reason
 from intake_ledger_cli.act.row_scan import CommitFilter, scan_request
 from intake_ledger_cli.act.selection import commit_filter, parse_time
-from intake_ledger_cli.app import app
+from intake_ledger_cli.app import app, argument, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -86,40 +86,21 @@ class ExportResult:
 @with_shared_options
 def export_command(
     call: Call,
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.", show_default=False),
-    ] = None,
+    file: Annotated[Path | None, argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.")] = None,
     *,
     event_bus: Annotated[
         str | None,
-        typer.Option(
-            help="Instead of a file: send the last outcome of each row to this bus again, as `OutcomeEvents` does.",
-            show_default=False,
-        ),
+        option(help="Instead of a file: send the last outcome of each row to this bus again, as `OutcomeEvents` does."),
     ] = None,
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
-    status: Annotated[
-        str | None, typer.Option(help=f"Only rows with this status: {', '.join(_STATUSES)}.", show_default=False)
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Only this reason code, or this text in the reason.", show_default=False)
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only rows whose last change is not before this time.", show_default=False)
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option(help="Only rows whose last change is before this time.", show_default=False)
-    ] = None,
-    committed_since: Annotated[
-        str | None, typer.Option(help="Only rows whose last commit is not before this time.", show_default=False)
-    ] = None,
-    committed_before: Annotated[
-        str | None, typer.Option(help="Only rows whose last commit is before this time.", show_default=False)
-    ] = None,
+    status: Annotated[str | None, option(help=f"Only rows with this status: {', '.join(_STATUSES)}.")] = None,
+    reason: Annotated[str | None, option(help="Only this reason code, or this text in the reason.")] = None,
+    since: Annotated[str | None, option(help="Only rows whose last change is not before this time.")] = None,
+    before: Annotated[str | None, option(help="Only rows whose last change is before this time.")] = None,
+    committed_since: Annotated[str | None, option(help="Only rows whose last commit is not before this time.")] = None,
+    committed_before: Annotated[str | None, option(help="Only rows whose last commit is before this time.")] = None,
     processor_version: Annotated[
-        str | None,
-        typer.Option(help="Only rows whose last commit was made by this version of the processor.", show_default=False),
+        str | None, option(help="Only rows whose last commit was made by this version of the processor.")
     ] = None,
 ) -> None:
     """Write the rows of the ledger into a file, for SQL, or send their outcomes again. Reads the whole table."""

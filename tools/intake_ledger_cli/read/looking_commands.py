@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, end_with, now_ms
+from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, argument, end_with, now_ms, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -30,9 +30,7 @@ from intake_ledger_cli.show.json_output import versioned
 def status_command(
     call: Call,
     *,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show also lines with nothing to say.", show_default=False)
-    ] = False,
+    every: Annotated[bool, option("--all", help="Show also lines with nothing to say.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Repeat it until Ctrl-C. In a pipe, print a line for each look.")
     ] = False,
@@ -89,16 +87,13 @@ def list_command(
         ),
     ] = "",
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
-    older_than: Annotated[
-        str | None, typer.Option(help="Only rows whose last change is older, such as 2h or 3d.", show_default=False)
-    ] = None,
+    older_than: Annotated[str | None, option(help="Only rows whose last change is older, such as 2h or 3d.")] = None,
     by_reason: Annotated[bool, typer.Option("--by-reason", help="Count rows by status, code and reason.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     limit: Annotated[int, typer.Option(help="Largest number of objects.", min=1)] = 50,
-    after: Annotated[str | None, typer.Option(help="Token that the previous page printed.", show_default=False)] = None,
+    after: Annotated[str | None, option(help="Token that the previous page printed.")] = None,
     max_requests: Annotated[
-        int | None,
-        typer.Option(help="Largest number of reads of the table, by default 100.", min=LEAST_REQUESTS),
+        int | None, typer.Option(help="Largest number of reads of the table, by default 100.", min=LEAST_REQUESTS)
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
@@ -149,28 +144,19 @@ def list_command(
 def wait_command(
     call: Call,
     *,
-    prefix: Annotated[str | None, typer.Option(help="Keys with this prefix.", show_default=False)] = None,
+    prefix: Annotated[str | None, option(help="Keys with this prefix.")] = None,
     request_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            help="Instead of --prefix: the requests of this `retry`, as `operations` lists it.",
-            show_default=False,
-        ),
+        str | None, option("--id", help="Instead of --prefix: the requests of this `retry`, as `operations` lists it.")
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
+        option(
             help="Time limit: a time of day in UTC such as 06:00, a time such as 2026-11-25T06:00:00Z, or an age such "
-            "as 90m. Without it, none.",
-            show_default=False,
+            "as 90m. Without it, none."
         ),
     ] = None,
-    expect: Annotated[int | None, typer.Option(help="Least number of keys.", min=1, show_default=False)] = None,
-    marker: Annotated[
-        str | None,
-        typer.Option(help="Key that S3 must have: a marker or a manifest, uploaded last.", show_default=False),
-    ] = None,
+    expect: Annotated[int | None, option(help="Least number of keys.", min=1)] = None,
+    marker: Annotated[str | None, option(help="Key that S3 must have: a marker or a manifest, uploaded last.")] = None,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1)] = 15,
 ) -> None:
     """Wait until all files under a prefix are committed. Exit codes: 0 committed, 1 one is rejected, 4 time limit."""
@@ -206,7 +192,7 @@ def _end_wait(outcome: str) -> None:
 @with_shared_options
 def inspect(
     call: Call,
-    key: Annotated[str, typer.Argument(help="Key of the object, not encoded, or its s3:// URI.", show_default=False)],
+    key: Annotated[str, argument(help="Key of the object, not encoded, or its s3:// URI.")],
     *,
     logs: Annotated[
         bool, typer.Option("--logs/--no-logs", help="Show the attempts of the consumer's log, with links.")
