@@ -198,7 +198,7 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
     hour = allowed(lambda: metrics.read_metrics(aws, deployed))
     counts = allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
     known = None if isinstance(hour, NotRead) else hour
-    now = now_ms()
+    now, executions = now_ms(), executions_of(aws, deployed)
     reviewed = {
         one.name: counts if isinstance(counts, NotRead) else getattr(counts, one.name) for one in fields(Counts)
     }
@@ -234,8 +234,8 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         if isinstance(items, NotRead)
         else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {}), now),
         function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
-        executions=allowed(lambda: _executions(aws, deployed)),
-        aborted=allowed(lambda: _aborted(aws, deployed, now)),
+        executions=None if executions is None else allowed(lambda: count_running(executions)),
+        aborted=None if executions is None else allowed(lambda: last_aborted(executions, now - _HOUR_MS)),
         operations=allowed(lambda: recording.open_operations(aws, deployed, now)),
         from_stream=deployed.reads_stream,
         groups=allowed(lambda: waiting_groups(aws, deployed, now)),
@@ -323,16 +323,6 @@ def _source(aws: Aws, deployed: DeployedPipeline) -> str:
     mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
     # An intake of a stream has a second mapping, for redriven records.
     return ", ".join(dict.fromkeys(one["State"] for one in mappings)) or "Missing"
-
-
-def _executions(aws: Aws, deployed: DeployedPipeline) -> ExecutionCount | None:
-    executions = executions_of(aws, deployed)
-    return None if executions is None else count_running(executions)
-
-
-def _aborted(aws: Aws, deployed: DeployedPipeline, now: int) -> list[AbortedExecution] | None:
-    executions = executions_of(aws, deployed)
-    return None if executions is None else last_aborted(executions, now - _HOUR_MS)
 
 
 def _alarms(aws: Aws, deployed: DeployedPipeline) -> list[Alarm]:
