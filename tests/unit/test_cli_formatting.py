@@ -325,3 +325,50 @@ def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
 @pytest.mark.parametrize(("number", "said"), [(0, "0 rows"), (1, "1 row"), (2_000, "2,000 rows")])
 def test_one_of_several_has_no_plural(number: int, said: str) -> None:
     assert many(number, "rows") == said
+
+
+def printed(parent: str, content: dict[str, Any]) -> str:
+    """What `view` prints in a pipe that is wide enough."""
+    terminal = console()
+    with terminal.capture() as capture:
+        terminal.print(*render.view(parent, content, START), width=1_000)
+    return "\n".join(re.sub(" {2,}", "  ", line).strip() for line in capture.get().splitlines())
+
+
+def test_a_result_is_shown_by_its_fields() -> None:
+    """Empty fields are left out, numbers have their unit, and a hint follows a value that is not empty."""
+    shown = printed(
+        "release",
+        {"key": "a\x1b[31m", "leaseUntil": START + HOUR, "fence": 1_000, "woken": False, "rows": 0, "why": ""},
+    )
+    assert shown.splitlines() == [
+        r"key  a\x1b[31m",
+        "lease until  2026-11-18T12:06:40Z, in 1 hour",
+        "fence  1000",
+        "tried now  no, when its source delivers its message",
+    ]
+    assert "moved but not deleted  2  the ledger ignores the second copy" in printed("redriven", {"undeleted": 2})
+
+
+def test_a_list_is_a_table_with_what_needs_a_person_first() -> None:
+    """A long table is cut, and says so. A column without a value is left out."""
+    choices = [{"key": f"k{number}", "choice": "now", "why": ""} for number in range(60)]
+    shown = printed("retry", {"choices": [*choices, {"key": "held", "choice": "leave", "why": ""}]})
+    assert shown.splitlines()[1:5] == ["choices", "key  choice", "held  leave", "k0  now"]
+    assert shown.endswith("and 11 more, see --json")
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "style"),
+    [
+        ({"denied": "sqs:GetQueueAttributes"}, "not allowed: sqs:GetQueueAttributes", "dim"),
+        ({"unknown": "it was throttled"}, "unknown: it was throttled", "yellow"),
+        ({"waiting": 2, "hidden": 0}, "2 waiting  see: retry --prefix '' --dry-run", "bold red"),
+    ],
+)
+def test_a_part_that_was_not_read_is_no_trouble_of_the_pipeline(value: Any, said: str, style: str) -> None:
+    """It has its own style, and no hint."""
+    line = render.line("status", "deadLetters", value, START)
+    assert line.plain == said
+    assert style in {str(span.style) for span in line.spans}
+    assert ("bold red" in {str(span.style) for span in line.spans}) is ("waiting" in value)

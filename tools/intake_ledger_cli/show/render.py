@@ -57,7 +57,7 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "bucket": Field("bucket"),
     "choice": Field("choice", _CHOICES),
     "denied": Field("not allowed: {}", DIM),
-    "dryRun": Field("dry run", WARNING, "nothing was changed"),
+    "dryRun": Field("dry run", WARNING, "nothing was changed: the numbers are those of a real call"),
     "error": Field("error", WARNING),
     "oldestAt": Field("oldest {}"),
     "outcome": Field("outcome", _OUTCOMES),
@@ -155,6 +155,7 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "agree.no": Field("no: {}", BAD),
     "agree.yes": Field("yes: {}", GOOD),
     "row.ledger": Field("Ledger"),
+    "row.now": Field("Now"),
     "row.s3": Field("S3"),
     # Keys
     "consumerErrors": Field("Consumer errors", empty="none since then"),
