@@ -170,22 +170,17 @@ def wait_command(
     from intake_ledger_cli.read import operation_wait, waiting  # noqa: PLC0415 - they import the runtime's clients
 
     limit = None if until is None else waiting.parse_until(until, now_ms())
-    found: waiting.WaitResult | operation_wait.OperationWaitResult
+    what = request_id if prefix is None else repr(prefix)
+    console(stderr=True).print(escape(f"waiting for {what} {waiting.limit_text(limit)}"))
+    wait: waiting.Repeated[waiting.WaitResult] | waiting.Repeated[operation_wait.OperationWaitResult]
     if prefix is None:
-        console(stderr=True).print(escape(f"waiting for {request_id} {waiting.limit_text(limit)}"))
-        found = operation_wait.OperationWait(aws, deployed, request_id or "", limit, now_ms).run(time.sleep, interval)
-        call.output(found)
-        _end_wait(found.outcome)
-        return
-    console(stderr=True).print(escape(f"waiting for {prefix!r} {waiting.limit_text(limit)}"))
-    found = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms).run(time.sleep, interval)
+        wait = operation_wait.OperationWait(aws, deployed, request_id or "", limit, now_ms)
+    else:
+        wait = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms)
+    found = wait.run(time.sleep, interval)
     call.output(found)
-    _end_wait(found.outcome)
-
-
-def _end_wait(outcome: str) -> None:
-    if outcome != "committed":
-        raise typer.Exit(TIME_LIMIT if outcome == "missing" else 1)
+    if found.outcome != "committed":
+        raise typer.Exit(TIME_LIMIT if found.outcome == "missing" else 1)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Unfinished, repeat
+from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Repeated, Unfinished
 
 LOOK_SECONDS = 15
 STOPPED, LOST = "stopped", "lost"
@@ -47,7 +47,7 @@ class OperationWaitResult:
 
 
 @dataclass(slots=True)
-class OperationWait:
+class OperationWait(Repeated[OperationWaitResult]):
     """A wait for the requests of an operation."""
 
     aws: Aws
@@ -59,18 +59,9 @@ class OperationWait:
     """The requests that have not ended, by the name of their record. The audit removes ended ones from the records."""
     _ended: dict[tuple[str, Entry], Standing] = field(default_factory=dict)
 
-    def run(self, sleep: Callable[[float], None], interval: float) -> OperationWaitResult:
-        """Look until the wait has an outcome; see `repeat`.
-
-        Raises:
-            CliError: There is no such operation, or its requests are not recorded.
-
-        """
-
-        def failed(error: str) -> OperationWaitResult:
-            return replace(self._result(), error=error)
-
-        return repeat(self.look, failed, self.until, self.clock, sleep=sleep, interval=interval)
+    def failed(self, error: str) -> OperationWaitResult:
+        """Nothing is known."""
+        return replace(self._result(), error=error)
 
     def look(self) -> OperationWaitResult:
         """Read the records of the operation and the rows of its requests once."""

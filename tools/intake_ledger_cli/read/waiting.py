@@ -5,6 +5,7 @@ grows with the keys under the prefix, and never with the table.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -70,38 +71,46 @@ class Result(Protocol):
         """`missing` while the wait goes on."""
 
 
-def repeat[Found: Result](
-    look: Callable[[], Found],
-    failed: Callable[[str], Found],
-    until: int | None,
-    clock: Callable[[], int],
-    *,
-    sleep: Callable[[float], None],
-    interval: float,
-) -> Found:
-    """Look until the wait has an outcome.
+class Repeated[Found: Result](ABC):
+    """A look that is repeated."""
 
-    Throttling, and errors of AWS that pass, are no outcome: the next look repeats the requests.
+    until: int | None
+    """The time limit in epoch milliseconds."""
+    clock: Callable[[], int]
 
-    Raises:
-        ClientError: AWS refuses a request for another reason.
+    @abstractmethod
+    def look(self) -> Found:
+        """Look once."""
 
-    """
-    while True:
-        try:
-            found = look()
-        except (BotoCoreError, ClientError) as error:
-            if not is_passing(error):
-                raise
-            found = failed(str(error))
-        left = None if until is None else (until - clock()) / 1000
-        if found.outcome != MISSING or (left is not None and left <= 0):
-            return found
-        sleep(interval if left is None else min(interval, left))
+    @abstractmethod
+    def failed(self, error: str) -> Found:
+        """The result of a look that failed."""
+
+    def run(self, sleep: Callable[[float], None], interval: float) -> Found:
+        """Look until the wait has an outcome.
+
+        Throttling, and errors of AWS that pass, are no outcome: the next look repeats the requests.
+
+        Raises:
+            CliError: There is nothing to wait for.
+            ClientError: AWS refuses a request for another reason.
+
+        """
+        while True:
+            try:
+                found = self.look()
+            except (BotoCoreError, ClientError) as error:
+                if not is_passing(error):
+                    raise
+                found = self.failed(str(error))
+            left = None if self.until is None else (self.until - self.clock()) / 1000
+            if found.outcome != MISSING or (left is not None and left <= 0):
+                return found
+            sleep(interval if left is None else min(interval, left))
 
 
 @dataclass(slots=True)
-class Wait:
+class Wait(Repeated[WaitResult]):
     """A wait for the keys under a prefix."""
 
     aws: Aws
@@ -114,13 +123,9 @@ class Wait:
     _done: set[tuple[str, str]] = field(default_factory=set)
     """The states that were seen committed, by key and identity."""
 
-    def run(self, sleep: Callable[[float], None], interval: float) -> WaitResult:
-        """Look until the wait has an outcome; see `repeat`."""
-
-        def failed(error: str) -> WaitResult:
-            return self._result([], [], set(), marker_found=False, error=error)
-
-        return repeat(self.look, failed, self.until, self.clock, sleep=sleep, interval=interval)
+    def failed(self, error: str) -> WaitResult:
+        """Nothing is known."""
+        return self._result([], [], set(), marker_found=False, error=error)
 
     def look(self) -> WaitResult:
         """Compare the states under the prefix with their rows once."""
