@@ -42,9 +42,15 @@ if TYPE_CHECKING:
 
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
 _NAME, _DLQ = variable_of(ConsumerSettings, "pipeline"), variable_of(ConsumerSettings, "dlq_url")
+_MAX_WAIT = variable_of(ConsumerSettings, "max_wait_seconds")
 _SETTLE = variable_of(AuditSettings, "settle_seconds")
 _MACHINE = "AWS::StepFunctions::StateMachine"
 _STREAMS = ("kinesis", "dynamodb")
+_SAME = (
+    *("bucket", "bucket_owner", "table", "queue_url", "ordering", "deletes", "retention_seconds", "clock_skew_seconds"),
+    *("keeps_rows", "skips_existing", "filters", "rejects", "sets", "exclusive_by"),
+)
+"""Settings with the same name in `DeployedPipeline`."""
 _OF_PIPELINES = re.compile("Consumer|Audit")
 """Logical IDs of a pipeline's functions have one of these parts."""
 
@@ -194,22 +200,12 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
     try:
         return DeployedPipeline(
             name=name,
-            bucket=read("bucket"),
-            bucket_owner=read("bucket_owner"),
-            table=read("table"),
-            queue_url=read("queue_url"),
+            **{one: read(one) for one in _SAME},
             dead_letter_url=read("dlq_url"),
-            ordering=read("ordering"),
-            deletes=read("deletes"),
-            retention_seconds=read("retention_seconds"),
-            clock_skew_seconds=read("clock_skew_seconds"),
-            keeps_rows=read("keeps_rows"),
-            skips_existing=read("skips_existing"),
             # The key of a set may end as that of a directory marker.
             directory_markers=read("directory_markers") or SET_FORM in variables,
             consumer_function=function,
             audit_function=audit_function,
-            filters=read("filters"),
             alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             state_machine=variables.get(STATE_MACHINE),
@@ -219,12 +215,7 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
             message_variables=variables if MESSAGE_SOURCE in variables else None,
             workers=read("has_workers"),
             set_variables=variables if SET_FORM in variables else None,
-            rejects=read("rejects"),
-            sets=read("sets"),
-            exclusive_by=read("exclusive_by"),
-            max_wait_seconds=read("max_wait_seconds")
-            if variable_of(ConsumerSettings, "max_wait_seconds") in variables
-            else None,
+            max_wait_seconds=read("max_wait_seconds") if _MAX_WAIT in variables else None,
             rate=None if (rate := read("max_rate")) is None else Rate(rate, read("max_burst")),
         )
     except SettingsError as problem:

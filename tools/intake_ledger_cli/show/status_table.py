@@ -1,6 +1,6 @@
 """Builds the table that shows the status of a pipeline."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.read import verdict
 from intake_ledger_cli.read.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.read.counting import Count
-from intake_ledger_cli.read.status import Alarm, NotRead, PipelineStatus, QueueDepth, StartRate
+from intake_ledger_cli.read.status import Alarm, NotRead, PipelineStatus, QueueDepth
 from intake_ledger_cli.show import formatting, render
 from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape, grid, heading
 from intake_ledger_cli.show.json_output import camel_case, document
@@ -94,28 +94,21 @@ def _waiting_for(deployed: DeployedPipeline) -> str:
 
 def status_line(found: PipelineStatus) -> str:
     """Describe the status in one line, for a log or a pipe."""
-    parts = [formatting.timestamp(found.at)]
-    if not isinstance(found.consumer, NotRead):
-        parts.append(f"consumer={found.consumer}")
-    if not isinstance(found.breaker, NotRead):
-        parts.append(f"breaker={found.breaker.status}")
-    for name, depth in (("queue", found.queue), ("dead_letters", found.dead_letters)):
-        if not isinstance(depth, NotRead):
-            parts.append(f"{name}={depth.waiting}+{depth.hidden}")
-    for name, count in (("failed", found.failed), ("rejected", found.rejected), ("waiting", found.waiting)):
-        if not isinstance(count, NotRead):
-            parts.append(f"{name}={_brief(count)}")
-    if isinstance(found.rate, StartRate):
-        parts.append(f"in_line={found.rate.in_line}")
-    if not isinstance(found.alarms, NotRead):
-        parts.append(f"alarms={sum(one.state == 'ALARM' for one in found.alarms)}")
-    return " ".join(parts)
+    parts: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
+        ("consumer", found.consumer, str),
+        ("breaker", found.breaker, lambda one: one.status),
+        ("queue", found.queue, lambda one: f"{one.waiting}+{one.hidden}"),
+        ("dead_letters", found.dead_letters, lambda one: f"{one.waiting}+{one.hidden}"),
+        *((name, getattr(found, name), _brief) for name in ("failed", "rejected", "waiting")),
+        ("in_line", found.rate, lambda one: one.in_line),
+        ("alarms", found.alarms, lambda one: sum(alarm.state == "ALARM" for alarm in one)),
+    )
+    known = [(name, show(part)) for name, part, show in parts if part is not None and not isinstance(part, NotRead)]
+    return " ".join([formatting.timestamp(found.at), *(f"{name}={text}" for name, text in known)])
 
 
 def _brief(count: Count) -> str:
-    if count.unknown:
-        return "?"
-    return f"{count.number}+" if count.why else str(count.number)
+    return "?" if count.unknown else f"{count.number}{'+' if count.why else ''}"
 
 
 def _consumer(source: str, *, workers: bool) -> Text:
