@@ -159,6 +159,8 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "row.s3": Field("S3"),
     # Keys
     "consumerErrors": Field("Consumer errors", empty="none since then"),
+    "consumerErrors.why": Field("not known: {}", WARNING),
+    "function.why": Field("its log was not searched: {}"),
     "consumerErrors.number": Field("{} failed starts or invocations", BAD),
     "function.number": Field("{} failed starts or invocations", WARNING),
     "inspect.group": Field("Group"),
