@@ -52,11 +52,10 @@ from intake_ledger_cli.read.report_file import replace_file
 from intake_ledger_cli.read.status import Alarm, NotRead, PauseRecord, PipelineStatus, QueueDepth
 from intake_ledger_cli.read.verdict import findings_of, verdict_lines
 from intake_ledger_cli.read.waiting import parse_until
-from intake_ledger_cli.show import formatting, json_output, tables
+from intake_ledger_cli.show import formatting, json_output, render, tables
 from intake_ledger_cli.show.console import console, escape, many
-from intake_ledger_cli.show.report_page import render
-from intake_ledger_cli.show.result_tables import redrive_table
-from intake_ledger_cli.show.status_table import alarms_text, count_text
+from intake_ledger_cli.show.report_page import render as report_page
+from intake_ledger_cli.show.status_table import alarms_text, count_parts
 from intake_ledger_cli.show.tables import report_table
 
 commands.load()

@@ -22,9 +22,9 @@ from tests.inside.command import (
     NotRead,
     PipelineStatus,
     ReportData,
-    render,
     replace_file,
     report_data,
+    report_page,
 )
 from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE
@@ -307,4 +307,4 @@ def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
     parts: Any = dict.fromkeys((one.name for one in fields(PipelineStatus)), denied)
     nothing = PipelineStatus(**parts | {"at": now_ms(), "pause": None, "function": None})
     data = ReportData(make_site().deployed, now_ms(), 24, nothing, denied, denied, denied, denied)
-    assert render(data).count("dynamodb:Query") > len(SECTIONS)
+    assert report_page(data).count("dynamodb:Query") > len(SECTIONS)

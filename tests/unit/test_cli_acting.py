@@ -37,13 +37,14 @@ def test_a_pause_says_who_why_and_how_it_ends(person: Person) -> None:
     assert f"pause by {WHO} because {because}" in person.complaint
     assert person.functions.source == "Disabled"
     shown = person.types("status")
-    assert f"by {WHO} because {because}: Disabled, see: resume" in shown
+    assert f"by {WHO}, because {because}  see: resume" in shown
+    assert "its event source mapping is Disabled" in shown
     assert person.reads("status")["pause"]["because"] == because
     table = person.site.deployed.table
     problem = describe_pause(client("dynamodb"), table, NAME)
     assert problem.startswith(f"paused by {WHO} because {because}")
     assert problem.endswith("run `intake-ledger resume`")
-    assert person.types("resume", "--wait") == "takes messages\n"
+    assert person.types("resume", "--wait") == "paused  no: the consumer takes messages within a minute\n"
     assert person.functions.source == "Enabled"
     assert describe_pause(client("dynamodb"), table, NAME) == ""
     assert "takes messages" in person.types("status", "--all")
@@ -165,7 +166,7 @@ def test_sigterm_gives_hidden_messages_back(person: Person, monkeypatch: pytest.
 
     monkeypatch.setattr(redrive, "send", stopped)
     before = signal.getsignal(signal.SIGTERM)
-    assert "10 messages moved back to the queue" in person.types("retry", "--prefix", "", ends=143)
+    assert "moved back to the queue  10\n" in person.types("retry", "--prefix", "", ends=143)
     assert signal.getsignal(signal.SIGTERM) is before
     assert person.site.visible(person.site.deployed.dead_letter_url) == 1
     assert person.reads("operations")["operations"][0]["result"] == "interrupted; 10 redriven, 1 left"

@@ -47,6 +47,7 @@ from tests.inside.command import (
     formatting,
     json_output,
     many,
+    render,
     tables,
 )
 from tests.unit.cli_support import denied
@@ -62,29 +63,38 @@ V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)
 ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_state="v#v1", commit_id="inv-7", committed_fence=7)
 
 
+def told_of(row: Row) -> dict[str, str]:
+    """The lines of a row by label."""
+    lines = render.fields("row", tables.row_content(row, START), START)
+    labels, texts = (map(str, column.cells) for column in lines.columns)
+    return dict(zip(labels, texts, strict=True))
+
+
 def test_a_row_tells_its_tag() -> None:
     """A missing tag names its versions. Pipelines without `after_commit` have no such line."""
-    missing = dict(formatting.describe_row(replace(ROW, tags_pending="v1 v2 v3 v4"), START))
-    assert missing["tag"].startswith("is missing at v1, v2, v3 and 1 more:")
-    told = dict(formatting.describe_row(replace(ROW, tagged_at=START - HOUR), START))
-    assert told["tag"].endswith(", 1 hour ago")
-    assert "tag" not in dict(formatting.describe_row(ROW, START))
+    versions = " ".join(f"v{number}" for number in range(12))
+    missing = told_of(replace(ROW, tags_pending=versions))["tag is missing at"]
+    assert missing.startswith("v0, v1, v2")
+    assert "v9 and 2 more  the next message of the key sets it" in missing
+    assert told_of(replace(ROW, tagged_at=START - HOUR))["tag set"].endswith(", 1 hour ago")
+    assert not {"tag set", "tag is missing at"} & set(told_of(ROW))
 
 
 @pytest.mark.failure_mode("F471")
 @pytest.mark.parametrize(
-    ("claimed", "sequencer"), [(V1, ", sequencer 0055AED6DCD90281E5"), (V2, "")], ids=["its state", "a later one"]
+    ("claimed", "sequencer"), [(V1, "0055AED6DCD90281E5"), (V2, "")], ids=["its state", "a later one"]
 )
 def test_a_row_names_the_event_that_woke_its_attempt(claimed: State, sequencer: str) -> None:
     """The attempt is for the state that S3 shows. The sequencer of the event is that of another state then."""
     row = row_changes.claimed(None, created(V1), claimed, owner="w", now=START, lease_until=START + HOUR)
     later = row_changes.claimed(row, created(V1), claimed, owner="x", now=START, lease_until=START + HOUR)
     for each in (row, later):
-        told = dict(formatting.describe_row(each, START))
-        assert told["woken by"] == f"ObjectCreated:Put, event 79104EXAMPLEB723{sequencer}"
+        told = told_of(each)
+        assert (told["woken by"], told["event ID"]) == ("ObjectCreated:Put", "79104EXAMPLEB723")
+        assert told.get("sequencer", "") == sequencer
     repair = one_change(own_message(Origin.AUDIT, "b", "k"))
     by_audit = row_changes.claimed(row, repair, claimed, owner="w", now=START, lease_until=START + HOUR)
-    assert dict(formatting.describe_row(by_audit, START))["woken by"] == "IntakeLedger:Audit"
+    assert told_of(by_audit)["woken by"] == "IntakeLedger:Audit"
 
 
 @pytest.mark.parametrize(
@@ -117,18 +127,16 @@ def test_a_span_is_told_in_its_largest_unit(milliseconds: int, said: str) -> Non
     ],
 )
 def test_each_status_is_told_with_what_follows(row: Row, said: str) -> None:
-    label, text = formatting.describe_row(row, START)[0]
-    assert label == "status"
-    assert said in text
+    assert said in told_of(row)["Ledger"]
 
 
 def test_a_row_is_told_without_what_it_has_not() -> None:
-    told = dict(formatting.describe_row(ROW, START))
-    assert told["committed"] == "this state, as 'inv-7', fence 7"
+    told = told_of(ROW)
+    assert (told["committed state"], told["commit ID"], told["committed fence"]) == ("v#v1", "inv-7", "7")
     assert not {"reason", "redrives", "expires", "reprocess"} & set(told)
     asked_for = replace(ROW, redrive_count=2, served_reprocess_id="01K", reason="x", expires_at=START // 1000 + 86_400)
-    told = dict(formatting.describe_row(asked_for, START))
-    assert (told["redrives"], told["reprocess"]) == ("accepted again 2 times after a rejection", "01K")
+    told = told_of(asked_for)
+    assert (told["redrives"], told["reprocess"]) == ("2  accepted again after a rejection", "01K")
     assert told["expires"].endswith("in 1 day")
 
 
@@ -192,7 +200,7 @@ def test_inspect_and_the_audit_agree_about_what_agrees(
 def test_a_late_write_is_told() -> None:
     """The late write is in the text and in the JSON output, which has no sets."""
     row = replace(ROW, late_writes=frozenset({"v#v0"}))
-    assert dict(formatting.describe_row(row, START))["late writes"] == "v#v0"
+    assert told_of(row)["late writes"] == "v#v0"
     [found] = compare([ObjectRow("k", row)], [ListedVersion(V1, current=True)], DEPLOYED, START, None)
     assert not found.agree
     assert "a late worker" in found.why
@@ -317,3 +325,50 @@ def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
 @pytest.mark.parametrize(("number", "said"), [(0, "0 rows"), (1, "1 row"), (2_000, "2,000 rows")])
 def test_one_of_several_has_no_plural(number: int, said: str) -> None:
     assert many(number, "rows") == said
+
+
+def printed(parent: str, content: dict[str, Any]) -> str:
+    """What `view` prints in a pipe that is wide enough."""
+    terminal = console()
+    with terminal.capture() as capture:
+        terminal.print(*render.view(parent, content, START), width=1_000)
+    return "\n".join(re.sub(" {2,}", "  ", line).strip() for line in capture.get().splitlines())
+
+
+def test_a_result_is_shown_by_its_fields() -> None:
+    """Empty fields are left out, numbers have their unit, and a hint follows a value that is not empty."""
+    shown = printed(
+        "release",
+        {"key": "a\x1b[31m", "leaseUntil": START + HOUR, "fence": 1_000, "woken": False, "rows": 0, "why": ""},
+    )
+    assert shown.splitlines() == [
+        r"key  a\x1b[31m",
+        "lease until  2026-11-18T12:06:40Z, in 1 hour",
+        "fence  1000",
+        "tried now  no, when its source delivers its message",
+    ]
+    assert "moved but not deleted  2  the ledger ignores the second copy" in printed("redriven", {"undeleted": 2})
+
+
+def test_a_list_is_a_table_with_what_needs_a_person_first() -> None:
+    """A long table is cut, and says so. A column without a value is left out."""
+    choices = [{"key": f"k{number}", "choice": "now", "why": ""} for number in range(60)]
+    shown = printed("retry", {"choices": [*choices, {"key": "held", "choice": "leave", "why": ""}]})
+    assert shown.splitlines()[1:5] == ["choices", "key  choice", "held  leave", "k0  now"]
+    assert shown.endswith("and 11 more, see --json")
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "style"),
+    [
+        ({"denied": "sqs:GetQueueAttributes"}, "not allowed: sqs:GetQueueAttributes", "dim"),
+        ({"unknown": "it was throttled"}, "unknown: it was throttled", "yellow"),
+        ({"waiting": 2, "hidden": 0}, "2 waiting  see: retry --prefix '' --dry-run", "bold red"),
+    ],
+)
+def test_a_part_that_was_not_read_is_no_trouble_of_the_pipeline(value: Any, said: str, style: str) -> None:
+    """It has its own style, and no hint."""
+    line = render.line("status", "deadLetters", value, START)
+    assert line.plain == said
+    assert style in {str(span.style) for span in line.spans}
+    assert ("bold red" in {str(span.style) for span in line.spans}) is ("waiting" in value)

@@ -53,8 +53,8 @@ def test_status_names_the_groups_that_are_waited_for(sit: Callable[..., Person])
         {"group": "idle", "heldBy": None, "heldSince": None, "waiting": 1},
     ]
     shown = " ".join(person.types("status").split())
-    assert "2 waiting for acme, held by in/acme/1 for 2" in shown
-    assert "1 waiting for idle, which is free" in shown
+    assert "acme, held by in/acme/1, since 2" in shown
+    assert "idle, free, 1 waiting" in shown
 
 
 @pytest.mark.failure_mode("F633")

@@ -258,7 +258,8 @@ class TestMessages:
         site = make_message_site(source)
         fill(site, "o-7")
         person = seat(site)
-        assert "2 messages are tried at their next delivery" in " ".join(person.types("retry", "--waiting").split())
+        assert "due now 2" in " ".join(person.types("retry", "--waiting").split())
+        assert "will try 2 messages at their next delivery" in person.complaint
         assert site.messages() == []
         assert person.reads("retry", "--waiting")["due"]["retried"] == 0
 

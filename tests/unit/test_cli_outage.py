@@ -109,7 +109,7 @@ def test_the_rate_and_its_line_are_shown(sit: Callable[..., Person]) -> None:
     site = make_site()
     assert sit(site).reads("status")["rate"] is None
     person = sit(site, consumer=site.environment() | {"INTAKE_MAX_RATE": "20"})
-    assert "Rate  at most 20 starts a second, 100 at once; none in line" in person.types("status", "--all")
+    assert "Rate  at most 20 starts a second, 100 at once\n" in person.types("status", "--all")
     put(site, rate_key(NAME), starts_until=1, places_until=(now_ms() + HOUR) * 1_000)
     shown = person.reads("status")["rate"]
     assert shown["perSecond"] == 20
@@ -132,7 +132,8 @@ def test_an_import_error_is_in_the_status(sit: Callable[..., Person], monkeypatc
     monkeypatch.setattr(Aws, "cloudwatch", Metrics({"Errors": [1, 2], "Throttles": [3]}))
     write_lines(LOST_MODULE)
     shown = person.types("status", "--exit-code", ends=3)
-    assert "cannot start: 2 invocations failed as a whole and 1 were throttled in the last hour" in shown
+    assert "cannot start  deploy code and variables that work" in shown
+    assert "2 failed invocations, 1 throttled invocation" in shown
     assert "No module named 'pandas'" in shown
     document = person.reads("status")
     assert (document["lastHour"]["functionErrors"], document["function"]["atStart"]) == (2, True)
@@ -144,7 +145,7 @@ def test_without_a_row_the_errors_since_the_upload_are_shown(sit: Callable[..., 
     person.site.put("in/a")
     write_lines(LOST_MODULE, LOST_MODULE)
     shown = person.types("inspect", "in/a")
-    assert "2 starts or invocations of the consumer failed since then" in shown
+    assert "2 failed starts or invocations, the last" in shown
     assert "No module named 'pandas'" in shown
     assert person.reads("inspect", "in/a")["consumerErrors"]["atStart"]
     assert person.reads("inspect", "in/a", "--no-logs")["consumerErrors"] is None

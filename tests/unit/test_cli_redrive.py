@@ -21,9 +21,10 @@ from tests.inside.command import (
     Redrive,
     RedriveResult,
     drain,
+    json_output,
     opened_by,
     reading,
-    redrive_table,
+    render,
     retrying,
 )
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_message_site, make_site
@@ -104,8 +105,8 @@ def test_another_content_of_a_rejected_identity_moves_only_if_it_is_chosen(site:
     assert (found.moved, [one.id for one in found.closed], site.messages()) == (0, [chosen], [])
     console = Console(width=200)
     with console.capture() as shown:
-        console.print(redrive_table(found))
-    assert f"{chosen} o 1 v1" in shown.get()
+        console.print(*render.view("redriven", json_output.document(found), START))
+    assert f"{chosen}  o 1" in shown.get()
     assert redrive(site, wanted=MessageFilter("o 1", "identity_rejected")).moved == 0
     assert redrive_letter(site, chosen).moved == 1
     [message] = site.messages()
@@ -433,10 +434,7 @@ def test_a_copy_whose_object_was_removed_stays_with_its_reason(site: Site) -> No
     assert (found.moved, found.removed) == (1, 1)
     terminal = Console(width=300)
     with terminal.capture() as capture:
-        terminal.print(redrive_table(found))
-    assert (
-        "1 not moved: their objects were removed before they were processed, see: list --status removed"
-        in capture.get()
-    )
+        terminal.print(*render.view("redriven", json_output.document(found), START))
+    assert "1  their objects were removed before they were processed, see: list --status removed" in capture.get()
     chosen = redrive(site, wanted=MessageFilter(reason="removed_unprocessed"))
     assert (chosen.moved, chosen.removed) == (1, 0)

@@ -56,7 +56,7 @@ def test_a_second_redrive_is_told_who_runs_the_first(person: Person, monkeypatch
         return send(*arguments)
 
     monkeypatch.setattr(redrive, "send", meanwhile)
-    assert "11 messages moved" in person.types("retry", "--prefix", "")
+    assert "moved back to the queue  11" in person.types("retry", "--prefix", "")
     assert ends == [1, 1]
     assert person.complaint.count(f"a redrive of {NAME} is running since 20") == 2
     assert f"by {WHO} on {socket.gethostname()}, process {os.getpid()}." in person.complaint

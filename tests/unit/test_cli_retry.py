@@ -54,7 +54,7 @@ def test_one_command_repairs_each_kind_of_row(person: Person) -> None:
     assert choices(person.reads("retry", *keys, "--dry-run")) == expected
     assert site.messages() == []
     shown = person.types("retry", *keys, "--dry-run")
-    assert "leave  PROCESSING  in/held  worker-1 holds it, its lease ends " in shown
+    assert "in/held    PROCESSING  leave  worker-1 holds it, its lease ends " in shown
     groups = groups_of("SendMessageBatch")
     found = person.reads("retry", *keys, "--because", "the fix is deployed")
     assert choices(found) == expected

@@ -273,8 +273,7 @@ def test_status_names_a_redrive_of_sqs_that_is_running(person: Person, monkeypat
     found = person.reads("status")["moveTask"]
     assert (found["moved"], found["expected"]) == (1_200, 5_000)
     shown = " ".join(person.types("status").split())
-    assert "Redrive of SQS running for" in shown
-    assert "1,200 of 5,000 messages moved" in shown
+    assert "Redrive of SQS 1,200 moved, of 5,000 messages, started" in shown
     queue = sqs.get_queue_attributes(QueueUrl=person.site.deployed.dead_letter_url, AttributeNames=["QueueArn"])
     assert set(arns) == {queue["Attributes"]["QueueArn"]}
 

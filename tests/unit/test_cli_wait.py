@@ -90,7 +90,7 @@ def test_a_marker_must_be_there_and_need_not_be_processed(
     [version] = site.put("loads/7/a")
     commit(site, "loads/7/a", version)
     arguments = ("wait", "--prefix", "loads/7/", "--marker", "loads/7/manifest.json", "--until", "1m")
-    assert "the bucket has no loads/7/manifest.json" in person.types(*arguments, ends=4)
+    assert "marker  loads/7/manifest.json\nmarker found  no\n" in person.types(*arguments, ends=4)
     ticks.append(lambda: site.put("loads/7/manifest.json"))
     assert person.reads(*arguments[:-2])["markerFound"]
 
@@ -127,8 +127,8 @@ def test_at_the_time_limit_it_says_what_is_missing_and_why(
     failed = Row(Status.FAILED, 3, version_id=two, reason="KeyError at invoices:42", reason_code="processor_error")
     site.row("loads/7/b", failed)
     shown = person.types("wait", "--prefix", "loads/7/", "--expect", "2", "--until", "1m", ends=4)
-    assert "loads/7/a: no row: the ledger has no row" in shown
-    assert "loads/7/b: FAILED: KeyError at invoices:42" in shown
+    assert "loads/7/a  no row  the ledger has no row" in shown
+    assert "loads/7/b  FAILED  KeyError at invoices:42" in shown
 
 
 def test_each_version_and_each_removal_counts_where_they_are_processed(

@@ -3,7 +3,7 @@
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,14 +20,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.", show_default=False)]
-Because = Annotated[str, typer.Option("--because", help="The reason, for others.", show_default=False)]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has had its effect.", show_default=False)]
-ExitCode = Annotated[
-    bool,
-    typer.Option("--exit-code", help="End with exit code 3 if a person should look at it.", show_default=False),
-]
+
+def option(*names: str, help: str, **more: Any) -> Any:
+    """An option whose default value is not in the help."""
+    return typer.Option(*names, help=help, show_default=False, **more)
+
+
+def argument(*, help: str, **more: Any) -> Any:
+    """An argument whose default value is not in the help."""
+    return typer.Argument(help=help, show_default=False, **more)
+
+
+DryRun = Annotated[bool, option("--dry-run", help="Show the result and change nothing.")]
+Yes = Annotated[bool, option("--yes", help="Do not ask.")]
+Because = Annotated[str, option("--because", help="The reason, for others.")]
+Wait = Annotated[bool, option("--wait", help="Wait until it has had its effect.")]
+ExitCode = Annotated[bool, option("--exit-code", help="End with exit code 3 if a person should look at it.")]
 PerSecond = Annotated[
     float | None,
     typer.Option("--rate", help="Rate limit in messages per second. Without it there is no limit.", min=0.1),
@@ -48,8 +56,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def main_options(
     show_version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Inspect and operate a deployed intake pipeline."""

@@ -1,6 +1,8 @@
 """Errors of the command line, with their fixes."""
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -74,6 +76,17 @@ def denied_action(error: Exception) -> str | None:
         return None
     named = _PERFORM.search(error.response["Error"].get("Message", ""))
     return named[1] if named else error.operation_name
+
+
+@contextmanager
+def unless_denied(denied: Callable[[str], object] = str) -> Iterator[None]:
+    """Go on after a request that AWS denies. `denied` gets the action. Other errors are raised."""
+    try:
+        yield
+    except ClientError as error:
+        if (action := denied_action(error)) is None:
+            raise
+        denied(action)
 
 
 def is_passing(error: Exception) -> bool:

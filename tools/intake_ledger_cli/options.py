@@ -10,16 +10,17 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
-import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from intake_ledger.protocol import ReasonCode
+from intake_ledger_cli.app import now_ms, option
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline, find_pipeline
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.kinds import check_kind
 from intake_ledger_cli.show.console import show
-from intake_ledger_cli.show.json_output import versioned
+from intake_ledger_cli.show.json_output import document, versioned
+from intake_ledger_cli.show.render import view
 
 _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
 """Texts that look like a reason code."""
@@ -29,21 +30,17 @@ _CODE = re.compile("[a-z0-9]+(_[a-z0-9]+)+")
 class Call:
     """The shared options of one call."""
 
-    stack: Annotated[
-        str,
-        typer.Option(help="CloudFormation stack of the pipeline.", envvar="INTAKE_LEDGER_STACK", show_default=False),
-    ] = ""
+    stack: Annotated[str, option(help="CloudFormation stack of the pipeline.", envvar="INTAKE_LEDGER_STACK")] = ""
     pipeline: Annotated[
         str | None,
-        typer.Option(
+        option(
             help="Name of the pipeline or its construct's ID, if the stack has several.",
             envvar="INTAKE_LEDGER_PIPELINE",
-            show_default=False,
         ),
     ] = None
-    region: Annotated[str | None, typer.Option(help="AWS Region, as for the AWS CLI.", show_default=False)] = None
-    profile: Annotated[str | None, typer.Option(help="AWS profile, as for the AWS CLI.", show_default=False)] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)] = False
+    region: Annotated[str | None, option(help="AWS Region, as for the AWS CLI.")] = None
+    profile: Annotated[str | None, option(help="AWS profile, as for the AWS CLI.")] = None
+    as_json: Annotated[bool, option("--json", help="Print JSON.")] = False
 
     def open(self, command: str = "") -> tuple[Aws, DeployedPipeline]:
         """Create the AWS clients and find the pipeline.
@@ -63,12 +60,12 @@ class Call:
         check_kind(deployed, command)
         return aws, deployed
 
-    def output(self, result: Any, shown: RenderableType) -> None:
-        """Print the document of a result, or the table."""
+    def output(self, result: Any, shown: RenderableType | None = None) -> None:
+        """Print the document of a result, as JSON or for people. `shown` replaces the usual view."""
         if self.as_json:
             sys.stdout.write(json.dumps(versioned(result), indent=2) + "\n")
         else:
-            show(shown)
+            show(Group(*view(type(result).__name__, document(result), now_ms())) if shown is None else shown)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intake_ledger.protocol import Ordering
-from intake_ledger_cli.app import app
+from intake_ledger_cli.app import app, option
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.show.console import console, escape
 
@@ -33,15 +33,13 @@ def template_command(
         str | None,
         typer.Option(help="ARN of the function that processes one object. It may be given at deployment instead."),
     ] = None,
-    prefix: Annotated[str, typer.Option(help="Process keys with this prefix only.", show_default=False)] = "",
-    suffix: Annotated[str, typer.Option(help="Process keys with this suffix only.", show_default=False)] = "",
+    prefix: Annotated[str, option(help="Process keys with this prefix only.")] = "",
+    suffix: Annotated[str, option(help="Process keys with this suffix only.")] = "",
     name: Annotated[str, typer.Option(help="Name of the pipeline, and beginning of all logical IDs.")] = "Intake",
     ordering: Annotated[
         Ordering, typer.Option(help="LATEST skips versions that a newer one has overtaken.", case_sensitive=False)
     ] = Ordering.LATEST,
-    deletes: Annotated[
-        bool, typer.Option("--deletes", help="Call the processor for removed objects too.", show_default=False)
-    ] = False,
+    deletes: Annotated[bool, option("--deletes", help="Call the processor for removed objects too.")] = False,
     processing_timeout: Annotated[
         int, typer.Option(help="Seconds for one object, at least 10 more than the timeout of the function.")
     ] = 60,
@@ -54,12 +52,11 @@ def template_command(
         str | None, typer.Option(help="Use this bucket of the account and region instead of a new one.")
     ] = None,
     event_bridge: Annotated[
-        bool,
-        typer.Option("--event-bridge", help="Deliver events by EventBridge instead of S3 notifications."),
+        bool, typer.Option("--event-bridge", help="Deliver events by EventBridge instead of S3 notifications.")
     ] = False,
     key_arn: Annotated[str | None, typer.Option(help="ARN of the KMS key of bucket, queues, table and logs.")] = None,
     code_bucket: Annotated[
-        str, typer.Option(help="Bucket for the runtime's archive, for the printed commands.", show_default=False)
+        str, option(help="Bucket for the runtime's archive, for the printed commands.")
     ] = _CODE_BUCKET,
     to: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("intake"),
 ) -> None:

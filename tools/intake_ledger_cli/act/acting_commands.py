@@ -10,13 +10,13 @@ from intake_ledger.requests import AfterStop
 from intake_ledger_cli.act import operations, pausing, recording, releasing, stopping
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.act.recording import Progress
-from intake_ledger_cli.app import Because, Wait, Yes, app, now_ms
+from intake_ledger_cli.app import Because, Wait, Yes, app, argument, now_ms, option
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show.console import GOOD, WARNING, console, escape
+from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 from intake_ledger_cli.show.render import table
 
@@ -37,7 +37,7 @@ def pause_command(call: Call, *, because: Because, wait: Wait = False, yes: Yes 
         act.ends("paused")
     if wait:
         pausing.wait_for(aws, deployed, "Disabled")
-    call.output({"paused": True}, Text("paused", style=WARNING))
+    call.output({"paused": True})
 
 
 @app.command("resume")
@@ -52,14 +52,14 @@ def resume_command(call: Call, *, because: Because = "", wait: Wait = False, yes
         act.ends("resumed")
     if wait:
         pausing.wait_for(aws, deployed, "Enabled")
-    call.output({"paused": False}, Text(f"takes messages{'' if wait else ' in a minute'}", style=GOOD))
+    call.output({"paused": False})
 
 
 @app.command("release")
 @with_shared_options
 def release_command(
     call: Call,
-    key: Annotated[str, typer.Argument(help="Key whose worker is dead, or its s3:// URI.", show_default=False)],
+    key: Annotated[str, argument(help="Key whose worker is dead, or its s3:// URI.")],
     *,
     because: Because,
     version_id: Annotated[
@@ -84,7 +84,7 @@ def release_command(
     with operations.acting(aws, deployed, f"release {key}", does=does, yes=yes, because=because) as act:
         done = releasing.release(aws, deployed, entry, act.operation)
         act.ends(f"attempt {done.attempt} of {done.lease_owner} taken, fence {done.fence}")
-    call.output(done, releasing.release_text(done, now_ms()))
+    call.output(done)
     if wait and (status := releasing.wait_for_end(aws, deployed, key, done.version_id)) is not Status.PROCESSED:
         console(stderr=True).print(escape(f"{key} is {status.value}: see intake-ledger inspect"))
         raise typer.Exit(1)
@@ -99,7 +99,7 @@ def _end(
     with operations.acting(aws, deployed, f"release {key} --end", does=does, yes=yes, because=because) as act:
         done = releasing.end(aws, deployed, entry, act.operation)
         act.ends(f"attempt {done.attempt} ended, fence {done.fence}")
-    call.output(done, releasing.end_text(done))
+    call.output(done)
 
 
 @app.command("operations")
@@ -108,15 +108,13 @@ def operations_command(
     call: Call,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="`stop ID` withdraws the messages of an operation that no attempt has begun.",
-            metavar="[stop [ID]]",
-            show_default=False,
+        argument(
+            help="`stop ID` withdraws the messages of an operation that no attempt has begun.", metavar="[stop [ID]]"
         ),
     ] = None,
     *,
     limit: Annotated[int, typer.Option(help="Largest number of operations.", min=1)] = 20,
-    because: Annotated[str, typer.Option("--because", help="With stop: the reason.", show_default=False)] = "",
+    because: Annotated[str, option("--because", help="With stop: the reason.")] = "",
     yes: Yes = False,
 ) -> None:
     """List the operations of people with this command, newest first, or stop one."""

@@ -1,45 +1,38 @@
 """Requests that all objects under a prefix, or of some commits, are processed again: in a stream, and resumable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
-
-from botocore.exceptions import ClientError
 
 from intake_ledger.requests import BATCH_ENTRIES, Command
 from intake_ledger_cli.act import operations, reprocess
 from intake_ledger_cli.act import selection as positions
 from intake_ledger_cli.act.rate_limit import RateLimit
 from intake_ledger_cli.act.recording import RequestRecorder
-from intake_ledger_cli.act.reprocess import ReprocessResult
+from intake_ledger_cli.act.reprocess import ReprocessResult, Target
 from intake_ledger_cli.act.selection import Selection
 from intake_ledger_cli.act.stopping import StopWatch
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.errors import unless_denied
 from intake_ledger_cli.show.console import console, many
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from intake_ledger_cli.act.reprocess import Target
 
 COUNTED = 10_000
 """The largest number of objects that are counted before the question."""
 
 
+@dataclass(slots=True)
 class AgainCall:
     """One call of `retry --again` with a selection."""
 
-    def __init__(self, aws: Aws, deployed: DeployedPipeline, selection: Selection, result: ReprocessResult) -> None:
-        self._aws = aws
-        self._deployed = deployed
-        self._selection = selection
-        self._result = result
-        self._stores = True
-        self._stored = bool(result.position)
-        self.begun = False
-        """False before the person has agreed."""
+    aws: Aws
+    deployed: DeployedPipeline
+    selection: Selection
+    result: ReprocessResult
+    begun: bool = False
+    """False before the person has agreed."""
+    _stores: bool = True
+    _stored: bool = False
 
     def run(self, rate: RateLimit, because: str, *, yes: bool) -> None:
         """Count the objects, or ask and send. The position is stored on the way, and deleted when all are sent.
@@ -49,8 +42,8 @@ class AgainCall:
             ClientError: AWS refuses a request.
 
         """
-        aws, deployed, selection, result = self._aws, self._deployed, self._selection, self._result
-        own_id = result.reprocess_id
+        aws, deployed, selection, result = self.aws, self.deployed, self.selection, self.result
+        own_id, self._stored = result.reprocess_id, bool(result.position)
         watch = StopWatch(aws, deployed, own_id)
         watch.check()
         targets = selection.targets(aws, deployed, result, after=result.position)
@@ -65,7 +58,7 @@ class AgainCall:
         with operations.acting(
             aws,
             deployed,
-            f"{selection} --id {own_id}",
+            f"retry --again {selection} --id {own_id}",
             does=self._announced(counted),
             yes=yes,
             because=because,
@@ -91,17 +84,17 @@ class AgainCall:
             finally:
                 self._end(complete=complete)
 
-    def _announced(self, targets: "Iterator[Target] | None") -> str:
+    def _announced(self, targets: Iterator[Target] | None) -> str:
         """The effect as a sentence. `targets` are counted, up to a limit. Without them no number is said."""
-        noun = self._deployed.work.noun
+        noun = self.deployed.work.noun
         number = f"the {noun}"
         if targets is not None:
             found = sum(1 for _ in islice(targets, COUNTED + 1))
             number = f"more than {COUNTED:,} {noun}" if found > COUNTED else many(found, noun)
-        return f"{self._deployed.name} will process {number} of `{self._selection}` again."
+        return f"{self.deployed.name} will process {number} of `retry --again {self.selection}` again."
 
     def _end(self, *, complete: bool) -> None:
-        result = self._result
+        result = self.result
         if complete:
             if self._stored:
                 self._change(positions.forget, result.reprocess_id)
@@ -113,16 +106,15 @@ class AgainCall:
 
     def _store(self) -> None:
         self._stored = True
-        self._change(positions.store, self._selection, self._result)
+        self._change(positions.store, self.selection, self.result)
 
     def _change(self, change: Callable[..., None], *arguments: object) -> None:
         """Change the stored position. Without permission the call goes on, and cannot be resumed."""
-        if not self._stores:
-            return
-        try:
-            change(self._aws, self._deployed, *arguments)
-        except ClientError as error:
-            if (action := denied_action(error)) is None:
-                raise
+
+        def denied(action: str) -> None:
             self._stores = False
             console(stderr=True).print(f"this call cannot be resumed: {action} is not allowed")
+
+        if self._stores:
+            with unless_denied(denied):
+                change(self.aws, self.deployed, *arguments)

@@ -3,24 +3,21 @@
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from intake_ledger_cli.act import dismissing, operations
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.app import Because, Yes, app, now_ms
+from intake_ledger_cli.app import Because, Yes, app, argument, now_ms
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show.console import GOOD, escape, many
+from intake_ledger_cli.show.console import many
 
 
 @app.command("dismiss")
 @with_shared_options
 def dismiss_command(
     call: Call,
-    keys: Annotated[
-        list[str] | None, typer.Argument(help="Keys, not encoded, or s3:// URIs of objects.", show_default=False)
-    ] = None,
+    keys: Annotated[list[str] | None, argument(help="Keys, not encoded, or s3:// URIs of objects.")] = None,
     *,
     because: Because,
     letter: Annotated[
@@ -56,12 +53,8 @@ def dismiss_command(
         operations.acting(aws, deployed, what, does=does, yes=yes, because=because, by=by) as act,
     ):
         done = dismissing.dismiss(aws, deployed, entries, lock.renew)
-        result = f"{many(done.rows, 'rows')}, {many(done.messages, 'dead-letter messages')}"
-        act.ends(result)
-    shown = f"dismissed: {result}"
-    if done.other_messages:
-        shown += f"; {done.other_messages:,} other dead-letter messages about the key stay, see: retry KEY --dry-run"
-    call.output(done, Text(escape(shown), style=GOOD))
+        act.ends(f"{many(done.rows, 'rows')}, {many(done.messages, 'dead-letter messages')}")
+    call.output(done)
 
 
 def _dismiss_letter(call: Call, chosen: str, because: str, *, yes: bool) -> None:
@@ -78,4 +71,4 @@ def _dismiss_letter(call: Call, chosen: str, because: str, *, yes: bool) -> None
         ) as act:
             dismissing.letter(aws, deployed, chosen, lock.renew, deletes=True)
             act.ends("1 dead-letter message")
-    call.output(dismissing.DismissResult(messages=1), Text("deleted: 1 dead-letter message", style=GOOD))
+    call.output(dismissing.DismissResult(messages=1))

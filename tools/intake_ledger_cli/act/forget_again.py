@@ -11,15 +11,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import forgotten_key, to_dynamodb
 from intake_ledger_cli.act.forgetting import Forgetting, mark_forgotten, wait
 from intake_ledger_cli.aws.consumer_log import OPERATIONS_STREAM, group_name, refusal
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.show.console import GOOD, WARNING, escape, many
+from intake_ledger_cli.show.console import many
 
 if TYPE_CHECKING:
     from intake_ledger_cli.aws.clients import Aws
@@ -134,10 +132,3 @@ def counts(done: ForgetAgainResult) -> str:
         f"{many(done.other_items, 'other items')} removed, {many(done.later, 'later rows')} left, "
         f"{many(len(done.left), 'keys')} not forgotten"
     )
-
-
-def again_lines(done: ForgetAgainResult) -> RenderableType:
-    """The document for people."""
-    lines = [Text(counts(done), style=WARNING if done.left else GOOD)]
-    lines += [Text(escape(f"not forgotten: {key}: {why}"), style=WARNING) for key, why in done.left.items()]
-    return Group(*lines)

@@ -3,40 +3,35 @@
 from typing import Annotated
 
 import typer
-from rich.console import Group
-from rich.text import Text
 
 from intake_ledger_cli.act import forget_again, forgetting, operations
 from intake_ledger_cli.act.forget_outputs import Tombstone, find_tombstones, rejects_uris, remove_tombstone
 from intake_ledger_cli.act.forget_remains import remains
 from intake_ledger_cli.act.forgetting import ForgetResult, Forgetting
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.app import Yes, app, now_ms
+from intake_ledger_cli.app import Yes, app, argument, now_ms, option
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import write_operation
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show.console import GOOD, WARNING, escape, many
-from intake_ledger_cli.show.formatting import duration, timestamp
+from intake_ledger_cli.show.console import many
+from intake_ledger_cli.show.formatting import duration
 
 
 @app.command("forget")
 @with_shared_options
 def forget_command(
     call: Call,
-    key: Annotated[str | None, typer.Argument(help="Key of an object, a set or messages.", show_default=False)] = None,
+    key: Annotated[str | None, argument(help="Key of an object, a set or messages.")] = None,
     *,
-    because: Annotated[
-        str, typer.Option("--because", help="The reason, for others, without the key.", show_default=False)
-    ],
+    because: Annotated[str, option("--because", help="The reason, for others, without the key.")],
     output: Annotated[
         list[str] | None, typer.Option("--output", help="s3:// URI of an output of the key. May be repeated.")
     ] = None,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="After a restore of the table: all forgotten keys. Reads the whole table."),
+        bool, typer.Option("--again", help="After a restore of the table: all forgotten keys. Reads the whole table.")
     ] = False,
     yes: Yes = False,
 ) -> None:
@@ -80,7 +75,7 @@ def forget_command(
             task.remove_from_records()
         task.result.remains += remains(aws, deployed, task, now_ms())
         act.ends(_counts(task.result))
-    call.output(task.result, _table(task.result))
+    call.output(task.result)
     if task.result.unfinished:
         raise typer.Exit(1)
 
@@ -94,7 +89,7 @@ def _forget_again(call: Call, aws: Aws, deployed: DeployedPipeline, because: str
     with operations.acting(aws, deployed, "forget --again", does=does, yes=yes, because=because) as act:
         done = forget_again.forget_again(aws, deployed, found, now_ms())
         act.ends(forget_again.counts(done))
-    call.output(done, forget_again.again_lines(done))
+    call.output(done)
     if done.left:
         raise typer.Exit(1)
 
@@ -105,18 +100,3 @@ def _counts(done: ForgetResult) -> str:
         f"{many(done.dead_letters, 'dead-letter messages')}, {many(done.outputs, 'tombstones')}, "
         f"{many(done.operations, 'records')} without the key"
     )
-
-
-def _table(done: ForgetResult) -> Group:
-    lines = [
-        Text(escape(f"removed: {_counts(done)}"), style=GOOD),
-        Text(
-            f"messages that were sent before {timestamp(done.forgotten_at)} are refused until "
-            f"{timestamp(done.refused_until)}"
-        ),
-        Text("not removed:"),
-    ]
-    for one in done.remains:
-        until = f", until {timestamp(one.until)}" if one.until is not None else ""
-        lines.append(Text(f"  {one.what}{until}", style=WARNING))
-    return Group(*lines)

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import RowKey, from_dynamodb
 from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import write_operation
-from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.errors import UsageError, unless_denied
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _KEPT_MS = 365 * 86_400_000
 LOOKED_MS = 14 * 86_400_000
@@ -58,7 +58,7 @@ class Sent(NamedTuple):
     unmarked: int = 0
 
 
-def caller(aws: "Aws") -> str:
+def caller(aws: Aws) -> str:
     """Return the ARN of the caller, or `unknown` if AWS does not tell it."""
     try:
         return str(aws.sts.get_caller_identity()["Arn"])
@@ -87,8 +87,8 @@ class Act:
 
 @contextmanager
 def acting(
-    aws: "Aws",
-    deployed: "DeployedPipeline",
+    aws: Aws,
+    deployed: DeployedPipeline,
     what: str,
     *,
     does: str = "",
@@ -139,41 +139,33 @@ def _confirm(what: str, *, yes: bool) -> None:
     typer.confirm("Continue?", abort=True, err=True)
 
 
-def _begin(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
+def _begin(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
     """Write the operation into the ledger's table and into the consumer's log, and one line about it on standard error.
 
     A denied write is told, and does not stop the command.
     """
     line = f"{timestamp(operation.at)} {operation.what} by {operation.by}"
     line += f" because {operation.because}" if operation.because else ""
-    console(stderr=True).print(escape(line))
-    try:
+    notes = console(stderr=True)
+    notes.print(escape(line))
+    with unless_denied(lambda action: notes.print(f"not recorded in the ledger: {action} is not allowed")):
         _write(aws, deployed, operation)
-    except ClientError as error:
-        if (action := denied_action(error)) is None:
-            raise
-        console(stderr=True).print(f"not recorded in the ledger: {action} is not allowed")
     if why := write_operation(aws, deployed, operation, at=operation.at):
-        console(stderr=True).print(escape(f"not written to the consumer's log: {why}"))
+        notes.print(escape(f"not written to the consumer's log: {why}"))
 
 
-def _finish(aws: "Aws", deployed: "DeployedPipeline", act: Act, result: str) -> None:
+def _finish(aws: Aws, deployed: DeployedPipeline, act: Act, result: str) -> None:
     """Add the result to the record. A denied write was told when the operation began."""
     sent = act.sent()
     operation = replace(act.operation, result=result, sent=sent.recorded, unmarked=sent.unmarked)
     write_operation(aws, deployed, operation, at=now_ms())
-    try:
+    with unless_denied():
         _write(aws, deployed, operation)
-    except ClientError as error:
-        if denied_action(error) is None:
-            raise
 
 
-def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> None:
+def _write(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
     command, *_ = operation.what.split()
     content: dict[str, Any] = {
-        "pk": deployed.operations_partition,
-        "sk": f"{operation.at:014d}#{command}",
         "at": operation.at,
         "done_by": operation.by,
         "what": operation.what,
@@ -184,10 +176,11 @@ def _write(aws: "Aws", deployed: "DeployedPipeline", operation: Operation) -> No
         **({"unmarked": operation.unmarked} if operation.unmarked else {}),
         "expires_at": (operation.at + _KEPT_MS) // 1000,
     }
-    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    place = RowKey(deployed.operations_partition, f"{operation.at:014d}#{command}")
+    LedgerTable(aws.dynamodb, deployed.table).write(place, content)
 
 
-def read_operations(client: "DynamoDBClient", deployed: "DeployedPipeline", limit: int) -> list[Operation]:
+def read_operations(client: "DynamoDBClient", deployed: DeployedPipeline, limit: int) -> list[Operation]:
     """Return the last operations, newest first."""
     pages = client.get_paginator("query").paginate(
         TableName=deployed.table,

@@ -1,21 +1,20 @@
 """Pauses and resumes a consumer by its event source mappings. Messages wait in their source meanwhile."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from intake_ledger.protocol import pause_key, to_dynamodb
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import pause_key
+from intake_ledger_cli.act.operations import Operation
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.act.operations import Operation
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _LOOK_SECONDS = 5.0
 _CHANGING = frozenset({"Creating", "Deleting", "Disabling", "Enabling", "Updating"})
 
 
-def mappings_of(aws: "Aws", deployed: "DeployedPipeline") -> list[str]:
+def mappings_of(aws: Aws, deployed: DeployedPipeline) -> list[str]:
     """Return the UUIDs of the consumer's event source mappings. A stream's intake also reads a queue.
 
     Raises:
@@ -34,7 +33,7 @@ def mappings_of(aws: "Aws", deployed: "DeployedPipeline") -> list[str]:
     return [mapping["UUID"] for mapping in mappings]
 
 
-def wait_for(aws: "Aws", deployed: "DeployedPipeline", state: str) -> None:
+def wait_for(aws: Aws, deployed: DeployedPipeline, state: str) -> None:
     """Wait until each mapping has a state. Lambda needs a minute."""
     while True:
         answer = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)
@@ -43,27 +42,20 @@ def wait_for(aws: "Aws", deployed: "DeployedPipeline", state: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def pause(aws: "Aws", deployed: "DeployedPipeline", uuids: list[str], operation: "Operation") -> None:
+def pause(aws: Aws, deployed: DeployedPipeline, uuids: list[str], operation: Operation) -> None:
     """Record the pause, and disable the mappings. The record comes first, so that the audit knows its reason.
 
     Raises:
         ClientError: AWS refuses a request.
 
     """
-    key = pause_key(deployed.name)
-    content = {
-        "pk": key.pk,
-        "sk": key.sk,
-        "paused_at": operation.at,
-        "paused_by": operation.by,
-        "because": operation.because,
-    }
-    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    content = {"paused_at": operation.at, "paused_by": operation.by, "because": operation.because}
+    LedgerTable(aws.dynamodb, deployed.table).write(pause_key(deployed.name), content)
     for uuid in uuids:
         aws.functions.update_event_source_mapping(UUID=uuid, Enabled=False)
 
 
-def resume(aws: "Aws", deployed: "DeployedPipeline", uuids: list[str]) -> None:
+def resume(aws: Aws, deployed: DeployedPipeline, uuids: list[str]) -> None:
     """Enable the mappings, and remove the record of the pause.
 
     Raises:

@@ -7,12 +7,9 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
-from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable, send_write
-from intake_ledger.protocol import Row, made_at, to_dynamodb
+from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol import Row, made_at
 from intake_ledger.requests import (
     BATCH_BYTES,
     AfterStop,
@@ -31,15 +28,13 @@ from intake_ledger.requests import (
     standing_of,
 )
 from intake_ledger_cli.act import operations
+from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
-from intake_ledger_cli.errors import denied_action
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.errors import unless_denied
 from intake_ledger_cli.show.console import console
 from intake_ledger_cli.show.formatting import timestamp
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.act.operations import Operation
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 LISTED = 10
 """Operations among which `status` looks for open ones."""
@@ -48,24 +43,22 @@ MOST_JUDGED = 1_000
 what the last look of the audit has left."""
 
 
+@dataclass(slots=True)
 class RequestRecorder:
     """The records of one operation."""
 
-    def __init__(
-        self, aws: "Aws", deployed: "DeployedPipeline", request_id: str, command: Command, *, most: int
-    ) -> None:
-        """Make it. `most` is the largest number of requests in a record."""
-        self._aws = aws
-        self._deployed = deployed
-        self._request_id = request_id
-        self._command = command
-        self._most = most
-        self._batch: RequestBatch | None = None
-        self._size = 0
-        self._recent: list[RequestBatch] = []
-        """The records of the last call of `add`."""
-        self.denied = False
-        """True if the caller may not write records. Then the audit sends nothing again."""
+    aws: Aws
+    deployed: DeployedPipeline
+    request_id: str
+    command: Command
+    most: int
+    """The largest number of requests in a record."""
+    denied: bool = False
+    """True if the caller may not write records. Then the audit sends nothing again."""
+    _batch: RequestBatch | None = None
+    _size: int = 0
+    _recent: list[RequestBatch] = field(default_factory=list)
+    """The records of the last call of `add`."""
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Record requests, before their messages are sent.
@@ -87,9 +80,9 @@ class RequestRecorder:
             self._add(entries[half:])
             return
         batch = self._batch
-        if batch is None or len(batch.entries) + len(entries) > self._most or self._size + size > BATCH_BYTES:
+        if batch is None or len(batch.entries) + len(entries) > self.most or self._size + size > BATCH_BYTES:
             # A random name: a call may be repeated with the same ID.
-            batch = RequestBatch(self._request_id, secrets.token_hex(8), self._command, 0)
+            batch = RequestBatch(self.request_id, secrets.token_hex(8), self.command, 0)
             self._batch, self._size = batch, 0
         self._recent.append(batch)
         batch.entries += entries
@@ -113,17 +106,13 @@ class RequestRecorder:
 
     def _write(self, batch: RequestBatch) -> None:
         batch.sent_at = now_ms()
-        key = batch_key(self._deployed.name, batch)
-        item = {"pk": key.pk, "sk": key.sk} | batch_item(batch, made_at=made_at(batch.request_id))
-        try:
-            send_write(self._aws.dynamodb.put_item, {"TableName": self._deployed.table, "Item": to_dynamodb(item)})
-        except ClientError as error:
-            if (action := denied_action(error)) is None:
-                raise
-            self.denied = True
-            console(stderr=True).print(
-                f"the requests are not recorded, so no audit repeats them: {action} is not allowed"
-            )
+        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
+        with unless_denied(self._deny):
+            table.write(batch_key(self.deployed.name, batch), batch_item(batch, made_at=made_at(batch.request_id)))
+
+    def _deny(self, action: str) -> None:
+        self.denied = True
+        console(stderr=True).print(f"the requests are not recorded, so no audit repeats them: {action} is not allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +148,7 @@ class OpenOperation:
     stopped: bool
 
 
-def open_operations(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[OpenOperation]:
+def open_operations(aws: Aws, deployed: DeployedPipeline, now: int) -> list[OpenOperation]:
     """The operations among the last ones that a queue may still hold messages of. Without one, it takes one request.
 
     Raises:
@@ -184,7 +173,7 @@ def open_operations(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[
 
 
 def read_progress(
-    aws: "Aws", deployed: "DeployedPipeline", listed: Sequence["Operation"], *, most_judged: int | None = None
+    aws: Aws, deployed: DeployedPipeline, listed: Sequence[Operation], *, most_judged: int | None = None
 ) -> Mapping[str, Progress]:
     """The progress of the listed operations that have recorded requests, by their ID.
 
@@ -213,8 +202,8 @@ def read_progress(
 
 
 def _progress(  # noqa: PLR0917 - the parts of one operation
-    aws: "Aws",
-    deployed: "DeployedPipeline",
+    aws: Aws,
+    deployed: DeployedPipeline,
     own: Sequence[RequestBatch],
     sent: int | None,
     stop: Stop | None,
@@ -236,7 +225,7 @@ def _progress(  # noqa: PLR0917 - the parts of one operation
     return Progress(outstanding, lost, served, is_exact)
 
 
-def outstanding(aws: "Aws", deployed: "DeployedPipeline", prefix: str) -> dict[tuple[str, str | None], str]:
+def outstanding(aws: Aws, deployed: DeployedPipeline, prefix: str) -> dict[tuple[str, str | None], str]:
     """The recorded requests under a prefix that no attempt has served, and whose message may come.
 
     Returns:
@@ -262,7 +251,7 @@ def outstanding(aws: "Aws", deployed: "DeployedPipeline", prefix: str) -> dict[t
 
 
 def stopped(
-    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch, stop: Stop
+    aws: Aws, deployed: DeployedPipeline, batch: RequestBatch, stop: Stop
 ) -> Iterator[tuple[Entry, Row | None, AfterStop]]:
     """Each request of a record of a stopped operation, with its row.
 
@@ -297,7 +286,7 @@ def count_stopped(batches: Sequence[RequestBatch], live: Iterable[AfterStop], se
 
 
 def standings(
-    aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch
+    aws: Aws, deployed: DeployedPipeline, batch: RequestBatch
 ) -> Iterator[tuple[Entry, Row | None, Standing]]:
     """The row of each request of a record, and what it shows of the request.
 
@@ -351,7 +340,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return text or "no request was recorded"
 
 
-def _judge(aws: "Aws", deployed: "DeployedPipeline", batch: RequestBatch) -> None:
+def _judge(aws: Aws, deployed: DeployedPipeline, batch: RequestBatch) -> None:
     """Leave out of a record what its rows show as served."""
     left = list[Entry]()
     for entry, _, standing in standings(aws, deployed, batch):

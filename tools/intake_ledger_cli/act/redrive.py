@@ -6,7 +6,7 @@ stops in between, two copies remain, and the ledger accepts one of them.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
 
@@ -110,37 +110,26 @@ def opened_by(
     raise CliError(f"{key}, identity {identity}, is not finished: wait, then run the command again")
 
 
+@dataclass(slots=True)
 class Redrive:
     """One pass over the dead-letter queue. `renew` is called before each step, and raises if another one took over."""
 
-    def __init__(
-        self,
-        client: "SQSClient",
-        deployed: "DeployedPipeline",
-        wanted: MessageFilter,
-        *,
-        rate: RateLimit,
-        dry_run: bool,
-        renew: Callable[[], None] = lambda: None,
-        recorder: RequestRecorder | None = None,
-        request_id: str = "",
-        opening: Callable[[DeadLetterMessage], DeadLetterMessage] = lambda message: message,
-    ) -> None:
-        self._opening = opening
-        self._request_id = request_id
-        self._client = client
-        self._queue_url = deployed.queue_url
-        self._dead_letter_url = deployed.dead_letter_url
-        self._ours = ("", deployed.name)
-        self._wanted = wanted
-        self._rate = rate
-        self._dry_run = dry_run
-        self._renew = renew
-        self._recorder = recorder
-        self._every_version = deployed.ordering is Ordering.EVERY_VERSION
-        self._drain = Drain(client, deployed)
-        self.outcome = RedriveResult(dry_run)
-        """Valid at any time, also after an interruption."""
+    client: "SQSClient"
+    deployed: "DeployedPipeline"
+    wanted: MessageFilter
+    _: KW_ONLY
+    rate: RateLimit
+    dry_run: bool
+    renew: Callable[[], None] = lambda: None
+    recorder: RequestRecorder | None = None
+    request_id: str = ""
+    opening: Callable[[DeadLetterMessage], DeadLetterMessage] = lambda message: message
+    outcome: RedriveResult = field(init=False)
+    """Valid at any time, also after an interruption."""
+    _drain: Drain = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outcome, self._drain = RedriveResult(self.dry_run), Drain(self.client, self.deployed)
 
     def run(self) -> RedriveResult:
         """Move the matching messages. Make the others visible again, also after an error.
@@ -152,61 +141,62 @@ class Redrive:
         self._begin()
         try:
             for messages in self._drain.receive():
-                self._renew()
+                self.renew()
                 self._handle(messages)
         except BaseException:
             self.outcome.interrupted = True
             raise
         finally:
-            if not self._dry_run:
+            if not self.dry_run:
                 self.outcome.unmoved = self.outcome.matched - self.outcome.moved - len(self.outcome.failed)
             self.outcome.overfull = self._drain.overfull
             self._drain.give_back()
         return self.outcome
 
     def _begin(self) -> None:
-        answer = self._client.get_queue_attributes(
-            QueueUrl=self._dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
+        answer = self.client.get_queue_attributes(
+            QueueUrl=self.deployed.dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
         )
         self.outcome.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
 
     def _handle(self, messages: Sequence[DeadLetterMessage]) -> None:
         out, matching = self.outcome, []
         for message in messages:
-            if message.pipeline not in self._ours:
+            if message.pipeline not in ("", self.deployed.name):
                 out.of_others[message.pipeline] += 1
-            elif message.reason_code == ReasonCode.REMOVED_UNPROCESSED and not self._wanted.selects:
+            elif message.reason_code == ReasonCode.REMOVED_UNPROCESSED and not self.wanted.selects:
                 # The consumer has sent the copy back.
                 out.removed += 1
-            elif not self._wanted.matches(message):
+            elif not self.wanted.matches(message):
                 out.left += 1
-            elif message.reason_code == ReasonCode.IDENTITY_REJECTED and self._wanted.letter is None:
+            elif message.reason_code == ReasonCode.IDENTITY_REJECTED and self.wanted.letter is None:
                 out.closed.append(message)
             else:
                 out.matched += 1
                 out.reasons[message.reason] += 1
                 matching.append(message)
-        matching = [self._opening(one) for one in matching]
-        if self._dry_run:
+        matching = [self.opening(one) for one in matching]
+        if self.dry_run:
             out.dead_letters += [one.without_body() for one in matching]
             return
-        for batch in batched(matching, self._rate.batch_size):
-            self._rate.wait_for(len(batch))
-            self._renew()
+        for batch in batched(matching, self.rate.batch_size):
+            self.rate.wait_for(len(batch))
+            self.renew()
             self._move(batch)
 
     def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
-        entries = {one.id: one.entry(every_version=self._every_version) for one in messages}
+        every_version = self.deployed.ordering is Ordering.EVERY_VERSION
+        entries = {one.id: one.entry(every_version=every_version) for one in messages}
         unsent = {id_: entry for id_, entry in entries.items() if entry is not None}
-        if self._recorder is not None:
-            self._recorder.add([*unsent.values()])
+        if self.recorder is not None:
+            self.recorder.add([*unsent.values()])
         try:
             sent = self._send(messages)
             recorded = [one for one in sent if unsent.pop(one.id, None) is not None]
             self.outcome.recorded += len(recorded)
         finally:
-            if self._recorder is not None:
-                self._recorder.drop([*unsent.values()])
+            if self.recorder is not None:
+                self.recorder.drop([*unsent.values()])
         if not sent:
             return
         self.outcome.moved += len(sent)
@@ -214,12 +204,12 @@ class Redrive:
 
     def _send(self, messages: Sequence[DeadLetterMessage]) -> list[DeadLetterMessage]:
         """Send the messages to the queue. Returns those that were sent."""
-        marked = [packed(self._request_id, one.attributes) if self._request_id else None for one in messages]
+        marked = [packed(self.request_id, one.attributes) if self.request_id else None for one in messages]
         answers = send(
-            self._client,
-            self._queue_url,
+            self.client,
+            self.deployed.queue_url,
             [
-                OutgoingMessage(one.body, one.attributes if mark is None else mark, one.group, self._request_id)
+                OutgoingMessage(one.body, one.attributes if mark is None else mark, one.group, self.request_id)
                 for one, mark in zip(messages, marked, strict=True)
             ],
         )
@@ -227,13 +217,13 @@ class Redrive:
         for place, (one, mark) in enumerate(zip(messages, marked, strict=True)):
             fence = {name: value for name, value in one.attributes.items() if name == "rejected_fence"}
             fewer = [one.attributes] if mark is not None else []
-            fewer += [fence] if fence and self._wanted.letter is not None else []
+            fewer += [fence] if fence and self.wanted.letter is not None else []
             for attributes in fewer:
                 if answers[place] is not None:
-                    plain = OutgoingMessage(one.body, attributes, one.group, self._request_id)
-                    [answers[place]] = send(self._client, self._queue_url, [plain])
+                    plain = OutgoingMessage(one.body, attributes, one.group, self.request_id)
+                    [answers[place]] = send(self.client, self.deployed.queue_url, [plain])
                     marked[place] = None
-        if self._request_id:
+        if self.request_id:
             self.outcome.unmarked += sum(
                 why is None and mark is None for why, mark in zip(answers, marked, strict=True)
             )

@@ -9,19 +9,17 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger import condition_failed
 from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, denied_action
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 LEASE_MS = 5 * 60_000
 """The time after which a lock that was not renewed lapses. No step of a redrive takes as long."""
@@ -35,8 +33,8 @@ SORT_KEY = "redrive"
 class RedriveLock:
     """A lock that this process holds. `clock` returns epoch milliseconds."""
 
-    aws: "Aws"
-    deployed: "DeployedPipeline"
+    aws: Aws
+    deployed: DeployedPipeline
     by: str
     clock: Callable[[], int]
     token: str
@@ -129,7 +127,7 @@ class RedriveLock:
 
 
 @contextmanager
-def redrive_lock(aws: "Aws", deployed: "DeployedPipeline", by: str, clock: Callable[[], int]) -> Iterator[RedriveLock]:
+def redrive_lock(aws: Aws, deployed: DeployedPipeline, by: str, clock: Callable[[], int]) -> Iterator[RedriveLock]:
     """Hold the lock of redrives. It is released at the end, also after an error, Ctrl-C and SIGTERM.
 
     Raises:
@@ -155,7 +153,7 @@ def _held(old: Mapping[str, Any], pipeline: str) -> str:
     )
 
 
-def _place(deployed: "DeployedPipeline") -> Any:
+def _place(deployed: DeployedPipeline) -> Any:
     return {"pk": {"S": deployed.operations_partition}, "sk": {"S": SORT_KEY}}
 
 

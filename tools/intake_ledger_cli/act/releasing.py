@@ -5,27 +5,21 @@ The runtime's `break_claim` and `end_work` say what they change.
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-from rich.text import Text
 
 from intake_ledger.events import body_unknown
 from intake_ledger.ledger import ConditionFailed, LedgerTable, break_claim, end_work
-from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status, row_key
+from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status
 from intake_ledger_cli.act import retrying
+from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import execution_of, executions_of, standing
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError, UsageError
-from intake_ledger_cli.show.console import GOOD, WARNING, escape
-from intake_ledger_cli.show.formatting import duration, relative_time
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.act.operations import Operation
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.show.formatting import relative_time
 
 _LOOK_SECONDS = 5.0
 LATE_EFFECTS = (
@@ -57,7 +51,7 @@ class ReleaseResult:
     """The time until which the source of a message delivers it again. None if the key was woken."""
 
 
-def find_claim(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None, now: int) -> "ObjectRow":
+def find_claim(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None, now: int) -> ObjectRow:
     """Return the row of the key that a worker holds.
 
     Raises:
@@ -73,7 +67,7 @@ def find_claim(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: s
     raise CliError(f"no worker holds {key} (the ledger has: {_states(entries)}): see intake-ledger inspect")
 
 
-def wait_for_end(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> Status:
+def wait_for_end(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> Status:
     """Wait until an attempt of the key has ended for good. Returns the status of its row."""
     version = version_id if deployed.ordering is Ordering.EVERY_VERSION else None
     while True:
@@ -83,23 +77,23 @@ def wait_for_end(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id:
         time.sleep(_LOOK_SECONDS)
 
 
-def _entries(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> "list[ObjectRow]":
+def _entries(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
     found = reading.read_rows(aws.dynamodb, deployed, key)
     return [one for one in found if version_id in (None, one.row.version_id)]
 
 
-def _only(entries: "list[ObjectRow]", key: str, state: str) -> "ObjectRow":
+def _only(entries: list[ObjectRow], key: str, state: str) -> ObjectRow:
     if len(entries) > 1:
         names = ", ".join(str(one.row.version_id) for one in entries)
         raise UsageError(f"{len(entries)} versions of {key} are {state}, name one with --version-id: {names}")
     return entries[0]
 
 
-def _states(entries: "list[ObjectRow]") -> str:
+def _states(entries: list[ObjectRow]) -> str:
     return ", ".join(sorted({one.row.status.value for one in entries})) or "no row"
 
 
-def describe_claim(deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -> str:
+def describe_claim(deployed: DeployedPipeline, entry: ObjectRow, now: int) -> str:
     """Describe the claim, and the result of its release."""
     row = entry.row
     begun = relative_time(row.updated_at, now)
@@ -110,7 +104,7 @@ def describe_claim(deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -
     )
 
 
-def release(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operation: "Operation") -> ReleaseResult:
+def release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> ReleaseResult:
     """Take the claim from its worker, and wake the key.
 
     Raises:
@@ -119,16 +113,14 @@ def release(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operat
 
     """
     row = entry.row
-    place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
+    place = deployed.row_key(entry.key, row.identity)
     who, now = operation.by.rpartition("/")[2], operation.at
     reason = Reason(ReasonCode.LOCK_BROKEN, f"released by {who}: {operation.because}")
     try:
         after = break_claim(LedgerTable(aws.dynamodb, deployed.table), deployed.name, place, row, reason, now=now)
     except ConditionFailed as refused:
         raise CliError(f"{entry.key} was not released: {_changed(row, refused.row)}") from None
-    is_message = not deployed.work.in_bucket
-    if not is_message and (why := retrying.wake(aws, deployed, entry)) is not None:
-        raise CliError(f"{entry.key} is released, and SQS refused the message that wakes it: {why}. Use retry")
+    woken = _wake(aws, deployed, entry, "released")
     return ReleaseResult(
         pipeline=deployed.name,
         key=entry.key,
@@ -138,8 +130,8 @@ def release(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operat
         claimed_at=row.updated_at,
         lease_until=row.lease_until or 0,
         fence=after.fence,
-        woken=not is_message,
-        delivered_by=_delivered_by(aws, deployed, row) if is_message else None,
+        woken=woken,
+        delivered_by=None if woken else _delivered_by(aws, deployed, row),
     )
 
 
@@ -161,7 +153,7 @@ class EndResult:
     """A message looks at the key at once. False for messages, which only their source delivers again."""
 
 
-def find_unfinished(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> "ObjectRow":
+def find_unfinished(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> ObjectRow:
     """Return the row of the key whose work a person may end.
 
     Raises:
@@ -177,7 +169,7 @@ def find_unfinished(aws: "Aws", deployed: "DeployedPipeline", key: str, version_
     raise CliError(f"nothing of {key} is unfinished (the ledger has: {_states(entries)}): see intake-ledger inspect")
 
 
-def describe_end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -> str:
+def describe_end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> str:
     """Describe the unfinished work, and the result of its end."""
     _, stands = _standing(aws, deployed, entry, now)
     return (
@@ -187,7 +179,7 @@ def describe_end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", n
     )
 
 
-def end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operation: "Operation") -> EndResult:
+def end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> EndResult:
     """End the work of an unfinished row for good, and wake the key.
 
     Raises:
@@ -197,26 +189,31 @@ def end(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", operation:
     """
     row, now = entry.row, operation.at
     may_run, _ = _standing(aws, deployed, entry, now)
-    place = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, row.identity)
+    place = deployed.row_key(entry.key, row.identity)
     reason = Reason(ReasonCode.ENDED, f"ended by {operation.by.rpartition('/')[2]}: {operation.because}")
     table = LedgerTable(aws.dynamodb, deployed.table)
     try:
         after = end_work(table, deployed.name, place, row, reason, now=now, may_run=may_run)
     except ConditionFailed:
         raise CliError(f"{entry.key} was not ended, since its row has changed: see intake-ledger inspect") from None
-    is_message = not deployed.work.in_bucket
-    if not is_message and (why := retrying.wake(aws, deployed, entry)) is not None:
-        raise CliError(f"{entry.key} is ended, and SQS refused the message that wakes it: {why}. Use retry")
-    if is_message and not may_run and row.status is Status.PROCESSING:
+    woken = _wake(aws, deployed, entry, "ended")
+    if not woken and not may_run and row.status is Status.PROCESSING:
         _send_copy(aws, deployed, entry, after)
     name = execution_of(executions_of(aws, deployed), deployed, entry.key, row)
     runs = may_run and row.status is Status.PROCESSING
-    return EndResult(
-        deployed.name, entry.key, row.version_id, row.attempts, after.fence, name, runs, woken=not is_message
-    )
+    return EndResult(deployed.name, entry.key, row.version_id, row.attempts, after.fence, name, runs, woken)
 
 
-def _send_copy(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", after: Row) -> None:
+def _wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, what: str) -> bool:
+    """Send a message about the key. False: only the source of a message delivers it again."""
+    if not deployed.work.in_bucket:
+        return False
+    if (why := retrying.wake(aws, deployed, entry)) is not None:
+        raise CliError(f"{entry.key} is {what}, and SQS refused the message that wakes it: {why}. Use retry")
+    return True
+
+
+def _send_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, after: Row) -> None:
     """Send a copy without a body to the dead-letter queue. If the message comes again, its own copy has the body.
 
     The row lists the rejection, if SQS refuses the copy.
@@ -233,20 +230,11 @@ def _send_copy(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", aft
     send(aws.sqs, deployed.dead_letter_url, [OutgoingMessage(body_unknown(entry.key, identity), typed)])
 
 
-def _standing(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", now: int) -> tuple[bool, str]:
+def _standing(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> tuple[bool, str]:
     executions = executions_of(aws, deployed)
     if executions is None or entry.row.status is not Status.PROCESSING:
         return False, f"it is {entry.row.status.value}: {entry.row.reason}"
     return standing(executions, deployed, entry.key, entry.row, now)
-
-
-def end_text(found: EndResult) -> Text:
-    """The document for people."""
-    when = "now" if found.woken else "when its source delivers its message"
-    text = f"ended: {found.key}, attempt {found.attempt}; it is rejected {when}"
-    if found.may_run:
-        text += f", after the end of its execution. If it runs, stop it: {found.execution}"
-    return Text(escape(text), style=GOOD if found.woken else WARNING)
 
 
 def _changed(seen: Row, present: Row | None) -> str:
@@ -257,7 +245,7 @@ def _changed(seen: Row, present: Row | None) -> str:
     return "another attempt has the row: see intake-ledger inspect"
 
 
-def _delivered_by(aws: "Aws", deployed: "DeployedPipeline", row: Row) -> int:
+def _delivered_by(aws: Aws, deployed: DeployedPipeline, row: Row) -> int:
     """The time until which the source delivers the message again.
 
     A queue shows it again when its visibility timeout has ended. A stream repeats the batch when the invocation has
@@ -266,13 +254,3 @@ def _delivered_by(aws: "Aws", deployed: "DeployedPipeline", row: Row) -> int:
     if deployed.reads_stream:
         return row.lease_until or 0
     return row.updated_at + retrying.in_flight(aws, deployed).visibility_seconds * 1000
-
-
-def release_text(found: ReleaseResult, now: int) -> Text:
-    """The document for people."""
-    left = duration(found.lease_until - now)
-    text = f"released: {found.key}, attempt {found.attempt}, {left} before its lease ended; "
-    if found.delivered_by is None:
-        return Text(escape(text + "it is tried now"), style=GOOD)
-    when = relative_time(found.delivered_by, now)
-    return Text(escape(f"{text}its source delivers the message again by {when}"), style=WARNING)

@@ -18,7 +18,9 @@ from intake_ledger.protocol import (
 )
 from intake_ledger.requests import BATCH_ENTRIES, Entry
 from intake_ledger_cli.act.rate_limit import RateLimit
+from intake_ledger_cli.act.recording import RequestRecorder
 from intake_ledger_cli.aws import s3_listing
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
@@ -27,9 +29,6 @@ from intake_ledger_cli.errors import CliError
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
-
-    from intake_ledger_cli.act.recording import RequestRecorder
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 STORED = 1_000
 """The number of messages between two writes of the position."""
@@ -77,7 +76,7 @@ class ReprocessResult:
     """The place up to which each object was requested."""
 
 
-def check_id(request_id: str, deployed: "DeployedPipeline", now: int) -> None:
+def check_id(request_id: str, deployed: DeployedPipeline, now: int) -> None:
     """Refuse an ID that the consumer would refuse. `now` is in epoch milliseconds.
 
     Raises:
@@ -98,7 +97,7 @@ def check_id(request_id: str, deployed: "DeployedPipeline", now: int) -> None:
 
 def key_targets(
     client: "S3Client",
-    deployed: "DeployedPipeline",
+    deployed: DeployedPipeline,
     keys: Iterable[str],
     version_id: str | None,
     result: ReprocessResult,
@@ -129,7 +128,7 @@ def key_targets(
 
 
 def _each_version(
-    deployed: "DeployedPipeline", key: str, versions: Iterable[ListedVersion], version_id: str | None
+    deployed: DeployedPipeline, key: str, versions: Iterable[ListedVersion], version_id: str | None
 ) -> Iterator[Target]:
     found = [
         one.state
@@ -144,7 +143,7 @@ def _each_version(
 
 
 def prefix_targets(
-    client: "S3Client", deployed: "DeployedPipeline", prefix: str, result: ReprocessResult, *, after: str = ""
+    client: "S3Client", deployed: DeployedPipeline, prefix: str, result: ReprocessResult, *, after: str = ""
 ) -> Iterator[Target]:
     """Yield a target for each object under a prefix that passes the filters, after the key `after`. In EVERY_VERSION
     yield one for each version, and continue with the first version of `after`. Directory markers that the pipeline
@@ -170,7 +169,7 @@ def prefix_targets(
             yield target
 
 
-def row_target(deployed: "DeployedPipeline", entry: ObjectRow, position: str) -> Target:
+def row_target(deployed: DeployedPipeline, entry: ObjectRow, position: str) -> Target:
     """Make a target of a row, with its place in the selection."""
     row = entry.row
     if deployed.ordering is Ordering.LATEST:
@@ -180,12 +179,12 @@ def row_target(deployed: "DeployedPipeline", entry: ObjectRow, position: str) ->
 
 def send_requests(
     client: "SQSClient",
-    deployed: "DeployedPipeline",
+    deployed: DeployedPipeline,
     targets: Iterable[Target],
     result: ReprocessResult,
     rate: RateLimit,
     *,
-    recorder: "RequestRecorder",
+    recorder: RequestRecorder,
     store: Callable[[], None] = lambda: None,
     check: Callable[[], None] = lambda: None,
 ) -> None:
@@ -218,7 +217,7 @@ def send_requests(
 
 
 def _send_batch(
-    client: "SQSClient", deployed: "DeployedPipeline", batch: Sequence[Target], result: ReprocessResult
+    client: "SQSClient", deployed: DeployedPipeline, batch: Sequence[Target], result: ReprocessResult
 ) -> list[Target]:
     """Send a message for each target. Returns those that were sent."""
     remaining, why = list(batch), dict[Target, str]()
@@ -238,10 +237,10 @@ def _send_batch(
     return [one for one in batch if one not in why]
 
 
-def _body(deployed: "DeployedPipeline", target: Target, request_id: str) -> str:
+def _body(deployed: DeployedPipeline, target: Target, request_id: str) -> str:
     return own_message(Origin.REPROCESS, deployed.bucket, target.key, target.state, reprocess_id=request_id)
 
 
-def _is_processed(deployed: "DeployedPipeline", state: State) -> bool:
+def _is_processed(deployed: DeployedPipeline, state: State) -> bool:
     """True if the pipeline processes this state."""
     return deployed.deletes or state.kind is StateKind.OBJECT

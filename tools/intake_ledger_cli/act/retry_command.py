@@ -2,30 +2,20 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from itertools import batched, chain
-from typing import TYPE_CHECKING, Annotated
+from itertools import batched
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from botocore.exceptions import ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import Group
 
-from intake_ledger.protocol import (
-    RANDOM_BITS,
-    Ordering,
-    Status,
-    matches_reason,
-    review_partitions,
-    ulid,
-    waiting_partition,
-)
+from intake_ledger.protocol import RANDOM_BITS, Ordering, Status, ulid
 from intake_ledger.requests import BATCH_ENTRIES, Command, packed
-from intake_ledger_cli.act import operations, retrying
-from intake_ledger_cli.act import selection as positions
+from intake_ledger_cli.act import operations, retrying, selection
 from intake_ledger_cli.act.again import AgainCall
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
 from intake_ledger_cli.act.dismissing import await_source, dead_letter_of
@@ -37,28 +27,25 @@ from intake_ledger_cli.act.reprocess import ReprocessResult, Target, check_id, r
 from intake_ledger_cli.act.retrying import RetryResult
 from intake_ledger_cli.act.selection import Selection
 from intake_ledger_cli.act.stopping import StopWatch
-from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, now_ms, rate_limit
-from intake_ledger_cli.aws import reading
+from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, argument, now_ms, option, rate_limit
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_of, standing
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
-from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
-from intake_ledger_cli.show import result_tables
-from intake_ledger_cli.show.console import BAD, DIM, console, escape, many
-from intake_ledger_cli.show.render import table
+from intake_ledger_cli.show.console import console, many
+from intake_ledger_cli.show.json_output import document
+from intake_ledger_cli.show.render import view
 
 if TYPE_CHECKING:
     from intake_ledger_cli.read.operation_wait import OperationWaitResult
 
 COMMITTED = "committed"
 """The good outcome of a wait."""
-_SHOWN = 50
-"""Choices that people see. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,96 +95,30 @@ class RetriedResult:
         return again + self.reopened + (self.redriven.recorded if self.redriven else 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The rows and dead letters that a person has selected."""
-
-    keys: tuple[str, ...] = ()
-    prefix: str | None = None
-    reason: str | None = None
-    waiting: bool = False
-    letter: str | None = None
-    version_id: str | None = None
-
-    def __str__(self) -> str:
-        """The selection as a person types it. Of many keys, only some are named."""
-        more = f" and {len(self.keys) - positions.NAMED:,} more" if len(self.keys) > positions.NAMED else ""
-        options = ("--prefix", self.prefix), ("--reason", self.reason), ("--letter", self.letter)
-        typed = [f"{name} {value or repr('')}" for name, value in options if value is not None]
-        typed += ["--waiting"] if self.waiting else []
-        typed += [f"--version-id {self.version_id}"] if self.version_id else []
-        return " ".join([*self.keys[: positions.NAMED], *typed]) + more
-
-    @property
-    def filter(self) -> MessageFilter:
-        """The filter of dead letters."""
-        return MessageFilter(self.prefix, self.reason, self.letter, frozenset(self.keys) or None)
-
-    def rows(self, aws: Aws, deployed: DeployedPipeline) -> Iterator[ObjectRow]:
-        """Yield the rows. Without keys, those that the index has: failed, waiting and rejected ones."""
-        if self.keys:
-            rows: Iterator[ObjectRow] = (
-                one for key in self.keys for one in reading.read_rows(aws.dynamodb, deployed, key)
-            )
-        elif self.letter is not None:
-            return
-        else:
-            names = [*([] if self.waiting else review_partitions(deployed.name)), waiting_partition(deployed.name)]
-            rows = reading.rows_to_review(aws.dynamodb, deployed, names=names)
-            if self.waiting:
-                failed = reading.rows_to_review(aws.dynamodb, deployed, Status.FAILED)
-                rows = chain(failed, rows)
-        for entry in rows:
-            row = entry.row
-            if self.version_id not in (None, row.version_id) or not entry.key.startswith(self.prefix or ""):
-                continue
-            if self.reason is None or matches_reason(self.reason, row.reason_code, row.reason or ""):
-                yield entry
-
-
 @app.command("retry")
 @with_shared_options
 def retry_command(
     call: Call,
-    keys: Annotated[list[str] | None, typer.Argument(help="Keys of objects, not encoded.", show_default=False)] = None,
+    keys: Annotated[list[str] | None, argument(help="Keys of objects, not encoded.")] = None,
     *,
     keys_from: Annotated[
-        str | None,
-        typer.Option("--from", help="A file with one key a line, or - for standard input.", show_default=False),
+        str | None, option("--from", help="A file with one key a line, or - for standard input.")
     ] = None,
-    prefix: Annotated[
-        str | None, typer.Option(help="All that is unfinished under this prefix. '' is all.", show_default=False)
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="All with this reason code, or this text in the reason.", show_default=False)
-    ] = None,
+    prefix: Annotated[str | None, option(help="All that is unfinished under this prefix. '' is all.")] = None,
+    reason: Annotated[str | None, option(help="All with this reason code, or this text in the reason.")] = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="All that failed or waits, after an outage. Closes the circuit breaker.")
     ] = False,
-    letter: Annotated[
-        str | None, typer.Option(help="The dead letter with this ID. It opens a rejected message.", show_default=False)
-    ] = None,
-    version_id: Annotated[
-        str | None, typer.Option(help="With EVERY_VERSION: only this version of the key.", show_default=False)
-    ] = None,
+    letter: Annotated[str | None, option(help="The dead letter with this ID. It opens a rejected message.")] = None,
+    version_id: Annotated[str | None, option(help="With EVERY_VERSION: only this version of the key.")] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Also what is committed: effects may repeat. With --prefix, all objects.")
     ] = False,
-    since: Annotated[
-        str | None, typer.Option(help="With --again: all whose last commit is not before.", show_default=False)
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option(help="With --again: all whose last commit is before.", show_default=False)
-    ] = None,
-    processor_version: Annotated[
-        str | None, typer.Option(help="With --again: all that this version committed.", show_default=False)
-    ] = None,
-    request_id: Annotated[
-        str | None, typer.Option("--id", help="With --again: the ID of a call to repeat.", show_default=False)
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option(help="With --again: the ID of a call to continue.", show_default=False)
-    ] = None,
+    since: Annotated[str | None, option(help="With --again: all whose last commit is not before.")] = None,
+    before: Annotated[str | None, option(help="With --again: all whose last commit is before.")] = None,
+    processor_version: Annotated[str | None, option(help="With --again: all that this version committed.")] = None,
+    request_id: Annotated[str | None, option("--id", help="With --again: the ID of a call to repeat.")] = None,
+    resume: Annotated[str | None, option(help="With --again: the ID of a call to continue.")] = None,
     rate: PerSecond = None,
     dry_run: DryRun = False,
     because: Because = "",
@@ -205,12 +126,14 @@ def retry_command(
     yes: Yes = False,
 ) -> None:
     """Try again what is rejected, failed or waits. It chooses by the row, and repeats no committed effect by itself."""
-    listed = positions.keys_from(keys_from) if keys_from is not None else ()
+    listed = selection.keys_from(keys_from) if keys_from is not None else ()
     names = tuple(dict.fromkeys((*(keys or ()), *listed)))
-    wanted = Wanted(keys=names, prefix=prefix, reason=reason, waiting=waiting, letter=letter, version_id=version_id)
-    selection = Selection(prefix, since, before, processor_version)
-    streams = again and (prefix is not None or selection.of_commits or resume is not None) and reason is None
-    _check(wanted, selection, again=again, streams=streams, request_id=request_id, resume=resume)
+    chosen = Selection(
+        keys=names, prefix=prefix, reason=reason, waiting=waiting, letter=letter, version_id=version_id, since=since,
+        before=before, processor_version=processor_version,
+    )  # fmt: skip
+    streams = again and (prefix is not None or chosen.of_commits or resume is not None) and reason is None
+    _check(chosen, again=again, streams=streams, request_id=request_id, resume=resume)
     aws, deployed = call.open("retry --again" if streams else "retry")
     if given := resume or request_id:
         check_id(given, deployed, now_ms())
@@ -219,11 +142,11 @@ def retry_command(
     if streams:
         result.again = requests = ReprocessResult(result.request_id, dry_run)
         if resume is not None:
-            selection, requests.position = positions.resume(aws, deployed, resume)
-        run = AgainCall(aws, deployed, selection, requests)
+            chosen, requests.position = selection.resume(aws, deployed, resume)
+        run = AgainCall(aws, deployed, chosen, requests)
     else:
-        wanted = replace(wanted, keys=tuple(dict.fromkeys(key_in(deployed, key) for key in names)))
-        run = RetryCall(aws, deployed, wanted, result, again=again)
+        chosen = replace(chosen, keys=tuple(dict.fromkeys(key_in(deployed, key) for key in names)))
+        run = RetryCall(aws, deployed, chosen, result, again=again)
     try:
         run.run(rate_limit(rate), because, yes=yes)
         if wait and result.sent:
@@ -232,67 +155,57 @@ def retry_command(
             result.waited = operation_wait.follow(aws, deployed, result.request_id)
     finally:
         if run.begun:
-            call.output(result, retried_table(result, deployed))
+            call.output(result, Group(*view("RetriedResult", _shown(result), now_ms())))
     if result.failed:
         raise typer.Exit(1)
     if not streams and not result.choices:
         check_reason(reason)
 
 
-def _check(
-    wanted: Wanted, selection: Selection, *, again: bool, streams: bool, request_id: str | None, resume: str | None
-) -> None:
+def _check(chosen: Selection, *, again: bool, streams: bool, request_id: str | None, resume: str | None) -> None:
     """Check the options.
 
     Raises:
         UsageError: They select nothing, or contradict each other.
 
     """
-    names, others = wanted.keys, (wanted.reason is not None, wanted.waiting, wanted.letter is not None)
-    if not again and (selection.of_commits or request_id is not None or resume is not None):
+    names, others = chosen.keys, replace(chosen, keys=()).one_by_one
+    if not again and (chosen.of_commits or request_id is not None or resume is not None):
         raise UsageError("--since, --before, --processor-version, --id and --resume need --again: effects may repeat")
-    if resume is not None and (request_id is not None or selection != Selection()):
+    if resume is not None and (request_id is not None or chosen.prefix is not None or chosen.of_commits):
         raise UsageError("--resume takes the selection and the ID of the earlier call: omit the other options")
-    if selection.of_commits and (names or any(others)):
+    if chosen.of_commits and chosen.one_by_one:
         raise UsageError("--since, --before and --processor-version select commits: combine them with --prefix only")
-    if names and (wanted.prefix is not None or any(others)):
+    if names and (chosen.prefix is not None or others):
         raise UsageError("keys name all: omit --prefix, --reason, --waiting and --letter")
-    if streams and (names or any(others)):
+    if streams and chosen.one_by_one:
         raise UsageError("--again with --prefix or --resume selects all: omit the others")
-    if not (streams or names or wanted.prefix is not None or any(others)):
+    if not (streams or chosen.one_by_one or chosen.prefix is not None):
         raise UsageError("retry needs what to try: keys, --from FILE, --prefix, --reason, --waiting or --letter")
-    if wanted.version_id is not None and len(names) != 1:
-        raise UsageError(f"--version-id {wanted.version_id} needs exactly one key, and {len(names)} were given")
-    if selection.of_commits:
-        selection.commits  # noqa: B018 - it refuses wrong times
+    if chosen.version_id is not None and len(names) != 1:
+        raise UsageError(f"--version-id {chosen.version_id} needs exactly one key, and {len(names)} were given")
+    if chosen.of_commits:
+        chosen.commits  # noqa: B018 - it refuses wrong times
 
 
+@dataclass(slots=True)
 class RetryCall:
     """One call of the command."""
 
-    def __init__(
-        self,
-        aws: Aws,
-        deployed: DeployedPipeline,
-        wanted: Wanted,
-        result: RetriedResult,
-        *,
-        again: bool,
-    ) -> None:
-        self._aws = aws
-        self._deployed = deployed
-        self._wanted = wanted
-        self._renew: Callable[[], None] = lambda: None
-        self.begun = False
-        """False before all is chosen."""
-        self._again = again
-        self._executions = executions_of(aws, deployed)
-        self._letters: list[str] = []
-        """The IDs of the dead letters that move."""
-        self._rows: dict[Act, list[ObjectRow]] = {act: [] for act in Act}
-        self._targets: list[Target] = []
-        """Objects without a row, to process."""
-        self.result = result
+    aws: Aws
+    deployed: DeployedPipeline
+    wanted: Selection
+    result: RetriedResult
+    _: KW_ONLY
+    again: bool
+    begun: bool = False
+    """False before all is chosen."""
+    _renew: Callable[[], None] = lambda: None
+    _letters: list[str] = field(default_factory=list)
+    """The IDs of the dead letters that move."""
+    _rows: dict[Act, list[ObjectRow]] = field(default_factory=lambda: {act: [] for act in Act})
+    _targets: list[Target] = field(default_factory=list)
+    """Objects without a row, to process."""
 
     def run(self, rate: RateLimit, because: str, *, yes: bool) -> None:
         """Choose, ask, and act. One at a time for a pipeline.
@@ -302,8 +215,8 @@ class RetryCall:
             ClientError: AWS refuses a request.
 
         """
-        by = operations.caller(self._aws)
-        with redrive_lock(self._aws, self._deployed, by, now_ms) as lock:
+        by = operations.caller(self.aws)
+        with redrive_lock(self.aws, self.deployed, by, now_ms) as lock:
             self._renew = lock.renew
             self._plan()
             self.begun = True
@@ -314,14 +227,14 @@ class RetryCall:
     def _acts(self) -> Counter[Act]:
         """The number of choices by what is done, if anything is."""
         counted = Counter(one.choice for one in self.result.choices if one.choice not in (Act.SKIP, Act.LEAVE))
-        return counted + Counter({Act.NOW: 1} if self._wanted.waiting else {})
+        return counted + Counter({Act.NOW: 1} if self.wanted.waiting else {})
 
     def _plan(self) -> None:
         """Read the rows and the dead letters, and choose."""
         named = self._named()
         letters, unread = self._read_letters()
         entries = self._read_rows()
-        asked = Asked(now=now_ms(), again=self._again, in_bucket=self._deployed.work.in_bucket, unread=unread)
+        asked = Asked(now=now_ms(), again=self.again, in_bucket=self.deployed.work.in_bucket, unread=unread)
         if any(one.row.status is Status.REJECTED for one in entries):
             asked = self._with_restore(asked)
         left = {one.id: one for one in letters}
@@ -338,11 +251,11 @@ class RetryCall:
         for one in left.values():
             self._letters.append(one.id)
             choice = choose(None, has_letter=True, asked=asked)
-            status = "no row" if self._wanted.keys else "dead letter"  # otherwise only rows that need review were read
+            status = "no row" if self.wanted.keys else "dead letter"  # otherwise only rows that need review were read
             self.result.choices.append(
                 Chosen(", ".join(one.keys) or one.id, one.identity or None, status, choice.act, choice.why)
             )
-        each = self._deployed.ordering is Ordering.EVERY_VERSION and self._again
+        each = self.deployed.ordering is Ordering.EVERY_VERSION and self.again
         known = {(one.key, one.row.identity if each else None) for one in entries} | {(key, None) for key in by_key}
         for target in named:
             identity = target.state.identity if target.state else None
@@ -355,8 +268,9 @@ class RetryCall:
         """The reason, with what the execution and the dead letters say. `closed` do not open the row by themselves."""
         if closed and choice.act is Act.LEAVE:
             return f"its dead letter has no fence: `retry --letter {closed[0].id}` opens it"
-        if entry.row.status is Status.PROCESSING and self._executions is not None:
-            return standing(self._executions, self._deployed, entry.key, entry.row, now)[1]
+        executions = executions_of(self.aws, self.deployed) if entry.row.status is Status.PROCESSING else None
+        if executions is not None:
+            return standing(executions, self.deployed, entry.key, entry.row, now)[1]
         return choice.why
 
     def _choose(self, key: str, entry: ObjectRow | None, choice: Choice, target: Target | None = None) -> None:
@@ -370,19 +284,19 @@ class RetryCall:
 
     def _named(self) -> list[Target]:
         """The keys that a person has named. To process them again, S3 must have them."""
-        keys, work = self._wanted.keys, self._deployed.work
-        if not (keys and self._again and work.in_bucket):
+        keys, work = self.wanted.keys, self.deployed.work
+        if not (keys and self.again and work.in_bucket):
             return [Target(key) for key in keys]
         self.result.again = ReprocessResult(self.result.request_id, self.result.dry_run)
-        version = self._wanted.version_id
-        return positions.named_targets(self._aws, self._deployed, keys, version, self.result.again)
+        version = self.wanted.version_id
+        return selection.named_targets(self.aws, self.deployed, keys, version, self.result.again)
 
     def _read_letters(self) -> tuple[list[DeadLetterMessage], str]:
         """The dead letters, and why others may exist."""
-        if self._wanted.waiting:
+        if self.wanted.waiting:
             return [], "the dead-letter queue was not read"
         try:
-            found = self._moving(self._wanted.filter, dry_run=True).run()
+            found = self._moving(self.wanted.filter, dry_run=True).run()
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise
@@ -397,54 +311,48 @@ class RetryCall:
         return letters, next((why for number, why in reasons if number), "")
 
     def _read_rows(self) -> list[ObjectRow]:
-        try:
-            return list(self._wanted.rows(self._aws, self._deployed))
-        except ClientError as error:
-            if (action := denied_action(error)) is None:
-                raise
-            console(stderr=True).print(f"only dead letters are tried, rows are not known: {action} is not allowed")
-            return []
+        told = "only dead letters are tried, rows are not known"
+        with unless_denied(lambda action: console(stderr=True).print(f"{told}: {action} is not allowed")):
+            return list(self.wanted.rows(self.aws, self.deployed))
+        return []
 
     def _with_restore(self, asked: Asked) -> Asked:
         try:
-            table = self._aws.dynamodb.describe_table(TableName=self._deployed.table)["Table"]
+            table = self.aws.dynamodb.describe_table(TableName=self.deployed.table)["Table"]
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise
             return replace(asked, unread=f"a restore of the table cannot be excluded: {action} is not allowed")
-        restored = table.get("RestoreSummary")
-        return (
-            asked
-            if restored is None
-            else replace(asked, restored_at=int(restored["RestoreDateTime"].timestamp() * 1000) + 999)
-        )
+        if (restored := table.get("RestoreSummary")) is None:
+            return asked
+        return replace(asked, restored_at=int(restored["RestoreDateTime"].timestamp() * 1000) + 999)
 
     def _is_about(self, letter: DeadLetterMessage, entry: ObjectRow) -> bool:
-        return self._deployed.ordering is Ordering.LATEST or letter.identity in ("", entry.row.version_id)
+        return self.deployed.ordering is Ordering.LATEST or letter.identity in ("", entry.row.version_id)
 
     def _opens(self, letter: DeadLetterMessage, entry: ObjectRow) -> bool:
         """True if the consumer takes the letter for a copy of the rejection, or the row needs none."""
         from intake_ledger.aws import body_digest  # noqa: PLC0415 - it imports the runtime's clients
 
-        bare = not letter.attributes and not self._deployed.work.in_bucket and entry.row.status is Status.REJECTED
+        bare = not letter.attributes and not self.deployed.work.in_bucket and entry.row.status is Status.REJECTED
         return not bare or body_digest(letter.body) == entry.row.bare_copy_digest
 
     def _announced(self) -> str:
         """The effect as a sentence."""
-        acts, noun = self._acts, self._deployed.work.noun
+        acts, noun = self._acts, self.deployed.work.noun
         does = [
             (acts[Act.REDRIVE], f"move {many(len(self._letters), 'dead letters')} back to the queue"),
-            (acts[Act.NOW], f"try {many(len(self._rows[Act.NOW]), noun)} now"),
+            (acts[Act.NOW], f"try {many(len(self._rows[Act.NOW]), noun)} {self.deployed.work.retried}"),
             (acts[Act.REOPEN], f"open {many(acts[Act.REOPEN], f'rejected {noun}')} whose dead letters are gone"),
             (acts[Act.AGAIN], f"process {many(acts[Act.AGAIN], noun)} again, although their effects may repeat"),
         ]
         left = sum(one.choice is Act.LEAVE for one in self.result.choices)
         more = f" {many(left, noun)} will be left." if left else ""
-        return f"{self._deployed.name} will {', and '.join(text for number, text in does if number)}.{more}"
+        return f"{self.deployed.name} will {', and '.join(text for number, text in does if number)}.{more}"
 
     def _act(self, rate: RateLimit, because: str, by: str, *, yes: bool) -> None:
         """Ask, and do what was chosen."""
-        aws, deployed, result = self._aws, self._deployed, self.result
+        aws, deployed, result = self.aws, self.deployed, self.result
         watch = StopWatch(aws, deployed, result.request_id)
         watch.check()
         recorder = RequestRecorder(aws, deployed, result.request_id, Command.REDRIVE, most=RECORDED)
@@ -460,7 +368,7 @@ class RetryCall:
             unmarked = result.redriven.unmarked if result.redriven else 0
             return operations.Sent(None if recorder.denied else result.sent, unmarked)
 
-        what = f"retry {'--again ' if self._again else ''}{self._wanted} --id {result.request_id}"
+        what = f"retry {'--again ' if self.again else ''}{self.wanted} --id {result.request_id}"
         with operations.acting(
             aws,
             deployed,
@@ -492,8 +400,8 @@ class RetryCall:
                 watch.check()
 
         return Redrive(
-            self._aws.sqs,
-            self._deployed,
+            self.aws.sqs,
+            self.deployed,
             wanted,
             rate=rate or rate_limit(None),
             dry_run=dry_run,
@@ -504,15 +412,15 @@ class RetryCall:
         )
 
     def _opening(self, message: DeadLetterMessage, *, dry_run: bool) -> DeadLetterMessage:
-        if self._wanted.letter is None:
+        if self.wanted.letter is None:
             return message
-        return opened_by(self._aws, self._deployed, message, dry_run=dry_run)
+        return opened_by(self.aws, self.deployed, message, dry_run=dry_run)
 
     def _send_letters(self, rate: RateLimit, recorder: RequestRecorder, watch: StopWatch) -> None:
         planned = self.result.redriven
         if planned is None or not self._letters:
             return
-        wanted = replace(self._wanted.filter, ids=frozenset(self._letters))
+        wanted = replace(self.wanted.filter, ids=frozenset(self._letters))
         moving = self._moving(wanted, dry_run=False, rate=rate, recorder=recorder, watch=watch)
         self.result.redriven = moving.outcome
         try:
@@ -522,16 +430,16 @@ class RetryCall:
                 setattr(moving.outcome, name, getattr(planned, name))
 
     def _reopen(self, rate: RateLimit, recorder: RequestRecorder, watch: StopWatch) -> None:
-        if not self._deployed.work.in_bucket:
+        if not self.deployed.work.in_bucket:
             for one in self._rows[Act.REOPEN]:
-                await_source(self._aws, self._deployed, one)
+                await_source(self.aws, self.deployed, one)
                 self.result.reopened += 1
             return
-        every = self._deployed.ordering is Ordering.EVERY_VERSION
+        every = self.deployed.ordering is Ordering.EVERY_VERSION
         for batch in batched(self._rows[Act.REOPEN], rate.batch_size):
             rate.wait_for(len(batch))
             watch.check()
-            letters = [dead_letter_of(self._deployed, one) for one in batch]
+            letters = [dead_letter_of(self.deployed, one) for one in batch]
             entries = [one.entry(every_version=every) for one in letters]
             unsent = [one for one in entries if one is not None]
             recorder.add(unsent)
@@ -541,7 +449,7 @@ class RetryCall:
                 OutgoingMessage(one.body, mark, operation=id_) for one, mark in zip(letters, marked, strict=True)
             ]
             try:
-                answers = send(self._aws.sqs, self._deployed.queue_url, messages)
+                answers = send(self.aws.sqs, self.deployed.queue_url, messages)
                 unsent = [one for one, why in zip(entries, answers, strict=True) if why is not None and one is not None]
                 self.result.reopened += answers.count(None)
                 self.result.refused += [f"{one.key}: {why}" for one, why in zip(batch, answers, strict=True) if why]
@@ -551,9 +459,9 @@ class RetryCall:
     def _make_due(self) -> None:
         letters = [one for one in self._rows[Act.REDRIVE] if one.row.status is Status.FAILED]
         rows = [*self._rows[Act.NOW], *letters]
-        if not rows and not self._wanted.waiting:
+        if not rows and not self.wanted.waiting:
             return
-        aws, deployed, now = self._aws, self._deployed, now_ms()
+        aws, deployed, now = self.aws, self.deployed, now_ms()
         self.result.due = done = RetryResult()
         retrying.close_breaker(aws, deployed, now)
         retrying.retry_rows(aws, deployed, iter(rows), now, done, operation=self.result.request_id)
@@ -562,7 +470,7 @@ class RetryCall:
                 done.in_flight = retrying.in_flight(aws, deployed)
 
     def _request(self, rate: RateLimit, watch: StopWatch) -> None:
-        aws, deployed = self._aws, self._deployed
+        aws, deployed = self.aws, self.deployed
         targets = [*(row_target(deployed, one, "") for one in self._rows[Act.AGAIN]), *self._targets]
         if not targets:
             return
@@ -579,39 +487,12 @@ def _by_key(letters: Iterable[DeadLetterMessage]) -> dict[str, list[DeadLetterMe
     return found
 
 
-def _choices(found: RetriedResult) -> Iterator[RenderableType]:
-    if not found.choices:
-        return
-    ordered = sorted(found.choices, key=lambda one: one.choice is not Act.LEAVE)
-    yield table(
-        ("choice", "status", "key", "why"),
-        [
-            (one.choice.value, one.status, " ".join(filter(None, (one.key, one.version_id))), one.why)
-            for one in ordered[:_SHOWN]
-        ],
-    )
-    if len(ordered) > _SHOWN:
-        yield Text(f"and {len(ordered) - _SHOWN:,} more, see --json", style=DIM)
-
-
-def retried_table(found: RetriedResult, deployed: DeployedPipeline) -> RenderableType:
-    """The document for people: the choices, those that need a person first, and what was done."""
-    parts = [*_choices(found)]
-    counted = Counter(one.choice for one in found.choices)
-    text = ", ".join(f"{number:,} {act}" for act, number in counted.items())
-    if text or found.again is None:
-        parts.append(Text(f"{'would be: ' if found.dry_run else ''}{text or 'nothing is selected'}"))
-    if found.redriven is not None:
-        parts.append(result_tables.redrive_table(found.redriven))
-    if found.due is not None:
-        parts.append(retrying.retry_lines(found.due, deployed))
-    if found.again is not None:
-        parts.append(result_tables.reprocess_table(found.again))
-    parts += [Text(escape(f"not reopened: {one}"), style=BAD) for one in found.refused]
-    if found.waited is not None:
-        from intake_ledger_cli.read.operation_wait import operation_lines  # noqa: PLC0415 - as above
-
-        parts.append(operation_lines(found.waited))
-    elif not found.dry_run and ((found.redriven and found.redriven.moved) or found.reopened or found.again):
-        parts.append(Text(f"to follow it: wait --id {found.request_id}", style=DIM))
-    return Group(*parts)
+def _shown(found: RetriedResult) -> dict[str, Any]:
+    """The document for people: with the number of each choice, and the identities of closed dead letters."""
+    shown: dict[str, Any] = document(found)
+    for one, closed in zip(shown["redriven"]["closed"], found.redriven.closed, strict=True) if found.redriven else ():
+        one["identity"] = closed.identity
+    chosen = Counter(one.choice.value for one in found.choices)
+    if found.dry_run:
+        del shown["requestId"]
+    return ({"chosen": chosen} if chosen or found.again is None else {}) | shown

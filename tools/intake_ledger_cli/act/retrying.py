@@ -3,31 +3,22 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import batched
-from typing import TYPE_CHECKING, Any
-
-from botocore.exceptions import ClientError
-from rich.text import Text
+from typing import Any
 
 from intake_ledger.events import own_message
-from intake_ledger.ledger import condition_failed, send_write
+from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable
 from intake_ledger.protocol import (
     Ordering,
     Origin,
     Row,
     Status,
-    identity_of,
-    row_key,
     success_key,
 )
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.show.console import DIM, GOOD, WARNING, many
-from intake_ledger_cli.show.formatting import duration
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _BATCH = 10  # SQS's limit
 
@@ -53,7 +44,7 @@ class RetryResult:
     """None for a stream, or if the caller may not read the queue."""
 
 
-def in_flight(aws: "Aws", deployed: "DeployedPipeline") -> InFlight:
+def in_flight(aws: Aws, deployed: DeployedPipeline) -> InFlight:
     """Read the hidden messages of the queue, and its visibility timeout.
 
     Raises:
@@ -67,16 +58,17 @@ def in_flight(aws: "Aws", deployed: "DeployedPipeline") -> InFlight:
     return InFlight(int(found["ApproximateNumberOfMessagesNotVisible"]), int(found["VisibilityTimeout"]))
 
 
-def close_breaker(aws: "Aws", deployed: "DeployedPipeline", now: int) -> None:
+def close_breaker(aws: Aws, deployed: DeployedPipeline, now: int) -> None:
     """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds.
 
     Raises:
         ClientError: DynamoDB refuses the request.
 
     """
+    place = success_key(deployed.name)
     aws.dynamodb.update_item(
         TableName=deployed.table,
-        Key=_place(success_key(deployed.name).pk, success_key(deployed.name).sk),
+        Key={"pk": {"S": place.pk}, "sk": {"S": place.sk}},
         UpdateExpression="SET #asked = :now",
         ExpressionAttributeNames={"#asked": "retry_now_at"},
         ExpressionAttributeValues={":now": {"N": str(now)}},
@@ -89,8 +81,8 @@ def _has_lapsed(row: Row, now: int) -> bool:
 
 
 def retry_rows(
-    aws: "Aws",
-    deployed: "DeployedPipeline",
+    aws: Aws,
+    deployed: DeployedPipeline,
     rows: Iterator[ObjectRow],
     now: int,
     result: RetryResult,
@@ -121,34 +113,20 @@ def retry_rows(
         result.retried += sum(why is None for why in answers)
 
 
-def retry_lines(done: RetryResult, deployed: "DeployedPipeline") -> Text:
-    """The document for people."""
-    work = deployed.work
-    are = "is" if done.retried == 1 else "are"
-    shown = f"{many(done.retried, work.noun)} {are} tried {work.retried}, {done.changed:,} had changed meanwhile"
-    shown += f", {many(done.failed, 'messages')} refused" if done.failed else ""
-    lines = [Text(shown, style=WARNING if done.failed else GOOD)]
-    if done.in_flight is not None and done.in_flight.number:
-        limit = duration(done.in_flight.visibility_seconds * 1000)
-        text = f"{many(done.in_flight.number, 'messages')} in flight: those without an attempt return within {limit}"
-        lines.append(Text(text, style=DIM))
-    return Text("\n").join(lines)
-
-
-def wake(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow) -> str | None:
+def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
     """Send a message about the object or set of a row. Returns why SQS refused it."""
     [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(_message(deployed, entry))])
     return why
 
 
-def _make_due(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, now: int) -> bool:
+def _make_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> bool:
     """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
     if entry.row.status is not Status.FAILED:
         return False
-    return _change(aws, deployed, entry, "retry_at", {"N": str(now)})
+    return _change(aws, deployed, entry, "retry_at", now)
 
 
-def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, digest: str) -> None:
+def expect_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, digest: str) -> None:
     """Tell a rejected row that a message without attributes, whose body has this digest, is its copy.
 
     Raises:
@@ -156,41 +134,25 @@ def expect_copy(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, dige
         ClientError: DynamoDB refuses the request.
 
     """
-    if not _change(aws, deployed, entry, "bare_copy_digest", {"S": digest}):
+    if not _change(aws, deployed, entry, "bare_copy_digest", digest):
         raise CliError(f"{entry.key} has changed meanwhile: run the command again")
 
 
-def _change(aws: "Aws", deployed: "DeployedPipeline", entry: ObjectRow, name: str, value: Any) -> bool:
+def _change(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, name: str, value: str | int) -> bool:
     """Set one attribute of a row. False: an attempt has changed the row since it was read."""
     row = entry.row
-    identity = identity_of(row.kind, row.version_id, row.etag)
-    key = row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, identity)
-    request = {
-        "TableName": deployed.table,
-        "Key": _place(key.pk, key.sk),
-        "UpdateExpression": "SET #changed = :value",
-        "ConditionExpression": "#status = :status AND #fence = :fence",
-        "ExpressionAttributeNames": {"#changed": name, "#status": "status", "#fence": "fence"},
-        "ExpressionAttributeValues": {
-            ":value": value,
-            ":status": {"S": row.status.value},
-            ":fence": {"N": str(row.fence)},
-        },
-    }
+    place = deployed.row_key(entry.key, row.identity)
+    unchanged = Condition(
+        "#status = :status AND #fence = :fence", ("status", "fence"), {":status": row.status, ":fence": row.fence}
+    )
     try:
-        send_write(aws.dynamodb.update_item, request)
-    except ClientError as error:
-        if not condition_failed(error):
-            raise
+        LedgerTable(aws.dynamodb, deployed.table).mark(place, {name: value}, unchanged)
+    except ConditionFailed:
         return False
     return True
 
 
-def _message(deployed: "DeployedPipeline", entry: ObjectRow) -> str:
+def _message(deployed: DeployedPipeline, entry: ObjectRow) -> str:
     row = entry.row
     state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
     return own_message(Origin.AUDIT, deployed.bucket, entry.key, state)
-
-
-def _place(pk: str, sk: str) -> Any:
-    return {"pk": {"S": pk}, "sk": {"S": sk}}

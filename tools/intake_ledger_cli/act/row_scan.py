@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from intake_ledger.protocol import StateKind, Status, to_dynamodb
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target, row_target
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.reading import ObjectRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class CommitFilter:
 
 def row_targets(
     client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
+    deployed: DeployedPipeline,
     selected: CommitFilter,
     prefix: str,
     result: ReprocessResult,
@@ -83,12 +82,12 @@ def row_targets(
                 yield row_target(deployed, entry, json.dumps([content["pk"], content["sk"]]))
 
 
-def _is_processed(deployed: "DeployedPipeline", entry: "ObjectRow") -> bool:
+def _is_processed(deployed: DeployedPipeline, entry: ObjectRow) -> bool:
     readable = entry.row.status is not Status.LATER_FORMAT
     return readable and (entry.row.kind is StateKind.OBJECT or deployed.deletes)
 
 
-def _scan(deployed: "DeployedPipeline", selected: CommitFilter, prefix: str) -> dict[str, Any]:
+def _scan(deployed: DeployedPipeline, selected: CommitFilter, prefix: str) -> dict[str, Any]:
     return scan_request(
         deployed,
         ("status", "#status = :processed", ":processed", Status.PROCESSED.value),
@@ -98,7 +97,7 @@ def _scan(deployed: "DeployedPipeline", selected: CommitFilter, prefix: str) -> 
 
 
 def scan_request(
-    deployed: "DeployedPipeline", *conditions: tuple[str, str, str, str | int], prefix: str = ""
+    deployed: DeployedPipeline, *conditions: tuple[str, str, str, str | int], prefix: str = ""
 ) -> dict[str, Any]:
     """The request for a scan of the pipeline's rows with these conditions, as `CommitFilter.conditions` yields them."""
     every = [

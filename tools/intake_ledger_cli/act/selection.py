@@ -1,36 +1,52 @@
-"""The objects that `retry --again` selects, and the position of a call that was interrupted."""
+"""The rows, dead letters and objects that a `retry` selects, and the position of a call that was interrupted."""
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from intake_ledger.protocol import RowKey, made_at, short_version, to_dynamodb
+from intake_ledger.ledger import LedgerTable
+from intake_ledger.protocol import (
+    RowKey,
+    Status,
+    made_at,
+    matches_reason,
+    review_partitions,
+    short_version,
+    waiting_partition,
+)
 from intake_ledger_cli.act import reprocess, row_scan
+from intake_ledger_cli.act.reprocess import ReprocessResult, Target
 from intake_ledger_cli.act.row_scan import CommitFilter
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.dead_letters import MessageFilter
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.errors import CliError, UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from intake_ledger_cli.act.reprocess import ReprocessResult, Target
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-
-NAMED = 3
+_NAMED = 3
 """The largest number of keys that `str` names."""
+_STORED = ("prefix", "since", "before", "processor_version")
+"""The options of a call that can be resumed."""
 _KEPT_SECONDS = 14 * 86_400
 """The time for which a position can be resumed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The options of `retry --again` that select objects."""
+    """The options of `retry` that select rows, dead letters and objects."""
 
+    keys: tuple[str, ...] = ()
     prefix: str | None = None
+    reason: str | None = None
+    waiting: bool = False
+    letter: str | None = None
+    version_id: str | None = None
     since: str | None = None
     before: str | None = None
     processor_version: str | None = None
@@ -51,16 +67,45 @@ class Selection:
         return commit_filter(self.processor_version, since=("--since", self.since), before=("--before", self.before))
 
     def __str__(self) -> str:
-        """The command as a person types it."""
-        if not self.of_commits:
-            return f"retry --again --prefix {self.prefix or repr('')}"
-        named = ("--processor-version", "--since", "--before", "--prefix")
-        values = (self.processor_version, self.since, self.before, self.prefix or None)
-        return " ".join(["retry --again", *(f"{name} {one}" for name, one in zip(named, values, strict=True) if one)])
+        """The selection as a person types it. Of many keys, only some are named."""
+        options = ("processor_version", "since", "before", "prefix", "reason", "letter", "version_id")
+        typed = [(f"--{name.replace('_', '-')}", getattr(self, name)) for name in options]
+        words = [f"{name} {value or repr('')}" for name, value in typed if value is not None]
+        words += ["--waiting"] if self.waiting else []
+        more = f" and {len(self.keys) - _NAMED:,} more" if len(self.keys) > _NAMED else ""
+        return " ".join([*self.keys[:_NAMED], *words]) + more
+
+    @property
+    def one_by_one(self) -> bool:
+        """True if keys, reasons or messages are selected, and not whole prefixes or commits."""
+        return bool(self.keys) or self.waiting or self.reason is not None or self.letter is not None
+
+    @property
+    def filter(self) -> MessageFilter:
+        """The filter of dead letters."""
+        return MessageFilter(self.prefix, self.reason, self.letter, frozenset(self.keys) or None)
+
+    def rows(self, aws: Aws, deployed: DeployedPipeline) -> Iterator[ObjectRow]:
+        """Yield the rows. Without keys, those that the index has: failed, waiting and rejected ones."""
+        rows: Iterator[ObjectRow]
+        if self.keys:
+            rows = (one for key in self.keys for one in reading.read_rows(aws.dynamodb, deployed, key))
+        elif self.letter is not None:
+            return
+        else:
+            names = [*([] if self.waiting else review_partitions(deployed.name)), waiting_partition(deployed.name)]
+            failed = [reading.rows_to_review(aws.dynamodb, deployed, Status.FAILED)] if self.waiting else []
+            rows = chain(*failed, reading.rows_to_review(aws.dynamodb, deployed, names=names))
+        for entry in rows:
+            row = entry.row
+            if self.version_id not in (None, row.version_id) or not entry.key.startswith(self.prefix or ""):
+                continue
+            if self.reason is None or matches_reason(self.reason, row.reason_code, row.reason or ""):
+                yield entry
 
     def targets(
-        self, aws: "Aws", deployed: "DeployedPipeline", result: "ReprocessResult", *, after: str = ""
-    ) -> "Iterator[Target]":
+        self, aws: Aws, deployed: DeployedPipeline, result: ReprocessResult, *, after: str = ""
+    ) -> Iterator[Target]:
         """Yield the objects or sets after a position. They are read while they are sent.
 
         Raises:
@@ -84,8 +129,8 @@ class Selection:
 
 
 def named_targets(
-    aws: "Aws", deployed: "DeployedPipeline", keys: "Iterable[str]", version_id: str | None, result: "ReprocessResult"
-) -> "list[Target]":
+    aws: Aws, deployed: DeployedPipeline, keys: Iterable[str], version_id: str | None, result: ReprocessResult
+) -> list[Target]:
     """The objects or sets of keys. All are checked before the first one is sent.
 
     Raises:
@@ -149,26 +194,23 @@ def parse_time(text: str, option: str = "--since") -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def store(aws: "Aws", deployed: "DeployedPipeline", selection: Selection, result: "ReprocessResult") -> None:
+def store(aws: Aws, deployed: DeployedPipeline, selection: Selection, result: ReprocessResult) -> None:
     """Write the position of a call into the ledger's table, so that it can be resumed.
 
     Raises:
         ClientError: DynamoDB refuses the request.
 
     """
-    place = _place(deployed, result.reprocess_id)
     content = {
-        "pk": place.pk,
-        "sk": place.sk,
-        "selection": json.dumps(asdict(selection)),
+        "selection": json.dumps({name: getattr(selection, name) for name in _STORED}),
         "position": result.position,
         "sent": result.sent,
         "expires_at": made_at(result.reprocess_id) // 1000 + _KEPT_SECONDS,
     }
-    aws.dynamodb.put_item(TableName=deployed.table, Item=to_dynamodb(content))
+    LedgerTable(aws.dynamodb, deployed.table).write(_place(deployed, result.reprocess_id), content)
 
 
-def resume(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> tuple[Selection, str]:
+def resume(aws: Aws, deployed: DeployedPipeline, request_id: str) -> tuple[Selection, str]:
     """Return the selection and the position of an interrupted call.
 
     Raises:
@@ -182,7 +224,7 @@ def resume(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> tuple[S
     return Selection(**content), found["position"]
 
 
-def forget(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> None:
+def forget(aws: Aws, deployed: DeployedPipeline, request_id: str) -> None:
     """Delete the position of a call that is complete.
 
     Raises:
@@ -194,5 +236,5 @@ def forget(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> None:
     aws.dynamodb.delete_item(TableName=deployed.table, Key=key)
 
 
-def _place(deployed: "DeployedPipeline", request_id: str) -> RowKey:
+def _place(deployed: DeployedPipeline, request_id: str) -> RowKey:
     return RowKey(deployed.operations_partition, f"reprocess#{request_id}")

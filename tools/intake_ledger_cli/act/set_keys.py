@@ -7,20 +7,19 @@ from intake_ledger.set_members import FormKind, FormSettings
 from intake_ledger.sets import set_settings
 from intake_ledger_cli.act.reprocess import Target
 from intake_ledger_cli.aws import s3_listing
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
-
-def form_of(deployed: "DeployedPipeline") -> FormSettings:
+def form_of(deployed: DeployedPipeline) -> FormSettings:
     """The form of the deployed sets."""
     return set_settings(deployed.set_variables or {}).form
 
 
-def check_set_key(deployed: "DeployedPipeline", key: str) -> None:
+def check_set_key(deployed: DeployedPipeline, key: str) -> None:
     """Refuse a key that names no set.
 
     Raises:
@@ -40,7 +39,7 @@ def check_set_key(deployed: "DeployedPipeline", key: str) -> None:
     )
 
 
-def key_targets(client: "S3Client", deployed: "DeployedPipeline", keys: Iterable[str]) -> Iterator[Target]:
+def key_targets(client: "S3Client", deployed: DeployedPipeline, keys: Iterable[str]) -> Iterator[Target]:
     """Yield a target for each key of a set.
 
     Raises:
@@ -57,7 +56,7 @@ def key_targets(client: "S3Client", deployed: "DeployedPipeline", keys: Iterable
         yield Target(key)
 
 
-def prefix_targets(client: "S3Client", deployed: "DeployedPipeline", prefix: str) -> Iterator[Target]:
+def prefix_targets(client: "S3Client", deployed: DeployedPipeline, prefix: str) -> Iterator[Target]:
     """Yield a target for each set whose manifest, marker or objects are under a prefix."""
     form, last = form_of(deployed), None
     for name in s3_listing.list_keys(client, deployed, prefix):

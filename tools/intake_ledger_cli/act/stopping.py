@@ -5,12 +5,8 @@ end. See docs/protocol.md, "Requests of people".
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from botocore.exceptions import ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Status
@@ -18,21 +14,15 @@ from intake_ledger.requests import AfterStop, Stop, queried_batches, read_stop
 from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms
-from intake_ledger_cli.errors import CliError, UsageError, denied_action
-from intake_ledger_cli.show.console import DIM, WARNING, escape, many
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.errors import CliError, UsageError, unless_denied
+from intake_ledger_cli.options import Call
 from intake_ledger_cli.show.formatting import timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.options import Call
 
 SEARCHED = 100
 """Operations among which one is searched."""
 _LOOK_SECONDS = 5.0
-_NAMED = 10
 
 
 @dataclass(slots=True)
@@ -59,7 +49,7 @@ class StopResult:
     """The reason why rows could not be read."""
 
 
-def stop(call: "Call", request_id: str | None, because: str, *, yes: bool) -> None:
+def stop(call: Call, request_id: str | None, because: str, *, yes: bool) -> None:
     """Carry out `operations stop`.
 
     Args:
@@ -86,10 +76,10 @@ def stop(call: "Call", request_id: str | None, because: str, *, yes: bool) -> No
         done = carry_out(aws, deployed, operation, stopped)
         # The numbers change. `operations` counts them in the line of the operation.
         act.ends("stopped")
-    call.output(done, stop_lines(done))
+    call.output(done)
 
 
-def find(aws: "Aws", deployed: "DeployedPipeline", request_id: str | None) -> Operation:
+def find(aws: Aws, deployed: DeployedPipeline, request_id: str | None) -> Operation:
     """The operation to stop.
 
     Raises:
@@ -116,7 +106,7 @@ def find(aws: "Aws", deployed: "DeployedPipeline", request_id: str | None) -> Op
     raise CliError(f"{len(open_)} operations can be stopped: name one of them: operations stop ID\n{listed}")
 
 
-def carry_out(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, stopped: Stop) -> StopResult:
+def carry_out(aws: Aws, deployed: DeployedPipeline, operation: Operation, stopped: Stop) -> StopResult:
     """Write the stop, and look what it cannot undo.
 
     Raises:
@@ -126,17 +116,13 @@ def carry_out(aws: "Aws", deployed: "DeployedPipeline", operation: Operation, st
     table = LedgerTable(aws.dynamodb, deployed.table)
     table.put_new(stopped.key(deployed.name), stopped.item)
     done = StopResult(operation.request_id, operation.what.split()[0], unreachable=operation.unmarked or 0)
-    try:
+    with unless_denied(lambda action: setattr(done, "why", f"{action} is not allowed")):
         # An earlier stop stays.
         _look(aws, deployed, done, read_stop(table, deployed.name, operation.request_id) or stopped, operation)
-    except ClientError as error:
-        if (action := denied_action(error)) is None:
-            raise
-        done.why = f"{action} is not allowed"
     return done
 
 
-def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, stop: Stop, operation: Operation) -> None:
+def _look(aws: Aws, deployed: DeployedPipeline, done: StopResult, stop: Stop, operation: Operation) -> None:
     batches = queried_batches(aws.dynamodb, deployed.table, deployed.name)
     own, live = [one for one in batches if one.request_id == stop.request_id], list[AfterStop]()
     for batch in own:
@@ -149,45 +135,15 @@ def _look(aws: "Aws", deployed: "DeployedPipeline", done: StopResult, stop: Stop
         setattr(done, how.name.lower(), counts[how])
 
 
-def stop_lines(done: StopResult) -> RenderableType:
-    """The stop for people."""
-    goes = "dead letters go back, requests are acknowledged"
-    lines = [
-        Text(f"stopped {done.stopped}: consumers withdraw its messages ({goes}) from their next batch on"),
-        Text(recording.counts_text({how: getattr(done, how.name.lower()) for how in AfterStop}), style=DIM),
-    ]
-    lines += _named("of them are committed", done.committed)
-    lines += _named("of them are in work, failed or rejected", done.begun)
-    if done.unreachable:
-        text = f"{many(done.unreachable, 'messages')} without the ID, which cannot be withdrawn"
-        lines.append(Text(text, style=WARNING))
-    if done.why:
-        lines.append(Text(f"the requests are not known: {escape(done.why)}", style=WARNING))
-    return Group(*lines)
-
-
-def _named(what: str, keys: "Sequence[str]") -> "list[Text]":
-    if not keys:
-        return []
-    more = f" and {len(keys) - _NAMED:,} more, see --json" if len(keys) > _NAMED else ""
-    return [Text(escape(f"{len(keys):,} {what}: {', '.join(keys[:_NAMED])}{more}"), style=WARNING)]
-
-
+@dataclass(slots=True)
 class StopWatch:
     """Ends an operation that another person has stopped. Without permission to read, only consumers see the stop."""
 
-    def __init__(
-        self,
-        aws: "Aws",
-        deployed: "DeployedPipeline",
-        request_id: str,
-        clock: "Callable[[], float]" = time.monotonic,
-    ) -> None:
-        self._table = LedgerTable(aws.dynamodb, deployed.table)
-        self._pipeline = deployed.name
-        self._request_id = request_id
-        self._clock = clock
-        self._looked_at: float | None = None
+    aws: Aws
+    deployed: DeployedPipeline
+    request_id: str
+    clock: Callable[[], float] = time.monotonic
+    _looked_at: float | None = None
 
     def check(self) -> None:
         """Look for a stop, at most every few seconds.
@@ -196,18 +152,15 @@ class StopWatch:
             CliError: The operation was stopped.
 
         """
-        now = self._clock()
+        now = self.clock()
         if self._looked_at is not None and now - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = now
-        try:
-            found = read_stop(self._table, self._pipeline, self._request_id)
-        except ClientError as error:
-            if denied_action(error) is None:
-                raise
-            return
+        found = None
+        with unless_denied():
+            found = read_stop(LedgerTable(self.aws.dynamodb, self.deployed.table), self.deployed.name, self.request_id)
         if found is not None:
             raise CliError(
-                f"{self._request_id} was stopped by {found.by} at {timestamp(found.at)}, because {found.because}. Its "
+                f"{self.request_id} was stopped by {found.by} at {timestamp(found.at)}, because {found.because}. Its "
                 "messages are withdrawn. Begin a new operation, without --id and --resume"
             )

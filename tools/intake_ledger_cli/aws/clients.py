@@ -48,10 +48,8 @@ class Aws:
         return _made(lambda: self._session.client("cloudformation", config=self._config))
 
     @cached_property
-    def cloudwatch(self) -> Any:
-        # The development dependencies have no type stubs for CloudWatch.
-        session: Any = self._session
-        return _made(lambda: session.client("cloudwatch", config=self._config))
+    def cloudwatch(self) -> Any:  # the development dependencies have no type stubs for it
+        return self.client("cloudwatch")
 
     @cached_property
     def dynamodb(self) -> "DynamoDBClient":
@@ -69,9 +67,7 @@ class Aws:
 
     @cached_property
     def logs(self) -> Any:
-        # No type stubs, as for CloudWatch.
-        session: Any = self._session
-        return _made(lambda: session.client("logs", config=self._config))
+        return self.client("logs")
 
     @cached_property
     def s3(self) -> "S3Client":
@@ -83,15 +79,11 @@ class Aws:
 
     @cached_property
     def sts(self) -> Any:
-        # No type stubs, as for CloudWatch.
-        session: Any = self._session
-        return _made(lambda: session.client("sts", config=self._config))
+        return self.client("sts")
 
     @cached_property
     def tagging(self) -> Any:
-        # No type stubs, as for CloudWatch.
-        session: Any = self._session
-        return _made(lambda: session.client("resourcegroupstaggingapi", config=self._config))
+        return self.client("resourcegroupstaggingapi")
 
     @cached_property
     def machines(self) -> "SFNClient":

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import denied_action
 from intake_ledger_cli.show.formatting import timestamp
 
 if TYPE_CHECKING:
     from intake_ledger_cli.act.operations import Operation
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 OPERATIONS_STREAM = "operations"
 """The log stream of the operations of people. The name of a function's own stream begins with a date."""
 
 
-def group_name(aws: "Aws", deployed: "DeployedPipeline", function: str = "") -> str:
+def group_name(aws: Aws, deployed: DeployedPipeline, function: str = "") -> str:
     """Return the name of the log group of a function, or of the consumer."""
     function = function or deployed.consumer_function
     settings: Any = aws.functions.get_function_configuration(FunctionName=function)
@@ -26,7 +26,7 @@ def group_name(aws: "Aws", deployed: "DeployedPipeline", function: str = "") -> 
 
 
 def write_operation(
-    aws: "Aws", deployed: "DeployedPipeline", operation: "Operation", *, at: int, forgotten_at: int = 0
+    aws: Aws, deployed: DeployedPipeline, operation: "Operation", *, at: int, forgotten_at: int = 0
 ) -> str:
     """Write one line about an operation, in the form of the consumer's lines.
 

@@ -16,18 +16,23 @@ from intake_ledger.protocol import (
     STATE_MACHINE,
     AuditSettings,
     ConsumerSettings,
+    DurableSettings,
+    GroupPattern,
     KeyFilter,
     Ordering,
     Rate,
     Reports,
+    RowKey,
     SettingsError,
     State,
     is_skipped_marker,
     operations_partition,
+    row_key,
     setting_from,
     variable_of,
 )
 from intake_ledger.set_members import set_targets
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, denied_action
 from intake_ledger_cli.kinds import MESSAGES, OBJECTS, SETS, Work
 
@@ -35,14 +40,17 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_lambda import LambdaClient
 
-    from intake_ledger.protocol import DurableSettings, GroupPattern
-    from intake_ledger_cli.aws.clients import Aws
-
 _FUNCTION, _ALARM, _STACK = "AWS::Lambda::Function", "AWS::CloudWatch::Alarm", "AWS::CloudFormation::Stack"
 _NAME, _DLQ = variable_of(ConsumerSettings, "pipeline"), variable_of(ConsumerSettings, "dlq_url")
+_MAX_WAIT = variable_of(ConsumerSettings, "max_wait_seconds")
 _SETTLE = variable_of(AuditSettings, "settle_seconds")
 _MACHINE = "AWS::StepFunctions::StateMachine"
 _STREAMS = ("kinesis", "dynamodb")
+_SAME = (
+    *("bucket", "bucket_owner", "table", "queue_url", "ordering", "deletes", "retention_seconds", "clock_skew_seconds"),
+    *("keeps_rows", "skips_existing", "filters", "rejects", "sets", "exclusive_by"),
+)
+"""Settings with the same name in `DeployedPipeline`."""
 _OF_PIPELINES = re.compile("Consumer|Audit")
 """Logical IDs of a pipeline's functions have one of these parts."""
 
@@ -78,7 +86,7 @@ class DeployedPipeline:
     """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
     state_machine: str | None = None
     """The ARN of the state machine that is the processor, if one is."""
-    durable: "DurableSettings | None" = None
+    durable: DurableSettings | None = None
     """The settings of the durable function that is the processor, if one is."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
@@ -94,7 +102,7 @@ class DeployedPipeline:
     """The place of outputs with rejected rows. None: there is none."""
     sets: str = ""
     """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
-    exclusive_by: "GroupPattern | None" = None
+    exclusive_by: GroupPattern | None = None
     """The groups of keys in which one attempt at most is live. None: there are none."""
     max_wait_seconds: int | None = None
     """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
@@ -141,6 +149,10 @@ class DeployedPipeline:
         """The partition key of the records of operations, and of the lock of redrives. No row has such a key."""
         return operations_partition(self.name)
 
+    def row_key(self, key: str, identity: str) -> RowKey:
+        """The key of the row of a state."""
+        return row_key(self.name, self.ordering, self.bucket, key, identity)
+
     @property
     def reads_stream(self) -> bool:
         """True if the messages come from a stream. The queue has redriven records only."""
@@ -160,7 +172,7 @@ class DeployedPipeline:
         return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
 
 
-def _durable(variables: Mapping[str, str]) -> "DurableSettings | None":
+def _durable(variables: Mapping[str, str]) -> DurableSettings | None:
     if DURABLE_FUNCTION not in variables:
         return None
     from intake_ledger.protocol import durable_settings  # noqa: PLC0415 - few have a durable function
@@ -168,7 +180,7 @@ def _durable(variables: Mapping[str, str]) -> "DurableSettings | None":
     return durable_settings(variables)
 
 
-def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> DeployedPipeline:
+def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> DeployedPipeline:
     """Find the pipeline of a stack. `pipeline` is its name or its construct's ID, and is required if the stack has
     several.
 
@@ -201,22 +213,12 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
     try:
         return DeployedPipeline(
             name=name,
-            bucket=read("bucket"),
-            bucket_owner=read("bucket_owner"),
-            table=read("table"),
-            queue_url=read("queue_url"),
+            **{one: read(one) for one in _SAME},
             dead_letter_url=read("dlq_url"),
-            ordering=read("ordering"),
-            deletes=read("deletes"),
-            retention_seconds=read("retention_seconds"),
-            clock_skew_seconds=read("clock_skew_seconds"),
-            keeps_rows=read("keeps_rows"),
-            skips_existing=read("skips_existing"),
             # The key of a set may end as that of a directory marker.
             directory_markers=read("directory_markers") or SET_FORM in variables,
             consumer_function=function,
             audit_function=audit_function,
-            filters=read("filters"),
             alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             state_machine=variables.get(STATE_MACHINE),
@@ -226,12 +228,7 @@ def find_pipeline(aws: "Aws", stack: str, pipeline: str | None = None) -> Deploy
             message_variables=variables if MESSAGE_SOURCE in variables else None,
             workers=read("has_workers"),
             set_variables=variables if SET_FORM in variables else None,
-            rejects=read("rejects"),
-            sets=read("sets"),
-            exclusive_by=read("exclusive_by"),
-            max_wait_seconds=read("max_wait_seconds")
-            if variable_of(ConsumerSettings, "max_wait_seconds") in variables
-            else None,
+            max_wait_seconds=read("max_wait_seconds") if _MAX_WAIT in variables else None,
             rate=None if (rate := read("max_rate")) is None else Rate(rate, read("max_burst")),
         )
     except SettingsError as problem:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger.executions import DurableFunction, Execution, execution_name
-from intake_ledger.protocol import Row, RowKey
+from intake_ledger.protocol import DurableSettings, Row, RowKey
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
-
-    from intake_ledger.protocol import DurableSettings
 
 _HISTORY = 20
 """Events that are read for the last step. One step has two events, and each invocation has one."""
@@ -22,7 +20,7 @@ _HISTORY = 20
 class DurableExecutions:
     """See `Executions` in `executions.py`."""
 
-    def __init__(self, client: "LambdaClient", settings: "DurableSettings", table: str) -> None:
+    def __init__(self, client: "LambdaClient", settings: DurableSettings, table: str) -> None:
         """Take the client of Lambda, the settings of the consumer and the name of the ledger's table.
 
         Raises:

@@ -10,7 +10,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger.executions import STOPPED, Execution, StateMachine, execution_name
-from intake_ledger.protocol import ExecutionSettings, Row, RowKey, Status, identity_of, row_key
+from intake_ledger.protocol import ExecutionSettings, Row, RowKey, Status
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.kinds import check_kind
 from intake_ledger_cli.show import formatting
@@ -19,9 +21,6 @@ from intake_ledger_cli.show.render import table
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 MOST = 1_000
 """The largest number of executions that are counted: a page of Step Functions."""
@@ -89,7 +88,7 @@ class MachineExecutions:
         return StateMachine(lambda: self._client, settings).describe(execution_name(place, row.fence))
 
 
-def executions_of(aws: "Aws", deployed: "DeployedPipeline") -> Executions | None:
+def executions_of(aws: Aws, deployed: DeployedPipeline) -> Executions | None:
     """The executions of a pipeline. None if its work is not done in executions.
 
     Raises:
@@ -173,7 +172,7 @@ def last_aborted(executions: Executions, since: int) -> list[AbortedExecution]:
     return [replace(found[0], key=change["key"] if own else None), *found[1:]]
 
 
-def list_running(aws: "Aws", deployed: "DeployedPipeline", limit: int) -> RunningExecutions:
+def list_running(aws: Aws, deployed: DeployedPipeline, limit: int) -> RunningExecutions:
     """Describe the running executions, newest first.
 
     Args:
@@ -199,9 +198,7 @@ def list_running(aws: "Aws", deployed: "DeployedPipeline", limit: int) -> Runnin
     return RunningExecutions(found)
 
 
-def without_running(
-    aws: "Aws", deployed: "DeployedPipeline", rows: Iterator[ObjectRow], now: int
-) -> Iterator[ObjectRow]:
+def without_running(aws: Aws, deployed: DeployedPipeline, rows: Iterator[ObjectRow], now: int) -> Iterator[ObjectRow]:
     """Leave out rows whose execution runs, or is about to be started. Their leases do not tell that.
 
     Raises:
@@ -240,7 +237,7 @@ NOT_STARTED = "its execution was not started, and no message has come back to st
 END_IT = "`release --end` ends it for good"
 
 
-def standing(executions: Executions, deployed: "DeployedPipeline", key: str, row: Row, now: int) -> tuple[bool, str]:
+def standing(executions: Executions, deployed: DeployedPipeline, key: str, row: Row, now: int) -> tuple[bool, str]:
     """Ask the execution of an unfinished row how it stands.
 
     Returns:
@@ -266,7 +263,7 @@ def standing(executions: Executions, deployed: "DeployedPipeline", key: str, row
     return True, f"its execution is {found.status} since {ended}: {next_step}{wish or f'. {END_IT}'}"
 
 
-def execution_of(executions: Executions | None, deployed: "DeployedPipeline", key: str, row: Row | None) -> str | None:
+def execution_of(executions: Executions | None, deployed: DeployedPipeline, key: str, row: Row | None) -> str | None:
     """Return the ARN or the name of the execution of a row's last claim. None without executions, or if a request
     settled the row without an attempt.
     """
@@ -274,9 +271,6 @@ def execution_of(executions: Executions | None, deployed: "DeployedPipeline", ke
     return None if executions is None or row is None or place is None else executions.of_row(place, row)
 
 
-def _place(deployed: "DeployedPipeline", key: str, row: Row | None) -> RowKey | None:
+def _place(deployed: DeployedPipeline, key: str, row: Row | None) -> RowKey | None:
     """The key of a row with an attempt."""
-    if row is None or not row.attempts:
-        return None
-    identity = identity_of(row.kind, row.version_id, row.etag)
-    return row_key(deployed.name, deployed.ordering, deployed.bucket, key, identity)
+    return None if row is None or not row.attempts else deployed.row_key(key, row.identity)

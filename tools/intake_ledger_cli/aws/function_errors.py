@@ -6,19 +6,14 @@ writes a line.
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
-from rich.text import Text
 
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import group_name, refusal
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.log_links import LogGroup
-from intake_ledger_cli.show.console import BAD, DIM, WARNING, escape
-from intake_ledger_cli.show.formatting import duration
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 PATTERN = '?"[ERROR]" ?"Task timed out" ?"Runtime exited" ?"Status: timeout" ?"Status: error"'
 """Lambda's own lines about failed invocations. Its runtime writes `[ERROR]` before each exception that no code caught:
@@ -52,7 +47,7 @@ class FunctionErrors:
     """Why the log was not searched. Empty if it was."""
 
 
-def read_errors(aws: "Aws", deployed: "DeployedPipeline", since: int, now: int) -> FunctionErrors:
+def read_errors(aws: Aws, deployed: DeployedPipeline, since: int, now: int) -> FunctionErrors:
     """Search the consumer's log. A log that may not be read is no error."""
     group = LogGroup("", aws.region)
     number, pages = 0, 0
@@ -102,17 +97,3 @@ def _repeats(before: str, text: str) -> bool:
     """
     is_report = text.startswith("INIT_REPORT")
     return START.search(before) is not None and (is_report or ("Task timed out" in text and "INIT_REPORT" in before))
-
-
-def errors_line(found: FunctionErrors | None, now: int) -> Text | None:
-    """The document for people, below an object without a row."""
-    if found is None:
-        return None
-    if found.why:
-        return Text(escape(f"the consumer's errors since then are not known: {found.why}"), style=WARNING)
-    if not found.number:
-        return Text("no start and no invocation of the consumer failed as a whole since then", style=DIM)
-    number = f"{'at least ' if found.more else ''}{found.number:,}"
-    ago = duration(now - (found.last_at or now))
-    text = f"{number} starts or invocations of the consumer failed since then, the last {ago} ago: {found.text}"
-    return Text(escape(text), style=BAD)

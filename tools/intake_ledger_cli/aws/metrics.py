@@ -1,14 +1,12 @@
 """Reads the metrics of the last hour in one request. CloudWatch shows them a minute or two later."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _SUMS = ("Committed", "Rejected", "Failed", "Retries", "LapsedLeases", "BreakerOpen")
 _OF_LAMBDA = ("Errors", "Throttles")
@@ -64,7 +62,7 @@ class Metrics:
     """The same of messages that the breaker returned."""
 
 
-def read_metrics(aws: "Aws", deployed: "DeployedPipeline") -> Metrics:
+def read_metrics(aws: Aws, deployed: DeployedPipeline) -> Metrics:
     """Read the metrics.
 
     Raises:
@@ -122,7 +120,7 @@ def _query(label: str, namespace: str, metric: str, dimensions: list[dict[str, s
     }
 
 
-def _latest(found: "Mapping[str, Any] | None") -> tuple[int, int] | None:
+def _latest(found: Mapping[str, Any] | None) -> tuple[int, int] | None:
     """The time of the latest value in epoch milliseconds, and the value. The local AWS does not sort them."""
     points = list(zip(found["Timestamps"], found["Values"], strict=True)) if found else []
     if not points:
@@ -131,12 +129,12 @@ def _latest(found: "Mapping[str, Any] | None") -> tuple[int, int] | None:
     return int(at.timestamp() * 1000), int(value)
 
 
-def _age(found: "Mapping[str, Any] | None") -> int | None:
+def _age(found: Mapping[str, Any] | None) -> int | None:
     latest = _latest(found)
     return latest[1] if latest else None
 
 
-def _last_time(found: "Mapping[str, Any] | None") -> int | None:
+def _last_time(found: Mapping[str, Any] | None) -> int | None:
     """The start of the last period with a value above 0, in epoch milliseconds."""
     points = zip(found["Timestamps"], found["Values"], strict=True) if found else ()
     return max((int(at.timestamp() * 1000) for at, value in points if value > 0), default=None)

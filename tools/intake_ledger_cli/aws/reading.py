@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import all_rows_since, record_key
+from intake_ledger.ledger import LedgerTable, all_rows_since, record_key
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     Ordering,
@@ -20,13 +20,12 @@ from intake_ledger.protocol import (
     review_partitions,
     row_from_attributes,
 )
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.show.json_output import document
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 type _Place = tuple[int, str, str]
 """The position of an item among the rows that need review: `updated_at`, then the item's key."""
@@ -80,7 +79,7 @@ class SendProgress:
     """The remaining time, estimated from the rate until now."""
 
 
-def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) -> list[ObjectRow]:
+def read_rows(client: "DynamoDBClient", deployed: DeployedPipeline, key: str) -> list[ObjectRow]:
     """Read the key's row, or all its rows in EVERY_VERSION, with a consistent read. Rows of another ordering are left
     out: the pipeline may have used another ordering before.
     """
@@ -96,7 +95,7 @@ def read_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", key: str) 
 
 def rows_to_review(
     client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
+    deployed: DeployedPipeline,
     status: Status | None = None,
     *,
     after: str | None = None,
@@ -152,15 +151,14 @@ def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget | None 
     return ReviewPage(found, budget.token, budget.used, budget.why)
 
 
-def audit_key(deployed: "DeployedPipeline") -> RowKey:
+def audit_key(deployed: DeployedPipeline) -> RowKey:
     """Return the key of the item with the audit's state, which `intake_ledger.audit.runs` writes."""
     return RowKey(deployed.bucket, f"{deployed.name}@audit")
 
 
-def read_item(client: "DynamoDBClient", deployed: "DeployedPipeline", key: RowKey) -> dict[str, Any]:
+def read_item(client: "DynamoDBClient", deployed: DeployedPipeline, key: RowKey) -> dict[str, Any]:
     """Read one item consistently. It is empty if there is none."""
-    place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
-    return from_dynamodb(client.get_item(TableName=deployed.table, Key=place, ConsistentRead=True).get("Item", {}))
+    return LedgerTable(client, deployed.table).read(key)
 
 
 def last_report(found: dict[str, Any]) -> dict[str, Any] | None:
@@ -168,7 +166,7 @@ def last_report(found: dict[str, Any]) -> dict[str, Any] | None:
     return json.loads(found["last_report"]) if "last_report" in found else None
 
 
-def audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline", found: dict[str, Any], now: int) -> AuditState:
+def audit_state(client: "DynamoDBClient", deployed: DeployedPipeline, found: dict[str, Any], now: int) -> AuditState:
     """Interpret the item of the audit's state. An audit in parts takes one more request."""
     sending = None
     if "lease_owner" in found:
@@ -181,7 +179,7 @@ def audit_state(client: "DynamoDBClient", deployed: "DeployedPipeline", found: d
     return AuditState(last_report(found), found.get("lease_until", 0) > now, found.get("next_run_at"), sending)
 
 
-def read_all_rows_since(client: "DynamoDBClient", deployed: "DeployedPipeline") -> int | None:
+def read_all_rows_since(client: "DynamoDBClient", deployed: DeployedPipeline) -> int | None:
     """Return the time since when each processed object has a row, in epoch milliseconds. Return None if rows may be
     missing.
 
@@ -205,7 +203,7 @@ def read_all_rows_since(client: "DynamoDBClient", deployed: "DeployedPipeline") 
 
 
 def _review_request(
-    deployed: "DeployedPipeline", status: Status | None, start: tuple[Any, ...] | None, page_rows: int | None
+    deployed: DeployedPipeline, status: Status | None, start: tuple[Any, ...] | None, page_rows: int | None
 ) -> dict[str, Any]:
     """Return the query of each partition, without the partition."""
     request: dict[str, Any] = {
@@ -253,7 +251,7 @@ def _place_of(item: Any) -> "_Place":
 
 
 def entries_of(
-    deployed: "DeployedPipeline", items: Iterable[Mapping[str, Any]]
+    deployed: DeployedPipeline, items: Iterable[Mapping[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], ObjectRow]]:
     """Yield the content of each item that is a row of the pipeline in its present ordering, and the row.
 
@@ -265,7 +263,7 @@ def entries_of(
             yield content, entry
 
 
-def entry_of(deployed: "DeployedPipeline", content: dict[str, Any]) -> ObjectRow | None:
+def entry_of(deployed: DeployedPipeline, content: dict[str, Any]) -> ObjectRow | None:
     """Return None for other items: an audit's record, or a row of another bucket that the pipeline used before."""
     row = row_from_attributes(content)
     own = f"{deployed.bucket}/"

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol import State, StateKind, bare_etag, real_version
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from mypy_boto3_s3 import S3Client
-
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class ListedVersion:
     current: bool
 
 
-def list_key_versions(client: "S3Client", deployed: "DeployedPipeline", key: str) -> list[ListedVersion]:
+def list_key_versions(client: "S3Client", deployed: DeployedPipeline, key: str) -> list[ListedVersion]:
     """List the versions and delete markers of exactly this key, newest first.
 
     A listing has the same information as a HEAD, and needs no permission to read the object.
@@ -36,7 +34,7 @@ def list_key_versions(client: "S3Client", deployed: "DeployedPipeline", key: str
     return found
 
 
-def list_versions(client: "S3Client", deployed: "DeployedPipeline", prefix: str) -> Iterator[tuple[str, ListedVersion]]:
+def list_versions(client: "S3Client", deployed: DeployedPipeline, prefix: str) -> Iterator[tuple[str, ListedVersion]]:
     """List all versions and delete markers under a prefix, ordered by key and then newest first."""
     for page in client.get_paginator("list_object_versions").paginate(**_common(deployed), Prefix=prefix):
         entries = [
@@ -51,13 +49,13 @@ def list_versions(client: "S3Client", deployed: "DeployedPipeline", prefix: str)
             yield key, ListedVersion(state, latest)
 
 
-def list_keys(client: "S3Client", deployed: "DeployedPipeline", prefix: str, *, after: str = "") -> Iterator[str]:
+def list_keys(client: "S3Client", deployed: DeployedPipeline, prefix: str, *, after: str = "") -> Iterator[str]:
     """List the current keys under a prefix, after the key `after`."""
     return (key for key, _ in list_objects(client, deployed, prefix, after=after))
 
 
 def list_objects(
-    client: "S3Client", deployed: "DeployedPipeline", prefix: str, *, after: str = ""
+    client: "S3Client", deployed: DeployedPipeline, prefix: str, *, after: str = ""
 ) -> Iterator[tuple[str, State]]:
     """List the current objects under a prefix, after the key `after`. Their states have no version IDs."""
     start: dict[str, Any] = {"StartAfter": after} if after else {}
@@ -66,7 +64,7 @@ def list_objects(
             yield one["Key"], State(StateKind.OBJECT, None, bare_etag(one["ETag"]), one["Size"])
 
 
-def _common(deployed: "DeployedPipeline") -> dict[str, Any]:
+def _common(deployed: DeployedPipeline) -> dict[str, Any]:
     owner = {"ExpectedBucketOwner": deployed.bucket_owner} if deployed.bucket_owner else {}
     return {"Bucket": deployed.bucket, **owner}
 
@@ -85,5 +83,5 @@ def _marker(one: Any) -> State:
     return State(StateKind.MARKER, real_version(one["VersionId"]), created_at=_ms(one["LastModified"]))
 
 
-def _ms(moment: "datetime") -> int:
+def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)

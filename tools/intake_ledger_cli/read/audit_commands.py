@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from intake_ledger_cli.act import operations
-from intake_ledger_cli.app import ExitCode, app, end_with, now_ms
+from intake_ledger_cli.app import ExitCode, app, end_with, now_ms, option
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read import audits
@@ -24,10 +24,8 @@ from intake_ledger_cli.show.console import console
 def audit(
     call: Call,
     *,
-    resend: Annotated[
-        bool, typer.Option("--resend", help="Send what is missing, as the schedule does.", show_default=False)
-    ] = False,
-    last: Annotated[bool, typer.Option("--last", help="Show the last report instead.", show_default=False)] = False,
+    resend: Annotated[bool, option("--resend", help="Send what is missing, as the schedule does.")] = False,
+    last: Annotated[bool, option("--last", help="Show the last report instead.")] = False,
     html: Annotated[
         Path | None,
         typer.Option(help="Write a page with state, reasons, charts and the last audits to this file instead."),

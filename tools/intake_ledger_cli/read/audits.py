@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.show.console import many
 
@@ -14,9 +16,6 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-
 LOOK_SECONDS = 3.0
 """Seconds between two requests for the state of an execution."""
 
@@ -24,7 +23,7 @@ Report = dict[str, Any]
 """The JSON form of `intake_ledger.audit.report.Report`."""
 
 
-def run_audit(aws: "Aws", deployed: "DeployedPipeline", *, dry_run: bool, sleep: Callable[[float], None]) -> Report:
+def run_audit(aws: Aws, deployed: DeployedPipeline, *, dry_run: bool, sleep: Callable[[float], None]) -> Report:
     """Run the audit now and return its report. A report says if the audit did not finish in one call.
 
     Raises:
@@ -56,7 +55,7 @@ def _invoke(client: "LambdaClient", function: str, payload: str) -> Report:
     return content
 
 
-def _machine(client: "SFNClient", deployed: "DeployedPipeline") -> str | None:
+def _machine(client: "SFNClient", deployed: DeployedPipeline) -> str | None:
     """Return the ARN of the state machine that calls this pipeline's audit function, or None."""
     for arn in deployed.machines:
         if arn == deployed.state_machine:
@@ -78,7 +77,7 @@ def _execute(client: "SFNClient", machine: str, payload: str, sleep: Callable[[f
     return content
 
 
-def report_location(deployed: "DeployedPipeline", report: Report) -> str | None:
+def report_location(deployed: DeployedPipeline, report: Report) -> str | None:
     """Return the S3 URI of the full report, or None if the pipeline keeps no reports."""
     if deployed.reports is None or report["dryRun"]:
         return None
@@ -97,7 +96,7 @@ def has_findings(report: Report) -> bool:
     return any(report["counts"].values()) or bool(report["delivery"]) or not report["complete"]
 
 
-def last_report(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Report:
+def last_report(client: "DynamoDBClient", deployed: DeployedPipeline) -> Report:
     """Return the report of the last successful run.
 
     Raises:

@@ -1,14 +1,14 @@
 """Counts the rows that need review in a bounded number of requests. A count says if it is not exact."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import (
     REVIEW_INDEX,
-    Status,
     dismissed_partition,
     from_dynamodb,
     rejected_rows_partition,
@@ -17,16 +17,17 @@ from intake_ledger.protocol import (
     row_from_attributes,
     waiting_partition,
 )
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import is_passing
 from intake_ledger_cli.show.console import many
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-
 PAGES = 5
 """The largest number of pages that a count reads. A page has 1 MB, which is about 2,000 rows."""
+_APART = {"waiting": waiting_partition, "removed": removed_partition, "rejected_rows": rejected_rows_partition}
+"""The kinds of rows that are counted on their own, with their partitions."""
 _ATTRIBUTES = ("needs_review", "status", "format", "updated_at", "waiting_since", "settled_as")
 
 
@@ -72,33 +73,11 @@ class Counts:
     """Committed rows whose files have rejected rows."""
 
 
-@dataclass(slots=True)
-class _Tally:
-    """The rows of one kind that were read."""
-
-    number: int = 0
-    oldest_at: int | None = None
-    newest_at: int | None = None
-
-    def add(self, at: int) -> None:
-        self.number += 1
-        self.oldest_at = min(self.oldest_at or at, at)
-        self.newest_at = max(self.newest_at or at, at)
+type _Times = defaultdict[str, list[int]]
+"""The times of the rows of each kind that were read."""
 
 
-@dataclass(slots=True)
-class _Tallies:
-    by_kind: dict[str, _Tally] = field(default_factory=dict)
-
-    def add(self, kind: str, at: int) -> None:
-        self.by_kind.setdefault(kind, _Tally()).add(at)
-
-    def count(self, kind: str, why: str) -> Count:
-        tally = self.by_kind.get(kind, _Tally())
-        return Count(tally.number, why, tally.oldest_at, tally.newest_at)
-
-
-def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_rows: int | None = None) -> Counts:
+def count_rows(client: "DynamoDBClient", deployed: DeployedPipeline, index_rows: int | None = None) -> Counts:
     """Count rows in at most `PAGES` + 3 requests.
 
     With many rows that did not fail, it sends one more for each partition of the index.
@@ -112,40 +91,36 @@ def count_rows(client: "DynamoDBClient", deployed: "DeployedPipeline", index_row
         ClientError: The caller may not read the index.
 
     """
-    tallies = _Tallies()
-    waiting_why = _read(_partition_pages(client, deployed, waiting_partition(deployed.name)), 1, tallies, deployed)
-    removed_why = _read(_partition_pages(client, deployed, removed_partition(deployed.name)), 1, tallies, deployed)
-    rows_partition = rejected_rows_partition(deployed.name)
-    rows_why = _read(_partition_pages(client, deployed, rows_partition), 1, tallies, deployed)
-    why = _read(_review_pages(client, deployed), PAGES, tallies, deployed)
-    if why and not tallies.by_kind.keys().isdisjoint({"removed", "rejected_rows"}):
+    times: _Times = defaultdict(list)
+    whys = {
+        kind: _read(_partition_pages(client, deployed, partition(deployed.name)), 1, times, deployed)
+        for kind, partition in _APART.items()
+    }
+    why = _read(_review_pages(client, deployed), PAGES, times, deployed)
+    if why and (times["removed"] or times["rejected_rows"]):
         # They must not hide the failures of the others.
-        apart = ("waiting", "removed", "rejected_rows")
-        kept = {kind: tally for kind, tally in tallies.by_kind.items() if kind in apart}
-        tallies, names = _Tallies(kept), [*review_partitions(deployed.name), dismissed_partition(deployed.name)]
-        reasons = [_read(_partition_pages(client, deployed, name), 1, tallies, deployed) for name in names]
+        times = defaultdict(list, {kind: times[kind] for kind in _APART})
+        names = [*review_partitions(deployed.name), dismissed_partition(deployed.name)]
+        reasons = [_read(_partition_pages(client, deployed, name), 1, times, deployed) for name in names]
         why = next(filter(None, reasons), "")
     if why and index_rows is not None:
         why += f"; the index has about {many(index_rows, 'rows')}, by DynamoDB's count of the last six hours"
-    return Counts(
-        failed=tallies.count(Status.FAILED, why),
-        rejected=tallies.count(Status.REJECTED, why),
-        waiting=tallies.count("waiting", waiting_why),
-        later_format=tallies.count(Status.LATER_FORMAT, why),
-        dismissed=tallies.count("dismissed", why),
-        removed=tallies.count("removed", removed_why),
-        rejected_rows=tallies.count("rejected_rows", rows_why),
-    )
+
+    def count(kind: str) -> Count:
+        own = times[kind]
+        return Count(len(own), whys.get(kind, why), min(own, default=None), max(own, default=None))
+
+    return Counts(**{one.name: count(one.name) for one in fields(Counts)})
 
 
-def _read(pages: Iterator[Mapping[str, Any]], most: int, tallies: _Tallies, deployed: "DeployedPipeline") -> str:
+def _read(pages: Iterator[Mapping[str, Any]], most: int, times: _Times, deployed: DeployedPipeline) -> str:
     """Count the rows of at most `most` pages. Return the reason if there are more rows."""
     own = frozenset(review_partitions(deployed.name))
     read = scanned = 0
     try:
         for page in pages:
             for item in page["Items"]:
-                _add(tallies, from_dynamodb(item), own)
+                _add(times, from_dynamodb(item), own)
             read, scanned = read + 1, scanned + page["ScannedCount"]
             if "LastEvaluatedKey" in page and read == most:
                 return f"only the first {scanned:,} rows were read"
@@ -156,24 +131,16 @@ def _read(pages: Iterator[Mapping[str, Any]], most: int, tallies: _Tallies, depl
     return ""
 
 
-def _add(tallies: _Tallies, content: Mapping[str, Any], own: frozenset[str]) -> None:
+def _add(times: _Times, content: Mapping[str, Any], own: frozenset[str]) -> None:
     # Without a fence, a row of this format is readable.
     row = row_from_attributes({**content, "fence": 0})
     if row is None:
         return
-    if content["needs_review"] in own:
-        tallies.add(row.status, row.updated_at)
-    elif content["needs_review"].endswith("#dismissed"):
-        tallies.add("dismissed", row.updated_at)
-    elif content["needs_review"].endswith("#removed"):
-        tallies.add("removed", row.updated_at)
-    elif content["needs_review"].endswith("#rejected_rows"):
-        tallies.add("rejected_rows", row.updated_at)
-    elif content["needs_review"].endswith("#waiting"):
-        tallies.add("waiting", row.waiting_since or row.updated_at)
+    kind = row.status.lower() if content["needs_review"] in own else content["needs_review"].rpartition("#")[2]
+    times[kind].append((row.waiting_since if kind == "waiting" else None) or row.updated_at)
 
 
-def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Iterator[Any]:
+def _review_pages(client: "DynamoDBClient", deployed: DeployedPipeline) -> Iterator[Any]:
     """Scan the index. A query for each of its partitions would take at least as many requests as partitions."""
     request = _request(deployed) | {
         "FilterExpression": "begins_with(#needs_review, :own)"
@@ -188,7 +155,7 @@ def _review_pages(client: "DynamoDBClient", deployed: "DeployedPipeline") -> Ite
     yield from client.get_paginator("scan").paginate(**request)
 
 
-def _partition_pages(client: "DynamoDBClient", deployed: "DeployedPipeline", name: str) -> Iterator[Any]:
+def _partition_pages(client: "DynamoDBClient", deployed: DeployedPipeline, name: str) -> Iterator[Any]:
     """Query the rows of one partition of the index, those with the oldest change first."""
     request = _request(deployed) | {
         "KeyConditionExpression": "#needs_review = :partition",
@@ -197,7 +164,7 @@ def _partition_pages(client: "DynamoDBClient", deployed: "DeployedPipeline", nam
     yield from client.get_paginator("query").paginate(**request)
 
 
-def _request(deployed: "DeployedPipeline") -> Any:
+def _request(deployed: DeployedPipeline) -> Any:
     return {
         "TableName": deployed.table,
         "IndexName": REVIEW_INDEX,

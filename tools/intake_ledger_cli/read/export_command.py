@@ -11,29 +11,26 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from intake_ledger.protocol import Row, StateKind, Status, matches_reason, row_key
+from intake_ledger.protocol import Row, StateKind, Status, matches_reason
 from intake_ledger_cli.act.row_scan import CommitFilter, scan_request
 from intake_ledger_cli.act.selection import commit_filter, parse_time
-from intake_ledger_cli.app import app
+from intake_ledger_cli.app import app, argument, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.report_file import replacing
-from intake_ledger_cli.show.console import many
 from intake_ledger_cli.show.formatting import shown_status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
-
 Value = str | int | bool | None
 _TEXT, _NUMBER, _TIME, _TRUTH = "VARCHAR", "BIGINT", "TIMESTAMP", "BOOLEAN"
-COLUMNS: dict[str, tuple[str, Callable[["DeployedPipeline", "ObjectRow"], Value]]] = {
+COLUMNS: dict[str, tuple[str, Callable[[DeployedPipeline, ObjectRow], Value]]] = {
     "source_id": (_TEXT, lambda deployed, _: deployed.name),
     "path": (_TEXT, lambda deployed, one: f"s3://{deployed.bucket}/{one.key}" if deployed.work.in_bucket else one.key),
     "key": (_TEXT, lambda _, one: one.key),
@@ -89,40 +86,21 @@ class ExportResult:
 @with_shared_options
 def export_command(
     call: Call,
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.", show_default=False),
-    ] = None,
+    file: Annotated[Path | None, argument(help="The file to write: .parquet (needs DuckDB), .csv or .jsonl.")] = None,
     *,
     event_bus: Annotated[
         str | None,
-        typer.Option(
-            help="Instead of a file: send the last outcome of each row to this bus again, as `OutcomeEvents` does.",
-            show_default=False,
-        ),
+        option(help="Instead of a file: send the last outcome of each row to this bus again, as `OutcomeEvents` does."),
     ] = None,
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
-    status: Annotated[
-        str | None, typer.Option(help=f"Only rows with this status: {', '.join(_STATUSES)}.", show_default=False)
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Only this reason code, or this text in the reason.", show_default=False)
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only rows whose last change is not before this time.", show_default=False)
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option(help="Only rows whose last change is before this time.", show_default=False)
-    ] = None,
-    committed_since: Annotated[
-        str | None, typer.Option(help="Only rows whose last commit is not before this time.", show_default=False)
-    ] = None,
-    committed_before: Annotated[
-        str | None, typer.Option(help="Only rows whose last commit is before this time.", show_default=False)
-    ] = None,
+    status: Annotated[str | None, option(help=f"Only rows with this status: {', '.join(_STATUSES)}.")] = None,
+    reason: Annotated[str | None, option(help="Only this reason code, or this text in the reason.")] = None,
+    since: Annotated[str | None, option(help="Only rows whose last change is not before this time.")] = None,
+    before: Annotated[str | None, option(help="Only rows whose last change is before this time.")] = None,
+    committed_since: Annotated[str | None, option(help="Only rows whose last commit is not before this time.")] = None,
+    committed_before: Annotated[str | None, option(help="Only rows whose last commit is before this time.")] = None,
     processor_version: Annotated[
-        str | None,
-        typer.Option(help="Only rows whose last commit was made by this version of the processor.", show_default=False),
+        str | None, option(help="Only rows whose last commit was made by this version of the processor.")
     ] = None,
 ) -> None:
     """Write the rows of the ledger into a file, for SQL, or send their outcomes again. Reads the whole table."""
@@ -149,16 +127,16 @@ def export_command(
     rows = select(aws.dynamodb, deployed, chosen)
     if file is not None:
         number = write_file(file, (_values(deployed, one) for one in rows), duckdb)
-        result, shown = ExportResult(deployed.name, str(file), number), f"{many(number, 'rows')} written to {file}"
+        result = ExportResult(deployed.name, str(file), number)
     else:
         number = send_outcomes(aws, deployed, event_bus or "", rows)
-        result, shown = ExportResult(deployed.name, None, number), f"{many(number, 'events')} sent to {event_bus}"
+        result = ExportResult(deployed.name, None, number)
     if not number:
         check_reason(reason)
-    call.output(result, Text(shown))
+    call.output(result)
 
 
-def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: ExportedRows) -> Iterator["ObjectRow"]:
+def select(client: "DynamoDBClient", deployed: DeployedPipeline, chosen: ExportedRows) -> Iterator[ObjectRow]:
     """Scan the table, a request for each MB. Reads are not consistent: a row may lack the last second."""
     for page in client.get_paginator("scan").paginate(**_scan(deployed, chosen)):
         for _, entry in reading.entries_of(deployed, page["Items"]):
@@ -167,7 +145,7 @@ def select(client: "DynamoDBClient", deployed: "DeployedPipeline", chosen: Expor
                 yield entry
 
 
-def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterator["ObjectRow"]) -> int:
+def send_outcomes(aws: Aws, deployed: DeployedPipeline, bus: str, rows: Iterator[ObjectRow]) -> int:
     """Send the last outcome of each row that has one.
 
     Returns:
@@ -186,7 +164,7 @@ def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterat
     for group in batched(rows, ENTRIES):
         found = []
         for one in group:
-            place = row_key(deployed.name, deployed.ordering, deployed.bucket, one.key, one.row.identity)
+            place = deployed.row_key(one.key, one.row.identity)
             if event := outcome_of(place.pk, place.sk, None, one.row, kinds):
                 found.append((one.key, event))
         if refused := send(client, bus, found):
@@ -195,7 +173,7 @@ def send_outcomes(aws: Aws, deployed: "DeployedPipeline", bus: str, rows: Iterat
     return number
 
 
-def _scan(deployed: "DeployedPipeline", chosen: ExportedRows) -> dict[str, Any]:
+def _scan(deployed: DeployedPipeline, chosen: ExportedRows) -> dict[str, Any]:
     conditions = (
         ("status", "#status = :status", ":status", chosen.status),
         ("updated_at", "#updated_at >= :since", ":since", chosen.since),
@@ -258,7 +236,7 @@ def _make_parquet(duckdb: Any, lines: Path, part: Path) -> None:
         rows.write_parquet(str(part), compression="zstd")
 
 
-def _values(deployed: "DeployedPipeline", one: "ObjectRow") -> dict[str, Value]:
+def _values(deployed: DeployedPipeline, one: ObjectRow) -> dict[str, Value]:
     return {name: value(deployed, one) for name, (_, value) in COLUMNS.items()}
 
 

@@ -5,26 +5,22 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intake_ledger.keyed import holder_hash, holder_row, is_holding
-from intake_ledger.ledger import read_batch
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     ReasonCode,
     RowKey,
-    from_dynamodb,
     group_key,
     row_from_attributes,
     waiting_partition,
 )
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.read_budget import ReadBudget
 from intake_ledger_cli.aws.reading import ObjectRow
-from intake_ledger_cli.show import formatting
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 MOST_ROWS = 1_000
 """The waiting rows that `status` looks at, those that have waited since their last look for the longest time."""
@@ -44,13 +40,13 @@ class GroupState:
     """The number of keys that wait for the group. None: they were not counted."""
 
 
-def group_of(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> GroupState | None:
+def group_of(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> GroupState | None:
     """The group of a key. None: it has none."""
     group = deployed.exclusive_by.group_of(key) if deployed.exclusive_by else None
     return None if group is None else _states(aws, deployed, {group: None}, now)[0]
 
 
-def waiting_groups(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[GroupState] | None:
+def waiting_groups(aws: Aws, deployed: DeployedPipeline, now: int) -> list[GroupState] | None:
     """The groups that keys wait for, those with the most keys first. None: the pipeline has no groups.
 
     The index of waiting rows is eventually consistent.
@@ -68,7 +64,7 @@ def waiting_groups(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[G
     return _states(aws, deployed, dict(groups.most_common(_MOST_GROUPS)), now)
 
 
-def with_holder(aws: "Aws", deployed: "DeployedPipeline") -> Callable[[ObjectRow], ObjectRow]:
+def with_holder(aws: Aws, deployed: DeployedPipeline) -> Callable[[ObjectRow], ObjectRow]:
     """Put the key that has the group into the reason of a row that waits for it. A reason has a hash of it only.
 
     A key that has lost the group since is not named. Each lock is read once.
@@ -89,15 +85,7 @@ def with_holder(aws: "Aws", deployed: "DeployedPipeline") -> Callable[[ObjectRow
     return named
 
 
-def group_text(group: GroupState, now: int) -> str:
-    """Describe a group and the key that has it."""
-    if group.held_by is None:
-        return f"{group.group}, which is free"
-    since = "" if group.held_since is None else f" for {formatting.duration(now - group.held_since)}"
-    return f"{group.group}, held by {group.held_by}{since}"
-
-
-def _states(aws: "Aws", deployed: "DeployedPipeline", groups: Mapping[str, int | None], now: int) -> list[GroupState]:
+def _states(aws: Aws, deployed: DeployedPipeline, groups: Mapping[str, int | None], now: int) -> list[GroupState]:
     locks = _read(aws, deployed, {group_key(deployed.name, group) for group in groups})
     held = {place: holder_row(lock["holder"]) for place, lock in locks.items() if lock.get("holder")}
     rows = {place: row_from_attributes(item) for place, item in _read(aws, deployed, set(held.values())).items()}
@@ -114,11 +102,7 @@ def _states(aws: "Aws", deployed: "DeployedPipeline", groups: Mapping[str, int |
     return found
 
 
-def _read(aws: "Aws", deployed: "DeployedPipeline", places: Collection[RowKey]) -> dict[RowKey, dict[str, Any]]:
+def _read(aws: Aws, deployed: DeployedPipeline, places: Collection[RowKey]) -> dict[RowKey, dict[str, Any]]:
     if len(places) == 1:  # `inspect` needs no permission for batches
         return {place: item for place in places if (item := reading.read_item(aws.dynamodb, deployed, place))}
-    if not places:
-        return {}
-    wanted = [{"pk": {"S": place.pk}, "sk": {"S": place.sk}} for place in places]
-    items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
-    return {RowKey(item["pk"], item["sk"]): item for item in items}
+    return LedgerTable(aws.dynamodb, deployed.table).get_items([*places]) if places else {}

@@ -3,17 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import OutcomeKind, Row, Status, Verdict
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import group_name, refusal
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.log_links import LogGroup, key_pattern
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 REQUESTS = 20
 """The largest number of requests to CloudWatch Logs."""
@@ -87,7 +85,7 @@ class History:
     """Why attempts may be missing."""
 
 
-def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Sequence[Row], now: int) -> History | None:
+def read_history(aws: Aws, deployed: DeployedPipeline, key: str, rows: Sequence[Row], now: int) -> History | None:
     """Read the attempts of a key.
 
     Args:
@@ -139,7 +137,7 @@ def read_history(aws: "Aws", deployed: "DeployedPipeline", key: str, rows: Seque
 
 @dataclass(slots=True)
 class _Search:
-    aws: "Aws"
+    aws: Aws
     group: LogGroup
     pipeline: str
     key: str

@@ -2,25 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol import ABSENT, KeyFilter, Ordering, Row, State, StateKind, Status
 from intake_ledger_cli.aws import reading, s3_listing
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import Executions, execution_of, executions_of, standing
 from intake_ledger_cli.aws.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
-from intake_ledger_cli.errors import UsageError, denied_action
+from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
 from intake_ledger_cli.read.groups import GroupState, group_of, with_holder
 from intake_ledger_cli.read.history import History, read_history
 from intake_ledger_cli.show.formatting import agreement
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-
 
 _HOUR_MS = 3_600_000
 _LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
@@ -69,7 +65,7 @@ class InspectedKey:
     """Since the upload. None if the key has a row."""
 
 
-def key_in(deployed: "DeployedPipeline", text: str) -> str:
+def key_in(deployed: DeployedPipeline, text: str) -> str:
     """Return the key of a key or an `s3://` URI. The key of a message may be any text.
 
     Raises:
@@ -86,7 +82,7 @@ def key_in(deployed: "DeployedPipeline", text: str) -> str:
     return key
 
 
-def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *, logs: bool) -> InspectedKey:
+def inspect_key(aws: Aws, deployed: DeployedPipeline, key: str, now: int, *, logs: bool) -> InspectedKey:
     """Compare the rows of a key with S3. With `logs`, read the attempts and errors of the consumer's log.
 
     Raises:
@@ -116,33 +112,28 @@ def inspect_key(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
 
 
 def _with_execution(
-    executions: Executions | None, deployed: "DeployedPipeline", key: str, found: Inspected, now: int
+    executions: Executions | None, deployed: DeployedPipeline, key: str, found: Inspected, now: int
 ) -> Inspected:
     """Add the execution of a row, how it stands, and its last step."""
     execution = execution_of(executions, deployed, key, found.row)
     if executions is None or found.row is None or found.row.status is not Status.PROCESSING:
         return replace(found, execution=execution)
     is_known = execution is not None and execution.startswith("arn:")
-    try:
-        exists, why = standing(executions, deployed, key, found.row, now)
+    row, found = found.row, replace(found, execution=execution)
+    with unless_denied():
+        exists, why = standing(executions, deployed, key, row, now)
         last_step = executions.last_step(str(execution)) if is_known else None
-        return replace(found, execution=execution, last_step=last_step, why=why, agree=found.agree if exists else False)
-    except ClientError as error:
-        if denied_action(error) is None:
-            raise
-        return replace(found, execution=execution)
+        return replace(found, last_step=last_step, why=why, agree=found.agree if exists else False)
+    return found
 
 
-def _group(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> GroupState | None:
-    try:
+def _group(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> GroupState | None:
+    with unless_denied():
         return group_of(aws, deployed, key, now)
-    except ClientError as error:
-        if denied_action(error) is None:
-            raise
-        return None
+    return None
 
 
-def _states(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tuple[list[Inspected], str | None]:
+def _states(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> tuple[list[Inspected], str | None]:
     """Compare the rows of a key with S3. The second value is the action that the caller lacks to read S3, or None."""
     # Read the row before S3, so that a change in between can only make the ledger look late.
     entries, denied = [*map(with_holder(aws, deployed), reading.read_rows(aws.dynamodb, deployed, key))], None
@@ -158,7 +149,7 @@ def _states(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int) -> tup
     return [_without_skipped(deployed, key, one) for one in found], denied
 
 
-def _without_skipped(deployed: "DeployedPipeline", key: str, found: Inspected) -> Inspected:
+def _without_skipped(deployed: DeployedPipeline, key: str, found: Inspected) -> Inspected:
     """The comparison, or the reason why a directory marker has no row."""
     if found.row is not None or found.s3 is None or not deployed.skips(key, found.s3):
         return found
@@ -168,7 +159,7 @@ def _without_skipped(deployed: "DeployedPipeline", key: str, found: Inspected) -
 def compare(
     entries: Sequence[ObjectRow],
     versions: Sequence[ListedVersion] | None,
-    deployed: "DeployedPipeline",
+    deployed: DeployedPipeline,
     now: int,
     all_rows_since: int | None,
 ) -> list[Inspected]:
@@ -201,14 +192,14 @@ def compare(
 
 
 def _compared(
-    row: Row | None, state: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
+    row: Row | None, state: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None
 ) -> Inspected:
     if row is not None and row.status is Status.LATER_FORMAT:
         return Inspected(row, state, None, _LATER_FORMAT)
     return Inspected(row, state, *agreement(row, state, deployed, now, all_rows_since))
 
 
-def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Inspected:
+def _alone(row: Row, deployed: DeployedPipeline, now: int) -> Inspected:
     """Compare a row of EVERY_VERSION whose version S3 does not list."""
     if row.status is Status.LATER_FORMAT:
         return Inspected(row, None, None, _LATER_FORMAT)
@@ -222,7 +213,7 @@ def _alone(row: Row, deployed: "DeployedPipeline", now: int) -> Inspected:
     )
 
 
-def unclaimed_since(deployed: "DeployedPipeline", found: Sequence[Inspected], now: int) -> int | None:
+def unclaimed_since(deployed: DeployedPipeline, found: Sequence[Inspected], now: int) -> int | None:
     """The time since when something waits for its first claim, in epoch milliseconds. None: nothing does.
 
     Of messages without a row nothing is known, so that it is the last hour.

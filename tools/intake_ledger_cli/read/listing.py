@@ -17,6 +17,7 @@ from intake_ledger.protocol import (
     waiting_partition,
 )
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.errors import UsageError
@@ -24,8 +25,6 @@ from intake_ledger_cli.show.formatting import shown_reason, shown_status, timest
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 STUCK, RUNNING = "stuck", "running"
 _STATUSES = ("failed", "rejected")
@@ -60,7 +59,7 @@ class ListedRows:
 
 def select_rows(
     client: "DynamoDBClient",
-    deployed: "DeployedPipeline",
+    deployed: DeployedPipeline,
     selection: ListedRows,
     *,
     now: int,
@@ -145,7 +144,7 @@ def count_reasons(rows: Iterator[ObjectRow], budget: ReadBudget) -> ReasonCounts
     )
 
 
-def csv_lines(deployed: "DeployedPipeline", rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
+def csv_lines(deployed: DeployedPipeline, rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
     """Yield a header and one line for each row. Those of messages have an identity."""
     identities = not deployed.work.in_bucket
     yield _csv_line((*_CSV_COLUMNS, *(("identity",) if identities else ())))
@@ -163,7 +162,7 @@ def _csv_line(values: tuple[Any, ...]) -> str:
 
 
 def _stuck_rows(
-    client: "DynamoDBClient", deployed: "DeployedPipeline", now: int, after: str | None, budget: ReadBudget
+    client: "DynamoDBClient", deployed: DeployedPipeline, now: int, after: str | None, budget: ReadBudget
 ) -> Iterator[ObjectRow]:
     """Scan the table, a request for each MB. An index of claims would cost two writes for each object.
 

@@ -6,15 +6,13 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Group
 from rich.live import Live
 
-from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, end_with, now_ms
+from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, argument, end_with, now_ms, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_table, list_running, without_running
-from intake_ledger_cli.aws.function_errors import errors_line
 from intake_ledger_cli.aws.read_budget import LEAST_REQUESTS, ReadBudget, requests_for
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
@@ -24,7 +22,6 @@ from intake_ledger_cli.read.inspection import inspect_key, key_in
 from intake_ledger_cli.read.status import read_status
 from intake_ledger_cli.show import formatting, status_table, tables
 from intake_ledger_cli.show.console import console, escape
-from intake_ledger_cli.show.history_output import history_lines
 from intake_ledger_cli.show.json_output import versioned
 
 
@@ -33,9 +30,7 @@ from intake_ledger_cli.show.json_output import versioned
 def status_command(
     call: Call,
     *,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show also lines with nothing to say.", show_default=False)
-    ] = False,
+    every: Annotated[bool, option("--all", help="Show also lines with nothing to say.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Repeat it until Ctrl-C. In a pipe, print a line for each look.")
     ] = False,
@@ -92,16 +87,13 @@ def list_command(
         ),
     ] = "",
     prefix: Annotated[str, typer.Option(help="Only keys with this prefix.")] = "",
-    older_than: Annotated[
-        str | None, typer.Option(help="Only rows whose last change is older, such as 2h or 3d.", show_default=False)
-    ] = None,
+    older_than: Annotated[str | None, option(help="Only rows whose last change is older, such as 2h or 3d.")] = None,
     by_reason: Annotated[bool, typer.Option("--by-reason", help="Count rows by status, code and reason.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     limit: Annotated[int, typer.Option(help="Largest number of objects.", min=1)] = 50,
-    after: Annotated[str | None, typer.Option(help="Token that the previous page printed.", show_default=False)] = None,
+    after: Annotated[str | None, option(help="Token that the previous page printed.")] = None,
     max_requests: Annotated[
-        int | None,
-        typer.Option(help="Largest number of reads of the table, by default 100.", min=LEAST_REQUESTS),
+        int | None, typer.Option(help="Largest number of reads of the table, by default 100.", min=LEAST_REQUESTS)
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
@@ -152,28 +144,19 @@ def list_command(
 def wait_command(
     call: Call,
     *,
-    prefix: Annotated[str | None, typer.Option(help="Keys with this prefix.", show_default=False)] = None,
+    prefix: Annotated[str | None, option(help="Keys with this prefix.")] = None,
     request_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            help="Instead of --prefix: the requests of this `retry`, as `operations` lists it.",
-            show_default=False,
-        ),
+        str | None, option("--id", help="Instead of --prefix: the requests of this `retry`, as `operations` lists it.")
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
+        option(
             help="Time limit: a time of day in UTC such as 06:00, a time such as 2026-11-25T06:00:00Z, or an age such "
-            "as 90m. Without it, none.",
-            show_default=False,
+            "as 90m. Without it, none."
         ),
     ] = None,
-    expect: Annotated[int | None, typer.Option(help="Least number of keys.", min=1, show_default=False)] = None,
-    marker: Annotated[
-        str | None,
-        typer.Option(help="Key that S3 must have: a marker or a manifest, uploaded last.", show_default=False),
-    ] = None,
+    expect: Annotated[int | None, option(help="Least number of keys.", min=1)] = None,
+    marker: Annotated[str | None, option(help="Key that S3 must have: a marker or a manifest, uploaded last.")] = None,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1)] = 15,
 ) -> None:
     """Wait until all files under a prefix are committed. Exit codes: 0 committed, 1 one is rejected, 4 time limit."""
@@ -187,29 +170,24 @@ def wait_command(
     from intake_ledger_cli.read import operation_wait, waiting  # noqa: PLC0415 - they import the runtime's clients
 
     limit = None if until is None else waiting.parse_until(until, now_ms())
-    found: waiting.WaitResult | operation_wait.OperationWaitResult
+    what = request_id if prefix is None else repr(prefix)
+    console(stderr=True).print(escape(f"waiting for {what} {waiting.limit_text(limit)}"))
+    wait: waiting.Repeated[waiting.WaitResult] | waiting.Repeated[operation_wait.OperationWaitResult]
     if prefix is None:
-        console(stderr=True).print(escape(f"waiting for {request_id} {waiting.limit_text(limit)}"))
-        found = operation_wait.OperationWait(aws, deployed, request_id or "", limit, now_ms).run(time.sleep, interval)
-        call.output(found, operation_wait.operation_lines(found))
-        _end_wait(found.outcome)
-        return
-    console(stderr=True).print(escape(f"waiting for {prefix!r} {waiting.limit_text(limit)}"))
-    found = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms).run(time.sleep, interval)
-    call.output(found, waiting.wait_lines(found))
-    _end_wait(found.outcome)
-
-
-def _end_wait(outcome: str) -> None:
-    if outcome != "committed":
-        raise typer.Exit(TIME_LIMIT if outcome == "missing" else 1)
+        wait = operation_wait.OperationWait(aws, deployed, request_id or "", limit, now_ms)
+    else:
+        wait = waiting.Wait(aws, deployed, prefix, expect, marker, limit, now_ms)
+    found = wait.run(time.sleep, interval)
+    call.output(found)
+    if found.outcome != "committed":
+        raise typer.Exit(TIME_LIMIT if found.outcome == "missing" else 1)
 
 
 @app.command()
 @with_shared_options
 def inspect(
     call: Call,
-    key: Annotated[str, typer.Argument(help="Key of the object, not encoded, or its s3:// URI.", show_default=False)],
+    key: Annotated[str, argument(help="Key of the object, not encoded, or its s3:// URI.")],
     *,
     logs: Annotated[
         bool, typer.Option("--logs/--no-logs", help="Show the attempts of the consumer's log, with links.")
@@ -223,11 +201,9 @@ def inspect(
         from intake_ledger_cli.read import sets  # noqa: PLC0415 - it imports the runtime's clients
 
         files = sets.inspect_set(aws, deployed, key, now, logs=logs)
-        call.output(files, Group(sets.set_table(files, now), *history_lines(files.history)))
+        call.output(files, sets.set_table(files, now))
         end_with(not files.agree, exit_code)
         return
     found = inspect_key(aws, deployed, key, now, logs=logs)
-    history = history_lines(found.history, of_messages=not deployed.work.in_bucket)
-    errors = filter(None, [errors_line(found.consumer_errors, now)])
-    call.output(found, Group(tables.inspect_table(deployed, found, now), *history, *errors))
+    call.output(found, tables.inspect_table(deployed, found, now))
     end_with(any(one.agree is False for one in found.states), exit_code)

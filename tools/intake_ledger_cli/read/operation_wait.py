@@ -4,10 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import Row, Status
@@ -15,13 +11,10 @@ from intake_ledger.requests import Entry, RequestBatch, Standing, Stop, queried_
 from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.stopping import SEARCHED
 from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Unfinished, repeat, unfinished_lines
-from intake_ledger_cli.show.console import BAD, GOOD, WARNING, escape
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.read.waiting import COMMITTED, MISSING, REJECTED, Repeated, Unfinished
 
 LOOK_SECONDS = 15
 STOPPED, LOST = "stopped", "lost"
@@ -54,11 +47,11 @@ class OperationWaitResult:
 
 
 @dataclass(slots=True)
-class OperationWait:
+class OperationWait(Repeated[OperationWaitResult]):
     """A wait for the requests of an operation."""
 
-    aws: "Aws"
-    deployed: "DeployedPipeline"
+    aws: Aws
+    deployed: DeployedPipeline
     request_id: str
     until: int | None
     clock: Callable[[], int]
@@ -66,18 +59,9 @@ class OperationWait:
     """The requests that have not ended, by the name of their record. The audit removes ended ones from the records."""
     _ended: dict[tuple[str, Entry], Standing] = field(default_factory=dict)
 
-    def run(self, sleep: Callable[[float], None], interval: float) -> OperationWaitResult:
-        """Look until the wait has an outcome; see `repeat`.
-
-        Raises:
-            CliError: There is no such operation, or its requests are not recorded.
-
-        """
-
-        def failed(error: str) -> OperationWaitResult:
-            return replace(self._result(), error=error)
-
-        return repeat(self.look, failed, self.until, self.clock, sleep=sleep, interval=interval)
+    def failed(self, error: str) -> OperationWaitResult:
+        """Nothing is known."""
+        return replace(self._result(), error=error)
 
     def look(self) -> OperationWaitResult:
         """Read the records of the operation and the rows of its requests once."""
@@ -158,7 +142,7 @@ class OperationWait:
             found.outcome = STOPPED if found.withdrawn else COMMITTED
 
 
-def follow(aws: "Aws", deployed: "DeployedPipeline", request_id: str) -> OperationWaitResult:
+def follow(aws: Aws, deployed: DeployedPipeline, request_id: str) -> OperationWaitResult:
     """Wait until the requests of an operation have ended.
 
     Raises:
@@ -172,22 +156,3 @@ def _unfinished(entry: Entry, row: Row | None, why: str) -> Unfinished:
     if row is None:
         return Unfinished(entry.key, "no row", why)
     return Unfinished(entry.key, row.status.value, row.reason or why, row.version_id, row.reason_code)
-
-
-def operation_lines(found: OperationWaitResult) -> RenderableType:
-    """The document for people."""
-    numbers = {
-        "committed": found.committed,
-        "rejected": len(found.rejected),
-        "not yet": len(found.missing) - found.withdrawn,
-        "void": found.void,
-        "withdrawn": found.withdrawn,
-        "copies lost": found.copies_lost,
-        "ended before the wait, with an outcome that is not known here": found.served_before,
-    }
-    text = ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
-    style = {COMMITTED: GOOD, MISSING: WARNING}.get(found.outcome, BAD)
-    lines = [Text(f"{found.outcome}: {text or 'no request'} of {found.operation}", style=style)]
-    if found.error:
-        lines.append(Text(escape(found.error), style=WARNING))
-    return Group(*lines, *unfinished_lines([*found.rejected, *found.missing]))

@@ -2,17 +2,14 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from intake_ledger.protocol import PIPELINE_TAG
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.show.console import WARNING
 from intake_ledger_cli.show.render import table
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
 
 _STACK_TAG = "aws:cloudformation:stack-name"
 
@@ -38,7 +35,7 @@ class FoundPipelines:
     pipelines: list[FoundPipeline]
 
 
-def list_pipelines(aws: "Aws") -> FoundPipelines:
+def list_pipelines(aws: Aws) -> FoundPipelines:
     """List pipelines by name. A pipeline whose tags were removed is missing.
 
     Raises:

@@ -7,18 +7,16 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intake_ledger.protocol import from_dynamodb
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.read import status
 from intake_ledger_cli.read.audits import Report
 from intake_ledger_cli.read.status import NotRead, PipelineStatus
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 REVIEWED = 5_000
 """The largest number of rows whose reasons are counted. They are the oldest."""
@@ -96,7 +94,7 @@ class Audits:
 class ReportData:
     """Everything on the page."""
 
-    deployed: "DeployedPipeline"
+    deployed: DeployedPipeline
     now: int
     hours: int
     status: PipelineStatus
@@ -106,7 +104,7 @@ class ReportData:
     audits: Audits | NotRead
 
 
-def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -> ReportData:
+def collect(aws: Aws, deployed: DeployedPipeline, *, now: int, hours: int) -> ReportData:
     """Read all parts of the report.
 
     Args:
@@ -133,13 +131,13 @@ def collect(aws: "Aws", deployed: "DeployedPipeline", *, now: int, hours: int) -
     )
 
 
-def _reviewed(aws: "Aws", deployed: "DeployedPipeline") -> Reviewed:
+def _reviewed(aws: Aws, deployed: DeployedPipeline) -> Reviewed:
     rows = reading.rows_to_review(aws.dynamodb, deployed)
     found = list(islice(rows, REVIEWED))
     return Reviewed(found, next(rows, None) is not None)
 
 
-def _over_time(aws: "Aws", deployed: "DeployedPipeline", now: int, hours: int) -> OverTime:
+def _over_time(aws: Aws, deployed: DeployedPipeline, now: int, hours: int) -> OverTime:
     """Read the metrics in one request."""
     period = -(-hours * 3600 // POINTS // 60) * 60
     end = -(-now // (period * 1000)) * period
@@ -182,7 +180,7 @@ def _query(label: str, statistic: str, metric: str, pipeline: str, period: int) 
     }
 
 
-def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
+def _hot_keys(aws: Aws, deployed: DeployedPipeline) -> HotKeys:
     names = ("pk", "sk", "attempts", "updated_at")
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=deployed.table,
@@ -209,7 +207,7 @@ def _hot_keys(aws: "Aws", deployed: "DeployedPipeline") -> HotKeys:
     return HotKeys([one for one in hottest if one.attempts > 1][:HOT_KEYS], read, not more)
 
 
-def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | None) -> Audits | NotRead:
+def _audits(aws: Aws, deployed: DeployedPipeline, now: int, last: Report | None) -> Audits | NotRead:
     if deployed.work.audit_event is not None:
         return Audits([last] if last else [], "Only the last audit is known.")
     if deployed.reports is None:
@@ -221,7 +219,7 @@ def _audits(aws: "Aws", deployed: "DeployedPipeline", now: int, last: Report | N
     return found
 
 
-def _kept_audits(aws: "Aws", prefix_uri: str, now: int) -> Audits:
+def _kept_audits(aws: Aws, prefix_uri: str, now: int) -> Audits:
     bucket, _, prefix = prefix_uri.removeprefix("s3://").partition("/")
     found: list[Any] = []
     for days in _LOOK_BACK_DAYS:

@@ -2,10 +2,8 @@
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.aws import Bucket
 from intake_ledger.ledger import LedgerTable
@@ -13,13 +11,14 @@ from intake_ledger.protocol import Ordering, Row, row_key
 from intake_ledger.sets import Contents, SetReader, set_settings
 from intake_ledger_cli.act.set_keys import check_set_key
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.read.history import History, read_history
-from intake_ledger_cli.show.console import BAD, GOOD, WARNING, add_line, escape, grid, heading
-from intake_ledger_cli.show.tables import add_row
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.show.console import escape, heading
+from intake_ledger_cli.show.history_output import history_lines
+from intake_ledger_cli.show.json_output import document
+from intake_ledger_cli.show.render import fields, rows
+from intake_ledger_cli.show.tables import row_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class InspectedSet:
     """None without an attempt, or if the log was not searched."""
 
 
-def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | None, Contents]:
+def read_set(aws: Aws, deployed: DeployedPipeline, key: str) -> tuple[Row | None, Contents]:
     """Read the row of a set, and its present state. The number of requests grows with its parts.
 
     Raises:
@@ -70,7 +69,7 @@ def read_set(aws: "Aws", deployed: "DeployedPipeline", key: str) -> tuple[Row | 
     return row, reader.contents(key, reader.listing(key), row=row, whole=True)
 
 
-def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *, logs: bool) -> InspectedSet:
+def inspect_set(aws: Aws, deployed: DeployedPipeline, key: str, now: int, *, logs: bool) -> InspectedSet:
     """Compare the row of a set with its present state.
 
     Args:
@@ -109,12 +108,12 @@ def inspect_set(aws: "Aws", deployed: "DeployedPipeline", key: str, now: int, *,
 
 
 def set_table(found: InspectedSet, now: int) -> RenderableType:
-    """The document for people, without its history."""
-    lines = grid()
-    add_row(lines, found.row, now)
-    add_line(lines, "Now", Text(found.problem or found.state))
-    add_line(lines, "Agree", Text("yes", style=GOOD) if found.agree else Text("no", style=BAD))
-    for one in found.parts:
-        text = Text(f"{one.status} {one.version}") if one.version else Text(f"missing: {one.status}", style=WARNING)
-        add_line(lines, escape(one.key), text)
-    return Group(heading(escape(found.key), f"{found.pipeline}, bucket {found.bucket}"), lines)
+    """The document for people."""
+    why = f"the ledger has {'the present' if found.agree else 'another'} state"
+    lines = row_content(found.row, now) | {
+        "now": found.problem or found.state,
+        "agree": {"yes" if found.agree else "no": why},
+    }
+    parts = rows("parts", document(found.parts), now)
+    title = heading(escape(found.key), f"{found.pipeline}, bucket {found.bucket}")
+    return Group(title, fields("row", lines, now), *parts, *history_lines(found.history))

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import read_batch
+from intake_ledger.ledger import LedgerTable
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     RowKey,
     StartTimes,
     breaker_key,
-    from_dynamodb,
     pause_key,
     rate_key,
     success_key,
@@ -25,6 +24,8 @@ from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws import metrics, reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import (
     AbortedExecution,
     ExecutionCount,
@@ -44,9 +45,6 @@ from intake_ledger_cli.read.groups import GroupState, waiting_groups
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 _HOUR_MS = 3_600_000
 _WITH_AGES = ("failed", "rejected", "waiting")
@@ -187,7 +185,7 @@ class PipelineStatus:
     alarms: list[Alarm] | NotRead
 
 
-def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
+def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
     """Read all parts of the status.
 
     Raises:
@@ -200,7 +198,7 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
     hour = allowed(lambda: metrics.read_metrics(aws, deployed))
     counts = allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
     known = None if isinstance(hour, NotRead) else hour
-    now = now_ms()
+    now, executions = now_ms(), executions_of(aws, deployed)
     reviewed = {
         one.name: counts if isinstance(counts, NotRead) else getattr(counts, one.name) for one in fields(Counts)
     }
@@ -236,8 +234,8 @@ def read_status(aws: "Aws", deployed: "DeployedPipeline") -> PipelineStatus:
         if isinstance(items, NotRead)
         else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {}), now),
         function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
-        executions=allowed(lambda: _executions(aws, deployed)),
-        aborted=allowed(lambda: _aborted(aws, deployed, now)),
+        executions=None if executions is None else allowed(lambda: count_running(executions)),
+        aborted=None if executions is None else allowed(lambda: last_aborted(executions, now - _HOUR_MS)),
         operations=allowed(lambda: recording.open_operations(aws, deployed, now)),
         from_stream=deployed.reads_stream,
         groups=allowed(lambda: waiting_groups(aws, deployed, now)),
@@ -260,7 +258,7 @@ def allowed[T](ask: Callable[[], T]) -> T | NotRead:
         )
 
 
-def _depth(aws: "Aws", url: str, oldest_seconds: int | None) -> QueueDepth:
+def _depth(aws: Aws, url: str, oldest_seconds: int | None) -> QueueDepth:
     attributes: Any = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_WAITING, _HIDDEN, _DELAYED])[
         "Attributes"
     ]
@@ -268,7 +266,7 @@ def _depth(aws: "Aws", url: str, oldest_seconds: int | None) -> QueueDepth:
     return QueueDepth(int(attributes[_WAITING]), int(attributes[_HIDDEN]), delayed, oldest_seconds)
 
 
-def _move_task(aws: "Aws", url: str) -> MoveTask | NotRead | None:
+def _move_task(aws: Aws, url: str) -> MoveTask | NotRead | None:
     *_, account, name = url.split("/")
     arn = f"arn:{aws.partition}:sqs:{aws.region}:{account}:{name}"
     try:
@@ -289,18 +287,16 @@ def _move_task(aws: "Aws", url: str) -> MoveTask | NotRead | None:
     )
 
 
-def _items(aws: "Aws", deployed: "DeployedPipeline") -> dict[RowKey, dict[str, Any]]:
+def _items(aws: Aws, deployed: DeployedPipeline) -> dict[RowKey, dict[str, Any]]:
     """Read the breaker, the last success, the pause, the rate and the audit in one consistent request."""
     name = deployed.name
     keys = [reading.audit_key(deployed), breaker_key(name), success_key(name), pause_key(name)]
     keys += [rate_key(name)] if deployed.rate else []
-    wanted = [{"pk": {"S": key.pk}, "sk": {"S": key.sk}} for key in keys]
-    items = map(from_dynamodb, read_batch(aws.dynamodb, deployed.table, wanted))
-    return {RowKey(item["pk"], item["sk"]): item for item in items}
+    return LedgerTable(aws.dynamodb, deployed.table).get_items(keys)
 
 
 def _rate(
-    deployed: "DeployedPipeline", items: Mapping[RowKey, Mapping[str, Any]] | NotRead, now: int
+    deployed: DeployedPipeline, items: Mapping[RowKey, Mapping[str, Any]] | NotRead, now: int
 ) -> StartRate | NotRead | None:
     rate = deployed.rate
     if rate is None:
@@ -317,29 +313,19 @@ def _pause(content: Mapping[str, Any]) -> PauseRecord | None:
     return PauseRecord(content["paused_at"], content["paused_by"], content["because"]) if content else None
 
 
-def _table_size(aws: "Aws", deployed: "DeployedPipeline") -> TableSize:
+def _table_size(aws: Aws, deployed: DeployedPipeline) -> TableSize:
     table = aws.dynamodb.describe_table(TableName=deployed.table)["Table"]
     sizes = {one.get("IndexName"): one.get("ItemCount") for one in table.get("GlobalSecondaryIndexes", ())}
     return TableSize(table.get("ItemCount", 0), sizes.get(REVIEW_INDEX))
 
 
-def _source(aws: "Aws", deployed: "DeployedPipeline") -> str:
+def _source(aws: Aws, deployed: DeployedPipeline) -> str:
     mappings = aws.functions.list_event_source_mappings(FunctionName=deployed.consumer_function)["EventSourceMappings"]
     # An intake of a stream has a second mapping, for redriven records.
     return ", ".join(dict.fromkeys(one["State"] for one in mappings)) or "Missing"
 
 
-def _executions(aws: "Aws", deployed: "DeployedPipeline") -> ExecutionCount | None:
-    executions = executions_of(aws, deployed)
-    return None if executions is None else count_running(executions)
-
-
-def _aborted(aws: "Aws", deployed: "DeployedPipeline", now: int) -> list[AbortedExecution] | None:
-    executions = executions_of(aws, deployed)
-    return None if executions is None else last_aborted(executions, now - _HOUR_MS)
-
-
-def _alarms(aws: "Aws", deployed: "DeployedPipeline") -> list[Alarm]:
+def _alarms(aws: Aws, deployed: DeployedPipeline) -> list[Alarm]:
     """Return the stack's alarms on this pipeline's metrics, queues and functions. Those in ALARM come first."""
     own = {deployed.name, deployed.queue_url.rsplit("/", 1)[-1], deployed.dead_letter_url.rsplit("/", 1)[-1]}
     own |= {name for name in (deployed.consumer_function, deployed.audit_function) if name}

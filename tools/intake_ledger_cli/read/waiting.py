@@ -5,34 +5,28 @@ grows with the keys under the prefix, and never with the table.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import batched
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol import Ordering, Row, RowKey, State, Status, row_from_attributes, row_key
+from intake_ledger.protocol import Ordering, Row, State, Status, row_from_attributes
 from intake_ledger_cli.act import recording, set_keys
 from intake_ledger_cli.aws import s3_listing
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, is_passing
 from intake_ledger_cli.read import sets
-from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape
 from intake_ledger_cli.show.formatting import agreement, parse_age, timestamp
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 COMMITTED, REJECTED, MISSING = "committed", "rejected", "missing"
 """The outcomes of a wait."""
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
-_SHOWN = 20
-"""The largest number of keys that people see. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,42 +71,50 @@ class Result(Protocol):
         """`missing` while the wait goes on."""
 
 
-def repeat[Found: Result](
-    look: Callable[[], Found],
-    failed: Callable[[str], Found],
-    until: int | None,
-    clock: Callable[[], int],
-    *,
-    sleep: Callable[[float], None],
-    interval: float,
-) -> Found:
-    """Look until the wait has an outcome.
+class Repeated[Found: Result](ABC):
+    """A look that is repeated."""
 
-    Throttling, and errors of AWS that pass, are no outcome: the next look repeats the requests.
+    until: int | None
+    """The time limit in epoch milliseconds."""
+    clock: Callable[[], int]
 
-    Raises:
-        ClientError: AWS refuses a request for another reason.
+    @abstractmethod
+    def look(self) -> Found:
+        """Look once."""
 
-    """
-    while True:
-        try:
-            found = look()
-        except (BotoCoreError, ClientError) as error:
-            if not is_passing(error):
-                raise
-            found = failed(str(error))
-        left = None if until is None else (until - clock()) / 1000
-        if found.outcome != MISSING or (left is not None and left <= 0):
-            return found
-        sleep(interval if left is None else min(interval, left))
+    @abstractmethod
+    def failed(self, error: str) -> Found:
+        """The result of a look that failed."""
+
+    def run(self, sleep: Callable[[float], None], interval: float) -> Found:
+        """Look until the wait has an outcome.
+
+        Throttling, and errors of AWS that pass, are no outcome: the next look repeats the requests.
+
+        Raises:
+            CliError: There is nothing to wait for.
+            ClientError: AWS refuses a request for another reason.
+
+        """
+        while True:
+            try:
+                found = self.look()
+            except (BotoCoreError, ClientError) as error:
+                if not is_passing(error):
+                    raise
+                found = self.failed(str(error))
+            left = None if self.until is None else (self.until - self.clock()) / 1000
+            if found.outcome != MISSING or (left is not None and left <= 0):
+                return found
+            sleep(interval if left is None else min(interval, left))
 
 
 @dataclass(slots=True)
-class Wait:
+class Wait(Repeated[WaitResult]):
     """A wait for the keys under a prefix."""
 
-    aws: "Aws"
-    deployed: "DeployedPipeline"
+    aws: Aws
+    deployed: DeployedPipeline
     prefix: str
     expected: int | None
     marker: str | None
@@ -121,13 +123,9 @@ class Wait:
     _done: set[tuple[str, str]] = field(default_factory=set)
     """The states that were seen committed, by key and identity."""
 
-    def run(self, sleep: Callable[[float], None], interval: float) -> WaitResult:
-        """Look until the wait has an outcome; see `repeat`."""
-
-        def failed(error: str) -> WaitResult:
-            return self._result([], [], set(), marker_found=False, error=error)
-
-        return repeat(self.look, failed, self.until, self.clock, sleep=sleep, interval=interval)
+    def failed(self, error: str) -> WaitResult:
+        """Nothing is known."""
+        return self._result([], [], set(), marker_found=False, error=error)
 
     def look(self) -> WaitResult:
         """Compare the states under the prefix with their rows once."""
@@ -205,10 +203,14 @@ class Wait:
         """Yield each state that the pipeline processes, with its row if it was not seen committed before."""
         table = LedgerTable(self.aws.dynamodb, self.deployed.table)
         for group in batched(self._processed(), BATCH_GET_KEYS):
-            unknown = [self._place(key, state) for key, state in group if (key, state.identity) not in self._done]
+            unknown = [
+                self.deployed.row_key(key, state.identity)
+                for key, state in group
+                if (key, state.identity) not in self._done
+            ]
             items = table.get_items(unknown) if unknown else {}
             for key, state in group:
-                yield key, state, row_from_attributes(items.get(self._place(key, state), {}))
+                yield key, state, row_from_attributes(items.get(self.deployed.row_key(key, state.identity), {}))
 
     def _processed(self) -> Iterator[tuple[str, State]]:
         """The states under the prefix that the pipeline processes: of each key the current one, or each version."""
@@ -220,10 +222,6 @@ class Wait:
                 continue
             if deployed.wants(key) and not deployed.skips(key, state) and not deployed.is_control(key):
                 yield key, state
-
-    def _place(self, key: str, state: State) -> RowKey:
-        deployed = self.deployed
-        return row_key(deployed.name, deployed.ordering, deployed.bucket, key, state.identity)
 
     def _unfinished(self, key: str, state: State, row: Row | None) -> Unfinished:
         if row is None:
@@ -263,32 +261,6 @@ def parse_until(text: str, now: int) -> int:
 
 def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
-
-
-def wait_lines(found: WaitResult) -> RenderableType:
-    """The document for people."""
-    of = f" of {found.expected:,} expected" if found.expected is not None else ""
-    style = {COMMITTED: GOOD, REJECTED: BAD}.get(found.outcome, WARNING)
-    text = f"{found.outcome}: {found.committed:,}{of} keys under {found.prefix!r} are committed"
-    text += f", {len(found.rejected):,} rejected" if found.rejected else ""
-    text += f", {len(found.missing):,} not yet" if found.missing else ""
-    lines = [Text(escape(text), style=style)]
-    if found.marker is not None and not found.marker_found:
-        lines.append(Text(escape(f"the bucket has no {found.marker}"), style=WARNING))
-    if found.error:
-        lines.append(Text(escape(f"the last look failed: {found.error}"), style=WARNING))
-    lines += unfinished_lines([*found.rejected, *found.missing])
-    if found.rejected:
-        lines.append(Text(f"see: list --status REJECTED --prefix {found.prefix!r}", style=DIM))
-    return Group(*lines)
-
-
-def unfinished_lines(unfinished: Sequence[Unfinished]) -> list[Text]:
-    """The first states that are not committed, for people."""
-    lines = [Text(escape(f"{one.key}: {one.status}: {one.why}")) for one in unfinished[:_SHOWN]]
-    if len(unfinished) > _SHOWN:
-        lines.append(Text(f"and {len(unfinished) - _SHOWN:,} more, see: --json", style=DIM))
-    return lines
 
 
 def limit_text(until: int | None) -> str:

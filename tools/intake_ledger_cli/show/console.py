@@ -62,8 +62,3 @@ def heading(name: str, more: str) -> Text:
 def grid() -> Table:
     """Create a table of labels and texts."""
     return Table.grid(padding=(0, 2))
-
-
-def add_line(lines: Table, label: str, text: Text) -> None:
-    """Add a line with a label."""
-    lines.add_row(Text(label, style=DIM), text)

@@ -3,20 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
-from intake_ledger.protocol import MAX_NAME_BYTES, Row, Settlement, State, StateKind, Status, truncate
+from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.show.console import many
 
 _EVENT_MISSING = "its event is in transit, or was lost, and then the audit resubmits the key"
 _MESSAGE_MISSING = "its message will be received again, or was lost, and then the audit resubmits the key"
 _AGE = re.compile(r"(\d+)([smhd])")
 _AGE_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+_UNITS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000))
 
 
 def parse_age(option: str, text: str) -> int:
@@ -36,8 +34,7 @@ def duration(milliseconds: int) -> str:
     """Format a duration in its largest unit: "3 hours"."""
     for unit, size in _UNITS:
         if milliseconds >= size:
-            number = milliseconds // size
-            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+            return many(milliseconds // size, unit)
     return "less than a second"
 
 
@@ -93,73 +90,32 @@ def rejected_rows(row: Row) -> str:
     return f"{number:,} of {row.read_rows or number:,} rows are rejected" if number else ""
 
 
-def describe_row(
-    row: Row, now: int, execution: str | None = None, last_step: str | None = None
-) -> list[tuple[str, str]]:
-    """Describe a row as pairs of a label and its text. The first pair is the status.
-
-    Args:
-        row: the row.
-        now: epoch milliseconds.
-        execution: the execution that decides about the row, if executions do the work.
-        last_step: of the execution.
-
-    """
+def describe_status(row: Row, now: int, execution: str | None = None) -> str:  # noqa: PLR0911 - one for each status
+    """Describe the status of a row and what follows. `execution` decides about it, if executions do the work."""
     if execution and row.status is Status.PROCESSING:
-        status = f"PROCESSING: attempt {row.attempts} is an execution, claimed {relative_time(row.updated_at, now)}"
-    elif row.is_live(now):
+        return f"PROCESSING: attempt {row.attempts} is an execution, claimed {relative_time(row.updated_at, now)}"
+    if row.is_live(now):
         ends = relative_time(row.lease_until or now, now)
-        status = f"PROCESSING: attempt {row.attempts} is running, its lease ends {ends}"
-    elif row.status is Status.PROCESSING:
-        status = f"PROCESSING: attempt {row.attempts} died or timed out, and its lease has ended"
-    elif row.status is Status.FAILED:
+        return f"PROCESSING: attempt {row.attempts} is running, its lease ends {ends}"
+    if row.status is Status.PROCESSING:
+        return f"PROCESSING: attempt {row.attempts} died or timed out, and its lease has ended"
+    if row.status is Status.FAILED:
         due = f", next attempt {relative_time(row.retry_at, now)}" if row.retry_at and row.retry_at > now else ""
-        status = f"FAILED: attempt {row.attempts} failed and will be retried{due}"
         if row.waiting_since:
-            status = f"FAILED: waits since {timestamp(row.waiting_since)}, and spends no attempt{due}"
-    elif row.status is Status.LATER_FORMAT:
-        status = f"written by a later release (format {row.format}): use the command of that release"
-    elif row.status is Status.REJECTED:
+            return f"FAILED: waits since {timestamp(row.waiting_since)}, and spends no attempt{due}"
+        return f"FAILED: attempt {row.attempts} failed and will be retried{due}"
+    if row.status is Status.LATER_FORMAT:
+        return f"written by a later release (format {row.format}): use the command of that release"
+    if row.status is Status.REJECTED:
         next_step = "dismissed, see: operations" if row.dismissed else "retry it"
-        status = f"REJECTED after {_times(row.attempts, 'attempt')}: {next_step}"
-    elif row.removed_unprocessed:
+        return f"REJECTED after {many(row.attempts, 'attempts')}: {next_step}"
+    if row.removed_unprocessed:
         what = row.unprocessed_state or "the object"
-        status = f"REMOVED: {what} was removed before it was processed, after {_times(row.attempts, 'attempt')}"
-    elif row.settled_as == Settlement.REMOVED_UNSEEN:
-        status = "PROCESSED: the removal of an object without a row, which was removed early or whose row had expired"
-    else:
-        recorded = "recorded without an attempt" if row.settled_as else "processed before a removal that was undone"
-        status = f"PROCESSED after {_times(row.attempts, 'attempt')}" if row.attempts else f"PROCESSED: {recorded}"
-    pairs = [
-        ("status", status),
-        ("execution", execution or ""),
-        ("last step", last_step or ""),
-        ("reason", row.reason or ""),
-        ("reason code", row.reason_code or ""),
-        ("state", describe_state(row.state, now)),
-        ("committed", _committed(row)),
-        ("tag", _tag(row, now)),
-        ("rejected rows", rejected_rows(row)),
-        ("late writes", ", ".join(sorted(row.late_writes))),
-        (
-            "redrives",
-            f"accepted again {_times(row.redrive_count, 'time')} after a rejection" if row.redrive_count else "",
-        ),
-        ("fence", str(row.fence)),
-        ("first seen", relative_time(row.first_claimed_at, now) if row.first_claimed_at else ""),
-        ("last change", relative_time(row.updated_at, now) if row.updated_at else ""),
-        ("woken by", _waker(row)),
-        ("reprocess", row.reprocess_id or row.served_reprocess_id or ""),
-        ("expires", relative_time(row.expires_at * 1000, now) if row.expires_at else ""),
-    ]
-    return [(label, text) for label, text in pairs if text]
-
-
-def _waker(row: Row) -> str:
-    """Describe the event that woke the last attempt. The attempt is for the state that S3 showed."""
-    event_id = f"event {row.event_id}" if row.event_id else ""
-    sequencer = f"sequencer {row.sequencer}" if row.sequencer else ""
-    return ", ".join(filter(None, (row.event_name, event_id, sequencer)))
+        return f"REMOVED: {what} was removed before it was processed, after {many(row.attempts, 'attempts')}"
+    if row.settled_as == Settlement.REMOVED_UNSEEN:
+        return "PROCESSED: the removal of an object without a row, which was removed early or whose row had expired"
+    recorded = "recorded without an attempt" if row.settled_as else "processed before a removal that was undone"
+    return f"PROCESSED after {many(row.attempts, 'attempts')}" if row.attempts else f"PROCESSED: {recorded}"
 
 
 def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -196,7 +152,7 @@ def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None
+    row: Row | None, shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None
 ) -> tuple[bool, str]:
     """Compare the ledger with S3 for one state, and explain the result.
 
@@ -241,7 +197,7 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
 
 
 def _without_row(
-    shown: State, deployed: "DeployedPipeline", now: int, all_rows_since: int | None, *, ignored: bool
+    shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None, *, ignored: bool
 ) -> tuple[bool, str]:
     if ignored or shown.kind is StateKind.ABSENT:
         return True, "neither S3 nor the ledger has an object"
@@ -256,25 +212,3 @@ def _without_row(
             f"the object is older than the ledger's retention ({duration(kept)}), which may have removed its row",
         )
     return False, f"the ledger has no row: {_EVENT_MISSING}"
-
-
-def _committed(row: Row) -> str:
-    if row.committed_state is None:
-        return ""
-    name = row.kept_state or row.committed_state
-    state = "this state" if name == row.identity else name
-    name = f", as {truncate(row.commit_id, MAX_NAME_BYTES)!r}" if row.commit_id else ""
-    version = f", by processor version {row.processor_version}" if row.processor_version else ""
-    return f"{state}{name}, fence {row.committed_fence}{version}"
-
-
-def _tag(row: Row, now: int) -> str:
-    """Describe the tags of committed versions. Empty if the row has none."""
-    if pending := row.untagged:
-        versions = ", ".join(pending[:3]) + (f" and {len(pending) - 3} more" if len(pending) > 3 else "")
-        return f"is missing at {versions}: the next message of the key sets it, or the audit sends one"
-    return f"set {relative_time(row.tagged_at, now)}" if row.tagged_at else ""
-
-
-def _times(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -29,7 +29,7 @@ def document(value: Any) -> Any:
     if own := getattr(value, "as_document", None):
         return document(own())
     if is_dataclass(value):
-        return {_camel_case(one.name): document(getattr(value, one.name)) for one in fields(value) if one.init}
+        return {camel_case(one.name): document(getattr(value, one.name)) for one in fields(value) if one.init}
     if isinstance(value, Mapping):
         return {name: document(one) for name, one in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -37,6 +37,6 @@ def document(value: Any) -> Any:
     return [document(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def _camel_case(name: str) -> str:
+def camel_case(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(one.capitalize() for one in others)

@@ -2,14 +2,15 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.read.audits import Report
-from intake_ledger_cli.read.report_data import AUDITS, OverTime, ReportData
+from intake_ledger_cli.read.report_data import AUDITS, Audits, HotKeys, OverTime, ReportData, Reviewed
 from intake_ledger_cli.read.status import NotRead
 from intake_ledger_cli.show import formatting, status_table
 from intake_ledger_cli.show.console import GOOD, WARNING, escape, heading
@@ -30,14 +31,17 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}</style></head>
 def render(data: ReportData) -> str:
     """Return the page as HTML. It has no script and refers to no other file."""
     about = f"{data.deployed.place}, {formatting.timestamp(data.now)}. Times are in UTC."
-    return page(
-        heading(data.deployed.name, about),
-        *_section("State", status_table.status_table(data.deployed, data.status, every=True)),
-        *_section("Failed and rejected objects by reason and age", *_reasons(data)),
-        *_section("Attempts, duplicates and times over time", *_over_time(data)),
-        *_section("Hot keys", *_hot_keys(data)),
-        *_section("Last audits", *_audits(data)),
+    sections: tuple[tuple[str, Any, Callable[[Any, ReportData], Iterator[RenderableType]]], ...] = (
+        ("Failed and rejected objects by reason and age", data.reviewed, _reasons),
+        ("Attempts, duplicates and times over time", data.over_time, _over_time),
+        ("Hot keys", data.hot_keys, _hot_keys),
+        ("Last audits", data.audits, _audits),
     )
+    parts: list[RenderableType] = [heading(data.deployed.name, about), "", Text("State", "bold")]
+    parts.append(status_table.status_table(data.deployed, data.status, every=True))
+    for title, part, show in sections:
+        parts += ["", Text(title, "bold"), *([str(part)] if isinstance(part, NotRead) else show(part, data))]
+    return page(*parts)
 
 
 def page(*parts: RenderableType) -> str:
@@ -48,17 +52,7 @@ def page(*parts: RenderableType) -> str:
     return console.export_html(code_format=_PAGE, inline_styles=True)
 
 
-def _section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
-    yield ""
-    yield Text(title, "bold")
-    yield from content
-
-
-def _reasons(data: ReportData) -> Iterator[RenderableType]:
-    found = data.reviewed
-    if isinstance(found, NotRead):
-        yield str(found)
-        return
+def _reasons(found: Reviewed, data: ReportData) -> Iterator[RenderableType]:
     if not found.rows:
         yield "No object is failed or rejected, as of a moment ago."
         return
@@ -84,11 +78,7 @@ def _age(milliseconds: int) -> str:
     return next(name for name, limit in _AGES if limit is None or milliseconds < limit)
 
 
-def _over_time(data: ReportData) -> Iterator[RenderableType]:
-    found = data.over_time
-    if isinstance(found, NotRead):
-        yield str(found)
-        return
+def _over_time(found: OverTime, data: ReportData) -> Iterator[RenderableType]:
     names = [name for name, values in found.counts.items() if any(values)]
     if not names:
         yield f"CloudWatch has no attempts in the last {data.hours} hours."
@@ -110,11 +100,7 @@ def _short(milliseconds: float | None) -> str:
     return formatting.duration(int(milliseconds)) if milliseconds >= 1_000 else f"{milliseconds:.0f} ms"
 
 
-def _hot_keys(data: ReportData) -> Iterator[RenderableType]:
-    found = data.hot_keys
-    if isinstance(found, NotRead):
-        yield str(found)
-        return
+def _hot_keys(found: HotKeys, _: ReportData) -> Iterator[RenderableType]:
     rows_read = f"{found.read:,} rows"
     read = f"All {rows_read} were read." if found.all_read else f"Only {rows_read} of the table were read."
     if not found.keys:
@@ -125,11 +111,7 @@ def _hot_keys(data: ReportData) -> Iterator[RenderableType]:
     yield table(("key", "attempts", "rows", "last change"), rows)
 
 
-def _audits(data: ReportData) -> Iterator[RenderableType]:
-    found = data.audits
-    if isinstance(found, NotRead):
-        yield str(found)
-        return
+def _audits(found: Audits, _: ReportData) -> Iterator[RenderableType]:
     if found.note or not found.reports:
         yield " ".join(filter(None, ["" if found.reports else "No audit has written a report yet.", found.note]))
     if found.reports:
