@@ -153,7 +153,7 @@ class OutcomeEvents(Construct, HasOutcomes):
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{first.name}: {row.meaning} ({row.runbook})",
+            alarm_description=row.description(first.name, "", Stack.of(self).stack_name),
         )
         self._alarms = {row.name: alarm}
 
