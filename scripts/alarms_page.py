@@ -17,7 +17,9 @@ _BEGIN, _END = "<!-- python -m scripts.alarms_page --write -->\n", "<!-- end of 
 
 def page() -> str:
     """docs/runbooks.md, with the table of alarms that belongs there."""
-    return _replaced(PAGE, ["| alarm | of | goes into ALARM when | calls |", "| --- | --- | --- | --- |", *map(_line, ALARMS)])
+    return _replaced(
+        PAGE, ["| alarm | of | goes into ALARM when | calls |", "| --- | --- | --- | --- |", *map(_line, ALARMS)]
+    )
 
 
 def metrics_page() -> str:

@@ -5,8 +5,9 @@ The metrics of the faults are evaluated on the synthesized alarms, as CloudWatch
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_cdk import Stack
@@ -168,21 +169,21 @@ def template() -> Json:
     return template_of(stack_of_all_kinds(default=True))
 
 
+def until_the_fault(points: Sequence[Point], name: str) -> list[Point]:
+    """The values without those of one metric after the fault."""
+    return [one for one in points if one.name != name or one.at < FAULT_AT * MINUTE]
+
+
 @pytest.mark.failure_mode("F723")
 @pytest.mark.parametrize("letters", [0, 1], ids=["nothing waits", "one uncleared dead letter"])
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_each_seeded_fault_calls_within_its_bound(template: Json, name: str, kind: str, letters: int) -> None:
     """Also while one dead letter lies there that nobody has cleared."""
     fault, watched = FAULTS[name], Watched(template, kind, letters=letters)
-    points = watched.healthy(FAULT_AT + fault.minutes + HOUR)
-    if any(one.alarm == "DeadLetters" for one in fault.effects):
-        points = [
-            one for one in points if one.name != "ApproximateNumberOfMessagesVisible" or one.at < FAULT_AT * MINUTE
-        ]
-    effects = [
-        Effect(one.alarm, 1 + letters, every=one.every, number=one.number) if one is LETTER else one
-        for one in fault.effects
-    ]
+    points, effects = watched.healthy(FAULT_AT + fault.minutes + HOUR), list(fault.effects)
+    if LETTER in effects:
+        points = until_the_fault(points, "ApproximateNumberOfMessagesVisible")
+        effects[effects.index(LETTER)] = replace(LETTER, value=1 + letters)
     points += watched.fault(effects)
     assert not watched.times(fault.call, points, FAULT_AT - DAY, FAULT_AT)
     assert watched.times(fault.call, points, FAULT_AT, FAULT_AT + fault.minutes + 1)
@@ -204,9 +205,7 @@ def test_a_healthy_run_calls_nobody(template: Json, kind: str, letters: int) -> 
 def test_an_audit_that_stops_calls(template: Json, kind: str) -> None:
     """After two intervals, which the bound of a tick and a period follows."""
     watched, interval = Watched(template, kind), HOURS[kind] * HOUR
-    points = [
-        one for one in watched.healthy(FAULT_AT + 4 * interval) if one.name != "AuditRuns" or one.at < FAULT_AT * MINUTE
-    ]
+    points = until_the_fault(watched.healthy(FAULT_AT + 4 * interval), "AuditRuns")
     assert not watched.times(NOW, points, FAULT_AT - DAY, FAULT_AT)
     assert watched.times(NOW, points, FAULT_AT, FAULT_AT + 3 * interval)
 
@@ -282,9 +281,11 @@ def test_an_action_that_a_composite_cannot_take_is_refused() -> None:
 
 def test_a_function_and_an_ops_item_are_actions_of_a_composite() -> None:
     stack = new_stack()
+    # Without it, CDK gives the permissions of two alarms the same ID.
+    stack.node.set_context("@aws-cdk/aws-cloudwatch-actions:changeLambdaPermissionLogicalIdForLambdaAction", True)
     code = lambda_.Code.from_inline("def handler(event, context): ...")
     page = lambda_.Function(stack, "Page", runtime=lambda_.Runtime.PYTHON_3_13, handler="index.handler", code=code)
-    both = [actions.LambdaAction(page), actions.SsmAction(actions.OpsItemSeverity.HIGH)]
+    both: list[Any] = [actions.LambdaAction(page), actions.SsmAction(actions.OpsItemSeverity.HIGH)]
     IntakePipeline(stack, "Orders", processor=processor(), monitoring=MonitoringOptions(alarm_actions=both))
     made = resources(template_of(stack), "AWS::CloudWatch::CompositeAlarm").values()
     assert [len(one["Properties"]["AlarmActions"]) for one in made] == [2, 2]
@@ -292,9 +293,8 @@ def test_a_function_and_an_ops_item_are_actions_of_a_composite() -> None:
 
 
 def test_two_stacks_of_the_same_constructs_have_no_name_in_common() -> None:
-    app = new_app()
     for name in ("First", "Second"):
-        stack = Stack(app, name)
+        stack = Stack(new_app(), name)
         IntakePipeline(stack, "Orders", processor=processor())
         for one in resources(template_of(stack), "AWS::CloudWatch::CompositeAlarm").values():
             assert "AlarmName" not in one["Properties"]

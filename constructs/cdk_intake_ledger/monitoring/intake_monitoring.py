@@ -270,7 +270,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
-            alarm_description=f"{self._name}: never in ALARM; {Call.NOT_WORKING} counts audits after its first data",
+            alarm_description=describe(
+                self._name, "without data until the first tick", "status", Stack.of(self).stack_name, RUNBOOKS
+            ),
         )
         no_data = cloudwatch.AlarmRule.from_alarm(began, cloudwatch.AlarmState.INSUFFICIENT_DATA)
         return cloudwatch.AlarmRule.all_of(missing, cloudwatch.AlarmRule.not_(no_data))

@@ -114,7 +114,9 @@ def _alarms(found: PipelineStatus) -> Iterator[Finding]:
     ringing = [one for one in found.alarms if one.state == "ALARM"] if isinstance(found.alarms, list) else []
     for one in ringing:
         page = _RUNBOOK.search(one.why)
-        yield Finding(f"in ALARM: {one.meaning(found.pipeline)}", f"read {page[0]}" if page else "intake-ledger status --all")
+        yield Finding(
+            f"in ALARM: {one.meaning(found.pipeline)}", f"read {page[0]}" if page else "intake-ledger status --all"
+        )
 
 
 def _runs(found: PipelineStatus) -> Iterator[Finding]:
