@@ -20,6 +20,8 @@ from cdk_intake_ledger.options import AlarmAction, MonitoringOptions, to_seconds
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.monitoring_rules import ALARM_ACTION
+from cdk_intake_ledger.validation.nag_suppressions import ALARM_ACTION as ACTION_OF_COMPOSITE
+from cdk_intake_ledger.validation.nag_suppressions import suppress
 from cdk_intake_ledger.validation.plan import DAY, span
 from cdk_intake_ledger.validation.reporting import refuse, warn
 from intake_ledger.contract import (
@@ -227,7 +229,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 metrics["other"] = self._metric(replace(row, metric=row.other), options)
             expression = _expression(row, threshold)
             metric = cloudwatch.MathExpression(expression=expression, using_metrics=metrics, period=_seconds(period))
-        return metric.create_alarm(
+        made = metric.create_alarm(
             self,
             row.name,
             threshold=threshold,
@@ -237,6 +239,8 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             treat_missing_data=_NO_DATA[row.no_data],
             alarm_description=row.description(self._name, self._kind, Stack.of(self).stack_name),
         )
+        suppress(made, ACTION_OF_COMPOSITE)
+        return made
 
     def _composite(self, call: Call) -> cloudwatch.CompositeAlarm | None:
         """The composite alarm of the made children, or None if there is no child."""
@@ -274,6 +278,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
                 self._name, "without data until the first tick", "status", Stack.of(self).stack_name, RUNBOOKS
             ),
         )
+        suppress(began, ACTION_OF_COMPOSITE)
         no_data = cloudwatch.AlarmRule.from_alarm(began, cloudwatch.AlarmState.INSUFFICIENT_DATA)
         return cloudwatch.AlarmRule.all_of(missing, cloudwatch.AlarmRule.not_(no_data))
 
