@@ -150,8 +150,8 @@ METRICS: Mapping[str, MetricRow] = {
         "messages that returned to the queue because [a later release](operating.md#after-a-rollback) wrote the row"
     ),
     "LongWaits": MetricRow(
-        "changes that have waited for a tenth of `max_wait` (for a group or a rate), half of it (for `NotYet`), or "
-        "`alarm_after` (sets), each once",
+        "changes that wait for a tenth of `max_wait` (for a group or a rate), half of it (for `NotYet`), or "
+        "`alarm_after` (sets), each once, at the look before",
     ),
     "OldestClaimAge": MetricRow(
         "milliseconds since [the oldest claim without an outcome](monitoring.md#work-that-stays-in-processing) that "
@@ -413,7 +413,7 @@ ALARMS = (
         statistic="Maximum",
         comparison=Comparison.ABOVE,
         threshold=4 * DAY * 1000,
-        no_call="each cause has an alarm that calls: a wait, a failing downstream, messages in flight",
+        no_call="each cause has its own alarm",
     ),
     AlarmRow(
         name="OldestClaim",
@@ -511,7 +511,7 @@ ALARMS = (
         metric="WaitedTooLong",
         meaning="a prerequisite of the processor was missing for longer than max_wait",
         graph="Work that waits",
-        no_call="each is a rejection, for which `Rejected` calls",
+        no_call="`Rejected` calls",
         first="list --status REJECTED",
     ),
     AlarmRow(
@@ -524,7 +524,7 @@ ALARMS = (
         # An outage of minutes needs no operator.
         periods=AN_HOUR_OF_PERIODS,
         needed=3,
-        no_call="the last attempt is a rejection, for which `Rejected` calls",
+        no_call="`Rejected` calls after the last attempt",
     ),
     AlarmRow(
         name="LapsedLeases",
@@ -534,7 +534,7 @@ ALARMS = (
         graph="Repeated attempts",
         periods=AN_HOUR_OF_PERIODS,
         needed=2,
-        no_call="the ledger tries again, and `ConsumerFunctionErrors` calls if the function dies",
+        no_call="`ConsumerFunctionErrors` calls, and `Rejected` after the last attempt",
     ),
     AlarmRow(
         name="ConsumerFunctionErrors",
@@ -556,7 +556,7 @@ ALARMS = (
         label="consumer throttles",
         # Lambda throttles briefly when many messages arrive at the same time.
         periods=3,
-        no_call="Lambda tries again, and `OldestMessage` calls if messages wait too long",
+        no_call="`OldestMessage` calls if messages wait",
     ),
     AlarmRow(
         name="AuditFunctionErrors",
@@ -672,7 +672,7 @@ ALARMS = (
         statistic="Maximum",
         comparison=Comparison.ABOVE,
         threshold=Limit.LATE_AFTER,
-        no_call="the function serves several intakes: add an action to `alarms` of `OutcomeEvents`",
+        no_call="it serves several intakes: add an action",
     ),
 )
 """All alarms. `alarms` of a construct has this order."""

@@ -138,8 +138,8 @@ class Outcome:
     """S3's code, if S3 refused the read of the object."""
     waited_too_long: bool = False
     """The change was rejected because something that it needs was missing for all of `max_wait`."""
-    long_wait: bool = False
-    """This look is the first one after a long wait, which a person should see."""
+    becomes_long: bool = False
+    """The wait becomes long, which a person should see, before the next look."""
     unprocessed: bool = False
     """The object was removed before it was processed."""
     keeps_copy: bool = False
@@ -341,18 +341,11 @@ def _wait(claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected
         text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {reason.text}"
         return _rejected(Reason(rejected, text), waited_too_long=True)
     delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
-    return Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay, long_wait=_is_long(claim, waited_ms, reason, facts))
-
-
-def _is_long(claim: Claim, waited_ms: int, reason: Reason, facts: Facts) -> bool:
-    """True if the wait became long after the look before. Each look writes the row's `updated_at`.
-
-    A group or a rate blocks further changes, so its waits are long earlier than those of a prerequisite.
-    """
-    settings, seen, since = facts.settings, claim.seen, claim.row.waiting_since
+    # A group or a rate blocks further changes, so its waits are long earlier than those of a prerequisite.
     share = 0.1 if reason.code in (ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE) else 0.5
-    long_ms = 1000 * (settings.alarm_after_seconds or share * settings.max_wait_seconds)
-    return seen is not None and since is not None and seen.updated_at - since < long_ms <= waited_ms
+    long_ms = 1000 * (facts.settings.alarm_after_seconds or share * facts.settings.max_wait_seconds)
+    becomes_long = waited_ms < long_ms <= waited_ms + 1000 * delay
+    return Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay, becomes_long=becomes_long)
 
 
 def _gone(claim: Claim, facts: Facts) -> Outcome:

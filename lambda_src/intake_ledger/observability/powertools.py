@@ -133,8 +133,7 @@ class PowertoolsTelemetry(Telemetry):
 
     @override
     def waits_long(self, claim: Claim) -> None:
-        if self._waiting_since(claim.row) is not None:
-            self._count("LongWaits")
+        self._count("LongWaits")
 
     @override
     def removed_unprocessed(self, change: Change, row: Row | None) -> None:

@@ -29,7 +29,7 @@ class Telemetry(Protocol):
         """Count a change that was rejected because something was missing for all of `max_wait`."""
 
     def waits_long(self, claim: Claim) -> None:
-        """Count a change at the first look after a long wait."""
+        """Count a change whose wait becomes long before its next look."""
 
     def removed_unprocessed(self, change: Change, row: Row | None) -> None:
         """Report that an object was removed before it was processed.

@@ -84,10 +84,19 @@ class SetTelemetry(PowertoolsTelemetry):
     def _waiting_since(self, row: Row) -> int | None:
         return waiting_since(row)
 
+    @override
+    def waits_long(self, claim: Claim) -> None:
+        if not _gets_uploads(claim.row):
+            super().waits_long(claim)
+
 
 def waiting_since(row: Row) -> int | None:
     """The time since when a set waits for its parts or for its processor, in epoch milliseconds.
 
     None: it does not wait, or its folder is not quiet. Such a folder misses nothing.
     """
-    return None if (row.version_id or "").startswith((f"{MOVING}-", f"{SHRINKING}-")) else row.waiting_since
+    return None if _gets_uploads(row) else row.waiting_since
+
+
+def _gets_uploads(row: Row) -> bool:
+    return (row.version_id or "").startswith((f"{MOVING}-", f"{SHRINKING}-"))
