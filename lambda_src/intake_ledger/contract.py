@@ -242,8 +242,8 @@ class Call(StrEnum):
 
     CloudWatch allows 100 children, which are in the account and the region of their composite. Its actions are SNS
     topics, Lambda functions, OpsItems and incidents. A further child of a composite in ALARM causes no action, so no
-    child of `NEEDS_A_PERSON` rings for what a person leaves. A composite costs $0.50 a month, an alarm $0.10 for each
-    of its metrics. Sources: `API_PutCompositeAlarm` and "Composite alarms" of the user guide, and CloudWatch's prices.
+    child of `NEEDS_A_PERSON` rings for days for what a person leaves. A composite costs $0.50 a month.
+    Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutCompositeAlarm.html
     """
 
     NOT_WORKING = "NotWorking"
