@@ -67,8 +67,8 @@ OUTCOME_DESTINATION = Suppression(
 )
 ALARM_ACTION = Suppression(
     ("HIPAA.Security-CloudWatchAlarmAction", "NIST.800.53.R5-CloudWatchAlarmAction"),
-    "the alarms of `IntakeMonitoring`",
-    "The composite alarms `NotWorking` and `NeedsAPerson` carry the actions.",
+    "each alarm",
+    "The composite alarms carry the actions. The alarm of `OutcomeEvents` takes yours by its `alarms`.",
 )
 OUTCOME_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
