@@ -19,7 +19,7 @@ from benchmarks.metered import Bill, MeteredPipeline
 from botocore.client import BaseClient
 
 from cdk_intake_ledger.testing import LocalRunner
-from intake_ledger.contract import ALARMS, OBJECTS
+from intake_ledger.contract import ALARMS, OBJECTS, Call
 from intake_ledger_testing import prices
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
@@ -213,10 +213,13 @@ def idle() -> dict[str, dict[str, float]]:
     """Return the monthly cost of a default pipeline without uploads, at most: CloudWatch charges a metric only for the
     hours in which it has values.
     """
-    alarms = [row for row in ALARMS if OBJECTS in row.kinds and row.need is None]
+    alarms = [row for row in ALARMS if OBJECTS in row.kinds and row.need is None and row.call is not None]
+    # Each metric of an alarm counts. `AuditMissing` has a second alarm, which shows that the audit has begun.
+    metrics = len(alarms) + sum(bool(row.other) for row in alarms) + 1
     tick = prices.LAMBDA_REQUEST + AUDIT_GB_SECONDS * prices.LAMBDA_GB_SECOND
     rows = {
-        f"{len(alarms)} alarms": len(alarms) * prices.ALARM_MONTH,
+        f"{len(alarms) + 1} alarms": metrics * prices.ALARM_MONTH,
+        f"{len(Call)} composite alarms": len(Call) * prices.COMPOSITE_MONTH,
         f"{AUDIT_METRICS} metrics of the audit": AUDIT_METRICS * prices.METRIC_MONTH,
         "receives of an empty queue": IDLE_RECEIVES * DAYS_OF_A_MONTH * prices.SQS_REQUEST,
         "the audit's function": TICKS * DAYS_OF_A_MONTH * tick,

@@ -17,7 +17,9 @@ _BEGIN, _END = "<!-- python -m scripts.alarms_page --write -->\n", "<!-- end of 
 
 def page() -> str:
     """docs/runbooks.md, with the table of alarms that belongs there."""
-    return _replaced(PAGE, ["| alarm | of | goes into ALARM when |", "| --- | --- | --- |", *map(_line, ALARMS)])
+    return _replaced(
+        PAGE, ["| alarm | of | goes into ALARM when | calls |", "| --- | --- | --- | --- |", *map(_line, ALARMS)]
+    )
 
 
 def metrics_page() -> str:
@@ -41,7 +43,6 @@ def condition(row: AlarmRow) -> str:
     assert row.period is not None, "its condition is in words"
     assert isinstance(row.periods, int), "its condition is in words"
     subject = f"`{row.metric}`" if row.source is Source.LEDGER else f"`{row.metric}` of {row.source}"
-    subject += f" less `{row.minus}`" if row.minus else ""
     statistic = "" if row.statistic == "Sum" else f" ({row.statistic.lower()})"
     threshold = row.threshold if isinstance(row.threshold, Limit) else f"{row.threshold:,}"
     return f"{subject}{statistic} is {row.comparison} {threshold}, {_when(row.periods, row.needed, row.period)}"
@@ -63,7 +64,7 @@ def _constructs(row: AlarmRow | MetricRow) -> str:
 def _line(row: AlarmRow) -> str:
     kinds = "all" if set(row.kinds) == set(KINDS) else _constructs(row)
     kinds += f", with {row.need}" if row.need else ""
-    return f"| [{row.name}](#{row.name.lower()}) | {kinds} | {condition(row)} |"
+    return f"| [{row.name}](#{row.name.lower()}) | {kinds} | {condition(row)} | {row.call or f'no: {row.no_call}'} |"
 
 
 if __name__ == "__main__":

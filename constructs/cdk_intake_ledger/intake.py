@@ -213,7 +213,6 @@ class Intake(Construct, IntakeMetrics):
         *,
         audit_interval: Duration,
         settle_time: Duration | None = None,
-        alarm_after: Duration | None = None,
         bucket: s3.IBucket | None = None,
         reads_stream: bool = False,
         extras: Sequence[Extra] = (),
@@ -233,7 +232,6 @@ class Intake(Construct, IntakeMetrics):
             audit_function=self.audit_function,
             audit_interval=audit_interval,
             settle_time=settle_time,
-            alarm_after=alarm_after,
             longest_claim=Duration.seconds(math.ceil(plan.lease) + (executions.longest_seconds if executions else 0)),
             starts_executions=executions is not None,
             reads_stream=reads_stream,
@@ -251,7 +249,7 @@ class Intake(Construct, IntakeMetrics):
         warnings = FinalWarnings(
             self,
             needs=needs,
-            alarms=self.alarms.values(),
+            alarms=[*self._monitoring.calls.values(), *self.alarms.values()],
             function=self._consumer.existing_function,
             bucket=bucket,
         )

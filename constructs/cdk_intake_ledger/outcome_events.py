@@ -25,6 +25,7 @@ from cdk_intake_ledger.validation.ledger_rules import (
     OUTCOME_SEVERAL_LEDGERS,
 )
 from cdk_intake_ledger.validation.nag_suppressions import (
+    ALARM_ACTION,
     INLINE_POLICIES,
     OUTCOME_DEAD_LETTERS,
     OUTCOME_DESTINATION,
@@ -153,8 +154,9 @@ class OutcomeEvents(Construct, HasOutcomes):
             evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=f"{first.name}: {row.meaning} ({row.runbook})",
+            alarm_description=row.description(first.name, "", Stack.of(self).stack_name),
         )
+        suppress(alarm, ALARM_ACTION)
         self._alarms = {row.name: alarm}
 
     @property

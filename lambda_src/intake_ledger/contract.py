@@ -34,6 +34,7 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 AN_HOUR_OF_PERIODS = 12
 """Periods of five minutes."""
 FOUND_AGAIN = "in two periods of five minutes within an hour"
+RUNBOOKS: Final = "https://github.com/cdk-intake-ledger/cdk-intake-ledger/blob/main/docs/runbooks.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ METRICS: Mapping[str, MetricRow] = {
         kinds=_OF_FILES,
         reason="the ledger does not have the content of messages",
     ),
-    "AuditRuns": MetricRow("audits that finished"),
+    "AuditRuns": MetricRow("audits that finished, and the first tick of `IntakePipeline`"),
     "BreakerOpen": MetricRow(
         "messages that returned to the queue without an attempt because the downstream seemed to be out"
     ),
@@ -148,6 +149,10 @@ METRICS: Mapping[str, MetricRow] = {
     "LaterFormat": MetricRow(
         "messages that returned to the queue because [a later release](operating.md#after-a-rollback) wrote the row"
     ),
+    "LongWaits": MetricRow(
+        "changes that wait for a tenth of `max_wait` (for a group or a rate), half of it (for `NotYet`), or "
+        "`alarm_after` (sets), each once, at the look before",
+    ),
     "OldestClaimAge": MetricRow(
         "milliseconds since [the oldest claim without an outcome](monitoring.md#work-that-stays-in-processing) that "
         "was seen",
@@ -157,6 +162,12 @@ METRICS: Mapping[str, MetricRow] = {
         "milliseconds since the first sending of a message that waits as a [delayed copy](protocol.md#waiting). "
         "SQS's own age does not count delayed messages",
         statistic="Maximum",
+    ),
+    "OldestWait": MetricRow(
+        "milliseconds for which a change has waited for its group, its rate or `NotYet`, at each look",
+        statistic="Maximum",
+        kinds=_DELIVERED,
+        reason="`OldestWaitingSet` is the age of a set that waits",
     ),
     "OldestWaitingSet": MetricRow(
         "milliseconds for which the oldest waiting set waits for its parts or for its processor. A folder "
@@ -226,11 +237,28 @@ class Source(StrEnum):
     OUTCOMES = "the function of `OutcomeEvents`"
 
 
+class Call(StrEnum):
+    """The composite alarms. They carry the actions, so a person is called once for all children that ring together.
+
+    CloudWatch allows 100 children, which are in the account and the region of their composite. Its actions are SNS
+    topics, Lambda functions, OpsItems and incidents. A further child of a composite in ALARM causes no action, so no
+    child of `NEEDS_A_PERSON` rings for days for what a person leaves. A composite costs $0.50 a month.
+    Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutCompositeAlarm.html
+    """
+
+    NOT_WORKING = "NotWorking"
+    NEEDS_A_PERSON = "NeedsAPerson"
+
+    @property
+    def meaning(self) -> str:
+        """The reason to look, as a part of a sentence."""
+        return "the intake does not work" if self is Call.NOT_WORKING else "some work needs a decision of a person"
+
+
 class Limit(StrEnum):
     """A threshold that follows from the options."""
 
     SETTLE_TIME = "`settle_time` of the audit (an hour for messages and sets)"
-    ALARM_AFTER = "`alarm_after` (half of the deadline when omitted)"
     LATE_AFTER = "`late_after` (an hour when omitted)"
     CLAIM_AGE = "the longest time of an attempt and `settle_time` of the audit (an hour for messages and sets)"
 
@@ -288,8 +316,16 @@ class AlarmRow:
     """The reason why other kinds do not have it. Empty if all have it."""
     need: Need | None = None
     source: Source = Source.LEDGER
-    minus: str = ""
-    """Another metric of the ledger, whose value is subtracted. No value counts as 0. Empty for none."""
+    other: str = ""
+    """Another metric of the source, for the expression."""
+    expression: str = ""
+    """Metric math on `value` and `other`. `{threshold}` is the threshold. Empty for the plain metric."""
+    call: Call | None = None
+    """The composite alarm that it is a child of. None: it is made only if `alarms` names it."""
+    no_call: str = ""
+    """The reason why it calls nobody. Empty if it does."""
+    first: str = "status"
+    """The first command of a person, without the program's name."""
     label: str = ""
     """The name of the metric in the graph. Empty for the name in CloudWatch."""
     statistic: str = "Sum"
@@ -312,32 +348,48 @@ class AlarmRow:
 
     @property
     def runbook(self) -> str:
-        """The place of its repair. A path in the repository stays true where a URL of a release or a fork would not."""
-        return f"docs/runbooks.md#{self.name.lower()}"
+        """The address of its repair."""
+        return f"{RUNBOOKS}#{self.name.lower()}"
+
+    def description(self, name: str, kind: str, stack: str) -> str:
+        """Return the text of the alarm of an intake with this name: the problem, the first command and the runbook."""
+        return describe(name, self.meaning_of(kind), self.first, stack, self.runbook)
+
+
+def describe(name: str, meaning: str, command: str, stack: str, runbook: str) -> str:
+    """Return the text of an alarm, which a person may get as an e-mail."""
+    return f"{name}: {meaning} (intake-ledger {command} --stack {stack} --pipeline {name}; {runbook})"
 
 
 ALARMS = (
     AlarmRow(
-        name="OldestWaitingSet",
-        metric="OldestWaitingSet",
-        meaning="a set waits for its parts for too long, see: list --status waiting",
-        graph="Oldest waiting set",
-        kinds=(SETS,),
-        reason="only sets wait for other work of the ledger",
-        statistic="Maximum",
-        threshold=Limit.ALARM_AFTER,
-        # Longer than the hour between two audits, which write the age of a waiting set.
-        periods=13,
-        needed=1,
+        name="LongWaits",
+        # Not an age, which would ring for days: the wait of each change counts once.
+        metric="LongWaits",
+        meaning="a change waits long for its group, its rate or a prerequisite, and is rejected after max_wait",
+        meanings={SETS: "a set waits for its parts for too long, and is rejected after its deadline"},
+        graph="Work that waits",
+        call=Call.NEEDS_A_PERSON,
+        first="list --status waiting",
     ),
     AlarmRow(
         name="DeadLetters",
         source=Source.DEAD_LETTER_QUEUE,
         metric="ApproximateNumberOfMessagesVisible",
-        meaning="messages wait in the dead-letter queue, each with its reason",
+        other="ApproximateNumberOfMessagesNotVisible",
+        # SQS counts no message that it moves by maxReceiveCount as sent. A message that `retry` reads is hidden, not
+        # new. SQS ends the data of an unused queue after six hours: then it is empty.
+        expression="DIFF(FILL(value, 0) + FILL(other, 0))",
+        meaning="new messages came into the dead-letter queue, each with its reason",
         graph="Messages",
         label="dead letters",
-        statistic="Maximum",
+        # The average of a sum is the sum of the averages: the total stays the same while messages are hidden.
+        statistic="Average",
+        comparison=Comparison.ABOVE,
+        threshold=0,
+        condition="the messages of the dead-letter queue, visible and hidden, become more, in 5 minutes",
+        call=Call.NEEDS_A_PERSON,
+        first="list --by-reason",
     ),
     AlarmRow(
         name="OldestMessage",
@@ -350,6 +402,7 @@ ALARMS = (
         comparison=Comparison.ABOVE,
         threshold=Limit.SETTLE_TIME,
         periods=3,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="OldestCopy",
@@ -360,10 +413,13 @@ ALARMS = (
         statistic="Maximum",
         comparison=Comparison.ABOVE,
         threshold=4 * DAY * 1000,
+        no_call="each cause has its own alarm",
     ),
     AlarmRow(
         name="OldestClaim",
         metric="OldestClaimAge",
+        # An older claim rings no more, so that it hides no other alarm for days.
+        expression="IF(value - {threshold} < 43200000, value, 0)",
         meaning="a claim has had no outcome for longer than an attempt may take",
         graph="Oldest claim",
         statistic="Maximum",
@@ -373,6 +429,10 @@ ALARMS = (
         # Polls of an execution of weeks are eleven hours apart.
         periods=12,
         needed=1,
+        condition=f"`OldestClaimAge` (maximum) is above {Limit.CLAIM_AGE}, by 12 hours at most, in 1 of the last 12 "
+        "periods of 60 minutes",
+        call=Call.NEEDS_A_PERSON,
+        first="list --status stuck",
     ),
     AlarmRow(
         name="MessagesInFlight",
@@ -384,13 +444,23 @@ ALARMS = (
         label="in flight",
         statistic="Maximum",
         threshold=96_000,
+        call=Call.NOT_WORKING,
     ),
-    AlarmRow(name="Rejected", metric="Rejected", meaning="changes were rejected", graph="Trouble"),
+    AlarmRow(
+        name="Rejected",
+        metric="Rejected",
+        meaning="changes were rejected",
+        graph="Trouble",
+        call=Call.NEEDS_A_PERSON,
+        first="list --status REJECTED --by-reason",
+    ),
     AlarmRow(
         name="CopiesRefused",
         metric="CopiesRefused",
         meaning="the dead-letter queue does not take copies of rejected messages, so they stay in the queue",
         graph="Trouble",
+        call=Call.NOT_WORKING,
+        first="list --status FAILED",
     ),
     AlarmRow(
         name="TagsRefused",
@@ -400,6 +470,7 @@ ALARMS = (
         kinds=(OBJECTS,),
         reason="a message has no version in S3, and a set's parts are tagged by their pipeline",
         need=Need.TAGS,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="CopiesLost",
@@ -408,11 +479,14 @@ ALARMS = (
         graph="Trouble",
         kinds=(MESSAGES,),
         reason="the audit sends the requests of people for objects and sets again",
+        call=Call.NOT_WORKING,
+        first="operations",
     ),
     AlarmRow(
         name="IdentityCollides",
         metric="IdentityCollisions",
-        minus="Committed",
+        other="Committed",
+        expression="value - FILL(other, 0)",
         # A sender that repeats with a new time has copies that differ, but not more of them than messages.
         meaning="more messages were taken for copies of others, with other content, than were processed",
         graph="Trouble",
@@ -421,17 +495,27 @@ ALARMS = (
         period=HOUR,
         comparison=Comparison.ABOVE,
         threshold=0,
+        condition="`IdentityCollisions` less `Committed` is above 0, in 60 minutes",
+        call=Call.NEEDS_A_PERSON,
+        first="list --limit 5",
     ),
-    AlarmRow(name="Fenced", metric="Fenced", meaning="a worker outlived its lease", graph="Trouble"),
+    AlarmRow(
+        name="Fenced",
+        metric="Fenced",
+        meaning="a worker outlived its lease",
+        graph="Trouble",
+        no_call="the ledger refused the late write",
+    ),
     AlarmRow(
         name="WaitedTooLong",
         metric="WaitedTooLong",
         meaning="a prerequisite of the processor was missing for longer than max_wait",
         graph="Work that waits",
+        no_call="`Rejected` calls",
+        first="list --status REJECTED",
     ),
     AlarmRow(
         name="Retries",
-        # Not a share of all attempts, since the local AWS has no alarms on metric math.
         metric="Retries",
         meaning="ten or more retries in three of the last twelve periods of five minutes",
         graph="Repeated attempts",
@@ -440,6 +524,7 @@ ALARMS = (
         # An outage of minutes needs no operator.
         periods=AN_HOUR_OF_PERIODS,
         needed=3,
+        no_call="`Rejected` calls after the last attempt",
     ),
     AlarmRow(
         name="LapsedLeases",
@@ -449,6 +534,7 @@ ALARMS = (
         graph="Repeated attempts",
         periods=AN_HOUR_OF_PERIODS,
         needed=2,
+        no_call="`ConsumerFunctionErrors` calls, and `Rejected` after the last attempt",
     ),
     AlarmRow(
         name="ConsumerFunctionErrors",
@@ -459,6 +545,7 @@ ALARMS = (
         label="consumer errors",
         periods=AN_HOUR_OF_PERIODS,
         needed=2,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="ConsumerFunctionThrottles",
@@ -469,6 +556,7 @@ ALARMS = (
         label="consumer throttles",
         # Lambda throttles briefly when many messages arrive at the same time.
         periods=3,
+        no_call="`OldestMessage` calls if messages wait",
     ),
     AlarmRow(
         name="AuditFunctionErrors",
@@ -481,6 +569,7 @@ ALARMS = (
         reason="the consumer's function runs their check, so `ConsumerFunctionErrors` watches it",
         periods=AN_HOUR_OF_PERIODS,
         needed=2,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="StartRefused",
@@ -490,6 +579,7 @@ ALARMS = (
         need=Need.EXECUTIONS,
         periods=AN_HOUR_OF_PERIODS,
         needed=2,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="DownstreamOut",
@@ -500,6 +590,7 @@ ALARMS = (
         period=HOUR,
         periods=4,
         needed=2,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="AuditFindings",
@@ -510,6 +601,8 @@ ALARMS = (
             SETS: "the audit found sets that nothing had processed",
         },
         graph="Audit",
+        call=Call.NEEDS_A_PERSON,
+        first="audit --last",
     ),
     AlarmRow(
         name="AuditDeliveryProblems",
@@ -522,6 +615,7 @@ ALARMS = (
         statistic="Maximum",
         # A single tick is enough. Between two ticks there are no data, and the problem remains.
         no_data=NoData.SAME,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="AuditIncomplete",
@@ -536,6 +630,8 @@ ALARMS = (
         periods=_periods_of_incomplete_audits,
         condition="all calls of the audit in two intervals ended before their run did (in one day, if it runs less "
         "often than daily)",
+        call=Call.NOT_WORKING,
+        first="audit --last",
     ),
     AlarmRow(
         name="AuditMissing",
@@ -548,6 +644,7 @@ ALARMS = (
         # A run that did not start writes no data.
         no_data=NoData.BAD,
         condition="no audit finished in two intervals (sets: two hours, messages: twelve hours)",
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="IteratorAge",
@@ -562,6 +659,7 @@ ALARMS = (
         comparison=Comparison.ABOVE,
         threshold=HOUR * 1_000,
         periods=3,
+        call=Call.NOT_WORKING,
     ),
     AlarmRow(
         name="OutcomeEventsLate",
@@ -574,6 +672,7 @@ ALARMS = (
         statistic="Maximum",
         comparison=Comparison.ABOVE,
         threshold=Limit.LATE_AFTER,
+        no_call="it serves several intakes: add an action",
     ),
 )
 """All alarms. `alarms` of a construct has this order."""
@@ -589,7 +688,7 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "Messages": (),
     "Oldest message": (),
     "Oldest claim": (),
-    "Oldest waiting set": (),
+    "Oldest wait": ("OldestWait", "OldestWaitingSet"),
     "Age of records in the stream": (),
     "Audit": ("AuditResubmitted",),
 }

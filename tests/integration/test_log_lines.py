@@ -122,6 +122,16 @@ def test_a_process_with_many_open_files_loses_no_line(*, closed: bool) -> None:
     assert list(found.queue) == ([] if closed else ["a line"])
 
 
+def test_a_composite_alarm_can_be_deployed() -> None:
+    """MiniStack's CloudFormation has none. Its CloudWatch does, and refuses one without its children."""
+    name, attributes = _ministack.put_composite("Stack-Calls", {"AlarmRule": "TRUE", "AlarmDescription": "why"})
+    assert attributes["Arn"].endswith(f":alarm:{name}")
+    _ministack.put_composite(name, {"AlarmRule": "FALSE"})
+    with pytest.raises(ValueError, match="in the alarm rule do not exist"):
+        _ministack.put_composite("Other", {"AlarmRule": 'ALARM("nothing")'})
+    _ministack.ask_cloudwatch("_delete_alarms", {"AlarmNames": [name]})
+
+
 def test_an_alarm_on_metric_math_can_be_deployed() -> None:
     """MiniStack refuses it. It keeps its condition, and a metric that nothing writes."""
     alarm = {"Metrics": [{"Id": "value"}], "Threshold": 0, "ComparisonOperator": "GreaterThanThreshold"}

@@ -32,6 +32,9 @@ class StrictTelemetry(Telemetry):
         _refuse("waited_too_long")
 
     @override
+    def waits_long(self, claim: Claim) -> None: ...
+
+    @override
     def removed_unprocessed(self, change: Change, row: Row | None) -> None:
         _refuse("removed_unprocessed")
 

@@ -37,7 +37,7 @@ def test_alarms_are_chosen_omitted_and_given_thresholds() -> None:
     assert set(pipeline.alarms) == {"DeadLetters", "OldestMessage"}
     assert len(resources(template, "AWS::CloudWatch::Alarm")) == 2
     assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringOldest")["Threshold"] == 7_200
-    assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringDead")["Threshold"] == 1
+    assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringDead")["Threshold"] == 0
 
 
 def test_a_pipeline_may_have_no_alarms() -> None:
@@ -94,16 +94,22 @@ def test_a_threshold_that_says_nothing_is_refused(value: float) -> None:
 
 def test_a_threshold_may_be_a_token() -> None:
     stack = new_stack()
-    pipeline_with(stack, MonitoringOptions(thresholds={"Retries": later()}))
-    assert {"Ref": "Later"} in [
-        alarm["Properties"]["Threshold"] for alarm in resources(template_of(stack), "AWS::CloudWatch::Alarm").values()
-    ]
+    """Also in metric math."""
+    thresholds = dict.fromkeys(("Rejected", "OldestClaim"), later())
+    pipeline_with(stack, MonitoringOptions(thresholds=thresholds))
+    template = template_of(stack)
+    claim = only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringOldestClaim")
+    assert claim["Threshold"] == only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringRejected")["Threshold"]
+    assert claim["Threshold"] == {"Ref": "Later"}
+    text = ["", ["IF(value - ", {"Ref": "Later"}, " < 43200000, value, 0)"]]
+    assert claim["Metrics"][0]["Expression"] == {"Fn::Join": text}
 
 
 @pytest.mark.failure_mode("F204")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({}, "alarms leaves this alarm out: .* or add 'Retries' to alarms"),
         ({"alarms": ["DeadLetters"]}, "alarms leaves this alarm out: .* or add 'Retries' to alarms"),
         ({"omit_alarms": ["Retries"]}, "omit_alarms leaves this alarm out: .* or remove 'Retries' from omit_alarms"),
         ({"alarms": ["Retries"], "omit_alarms": ["Retries"]}, "omit_alarms leaves this alarm out"),

@@ -92,4 +92,4 @@ def test_without_options_the_findings_are_those_of_the_table(matrix: Matrix) -> 
     for beginning in ("Default/", ""):
         rules = {(rule.rpartition("-")[2], pack) for pack, ones in found(matrix, beginning).items() for rule, _ in ones}
         assert rules == table
-    assert len(options()) == 8
+    assert len(options()) == 7

@@ -150,16 +150,13 @@ def test_the_audit_of_the_sets_runs_each_hour(template: Json) -> None:
     ],
 )
 def test_an_alarm_tells_of_a_waiting_set_before_its_deadline(options: Json, hours: int) -> None:
-    """It stays in ALARM while the set waits: its periods are longer than the hour between two audits."""
+    """The function counts the set when its wait becomes long: half of `max_wait`, or `alarm_after`."""
     template = template_of(with_sets(**options))
-    alarm = only(template, "AWS::CloudWatch::Alarm", "LoadsMonitoringOldestWaitingSet")
-    assert (alarm["MetricName"], alarm["Statistic"]) == ("OldestWaitingSet", "Maximum")
-    assert alarm["Threshold"] == hours * 3_600_000
-    assert alarm["Dimensions"] == [
-        {"Name": "service", "Value": environment(template, "LoadsConsumer")["POWERTOOLS_SERVICE_NAME"]}
-    ]
-    assert (alarm["DatapointsToAlarm"], alarm["TreatMissingData"]) == (1, "notBreaching")
-    assert alarm["Period"] * alarm["EvaluationPeriods"] > 3_600
+    alarm = only(template, "AWS::CloudWatch::Alarm", "LoadsMonitoringLongWaits")
+    variables = environment(template, "LoadsConsumer")
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": variables["POWERTOOLS_SERVICE_NAME"]}]
+    after = variables.get("INTAKE_ALARM_AFTER_SECONDS", int(variables["INTAKE_MAX_WAIT_SECONDS"]) / 2)
+    assert int(after) == hours * 3_600
 
 
 def test_the_dashboard_shows_the_age_of_the_oldest_waiting_set() -> None:

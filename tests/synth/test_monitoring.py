@@ -34,7 +34,8 @@ from tests.synth.message_stack import messages
 
 ROOT = Path(__file__).parents[2]
 OTHER = "arn:aws:sns:eu-central-1:111122223333:other"
-NAMES = [row.name for row in ALARMS if OBJECTS in row.kinds and row.need is None]
+NAMES = [row.name for row in ALARMS if OBJECTS in row.kinds and row.need is None and row.call is not None]
+CAUSES = ["Fenced", "Retries", "LapsedLeases", "ConsumerFunctionThrottles"]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def stack() -> Stack:
         stack,
         "Orders",
         processor=processor(),
-        monitoring=MonitoringOptions(alarm_actions=[actions.SnsAction(topic), topic, other]),
+        monitoring=MonitoringOptions(alarms=[*NAMES, *CAUSES], alarm_actions=[actions.SnsAction(topic), topic, other]),
     )
     dashboard = cloudwatch.Dashboard(stack, "Dashboard")
     dashboard.add_widgets(*pipeline.monitoring.widgets())
@@ -64,11 +65,14 @@ def alarm(template: Json, name: str) -> Json:
     return only(template, "AWS::CloudWatch::Alarm", f"OrdersMonitoring{name}")
 
 
-def test_each_alarm_calls(template: Json) -> None:
-    """All alarms of the pipeline have the action, and no other alarm has it."""
+def test_composites_and_causes_that_were_asked_for_call(template: Json) -> None:
+    """They have the actions, and no other alarm has them."""
     (topic,) = resources(template, "AWS::SNS::Topic")
-    for name in NAMES:
-        assert alarm(template, name)["AlarmActions"] == [{"Ref": topic}, {"Ref": topic}, OTHER]
+    composites = [one["Properties"] for one in resources(template, "AWS::CloudWatch::CompositeAlarm").values()]
+    assert len(composites) == 2
+    for one in (*composites, *(alarm(template, name) for name in CAUSES)):
+        assert one["AlarmActions"] == [{"Ref": topic}, {"Ref": topic}, OTHER]
+    assert not [name for name in NAMES if "AlarmActions" in alarm(template, name)]
     assert "AlarmActions" not in only(template, "AWS::CloudWatch::Alarm", "OfTheTeams")
 
 
@@ -138,13 +142,14 @@ def test_the_metrics_are_those_that_the_functions_write() -> None:
 
 
 def test_queues_are_watched(template: Json) -> None:
-    """The dead-letter queue's depth, and the queue's age against the audit's settle time."""
+    """The growth of the dead-letter queue, and the queue's age against the audit's settle time."""
     depth, age = alarm(template, "DeadLetters"), alarm(template, "OldestMessage")
     (dead_letters,) = resources(template, "AWS::SQS::Queue", "OrdersQueueDeadLetters")
     (queue,) = resources(template, "AWS::SQS::Queue", "OrdersQueueMessages")
-    assert depth["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [dead_letters, "QueueName"]}}]
+    for one in depth["Metrics"][1:]:
+        watched = one["MetricStat"]["Metric"]["Dimensions"]
+        assert watched == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [dead_letters, "QueueName"]}}]
     assert age["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
-    assert (depth["MetricName"], depth["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
     assert (age["MetricName"], age["Threshold"], age["EvaluationPeriods"]) == (
         "ApproximateAgeOfOldestMessage",
         3_600,

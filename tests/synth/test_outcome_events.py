@@ -69,7 +69,7 @@ def test_the_function_knows_each_intake_and_reads_both_images(template: Json) ->
     assert alarm["Threshold"] == 2 * 3_600_000
     assert (alarm["MetricName"], alarm["Statistic"], alarm["Period"]) == (row.metric, row.statistic, row.period)
     assert (alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (row.periods, row.no_data)
-    assert alarm["AlarmDescription"].endswith(f": {row.meaning} ({row.runbook})")
+    assert alarm["AlarmDescription"] == row.description(alarm["AlarmDescription"].split(":")[0], "", "Stack")
 
 
 def test_it_may_read_the_stream_and_send_to_the_bus_only(template: Json) -> None:

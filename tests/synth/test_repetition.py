@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from cdk_intake_ledger import IntakePipeline, MonitoringOptions
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
+from intake_ledger.contract import ALARMS, OBJECTS
 from tests.alarms import Alarm, Point, alarms_of, points_of
 from tests.inside.kit import local_runtime
 from tests.inside.objects import PowertoolsTelemetry
-from tests.synth.build import Json, template_with, variables
+from tests.synth.build import Json, new_stack, processor, template_of, variables
 
 FILES, REPEATS = 40, 2
+NAMES = tuple(row.name for row in ALARMS if OBJECTS in row.kinds and row.need is None)
 MINUTE = 60_000
 
 
@@ -57,7 +60,10 @@ class Repeating(LocalPipeline):
 
 @pytest.fixture(scope="module")
 def template() -> Json:
-    return template_with()
+    """With the alarms about causes, which call nobody, and are made only if named."""
+    stack = new_stack()
+    IntakePipeline(stack, "Orders", processor=processor(), monitoring=MonitoringOptions(alarms=NAMES))
+    return template_of(stack)
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,8 @@ QUOTAS = {
     "characters of a description": 256,
     "metrics of an alarm": 10,
     "characters of an alarm's description": 1024,
+    "children of a composite alarm": 100,
+    "characters of an alarm's rule": 10_240,
     "days of an alarm with short periods": 1,
     "days of an alarm with periods of an hour": 7,
     "characters of a role's policies": 10_240,
@@ -83,6 +85,13 @@ def _of_alarm(template: Template, properties: Json) -> Iterator[tuple[str, float
     yield "characters of an alarm's description", len(str(template.resolve(properties.get("AlarmDescription", ""))))
 
 
+def _of_composite(template: Template, properties: Json) -> Iterator[tuple[str, float]]:
+    rule = re.sub(r"<[^>]*>", _LONGEST_REFERENCE, str(template.resolve(properties["AlarmRule"])))
+    yield "children of a composite alarm", rule.count('("')
+    yield "characters of an alarm's rule", len(rule)
+    yield "characters of an alarm's description", len(str(template.resolve(properties["AlarmDescription"])))
+
+
 def _of_mapping(template: Template, properties: Json) -> Iterator[tuple[str, float]]:
     del template
     queue = "StartingPosition" not in properties
@@ -120,6 +129,7 @@ def _of_table(template: Template, properties: Json) -> Iterator[tuple[str, float
 
 _SIZES = {
     "AWS::CloudWatch::Alarm": _of_alarm,
+    "AWS::CloudWatch::CompositeAlarm": _of_composite,
     "AWS::DynamoDB::Table": _of_table,
     "AWS::Events::Rule": _of_rule,
     "AWS::Lambda::EventSourceMapping": _of_mapping,

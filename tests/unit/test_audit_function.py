@@ -245,6 +245,17 @@ def test_a_tick_runs_when_a_run_is_due(deployed: LiveAudit) -> None:
 
 
 @pytest.mark.failure_mode("F42")
+@pytest.mark.failure_mode("F724")
+def test_the_first_tick_counts_as_a_run(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, before the first run. `AuditMissing` has two intervals from it, also if that run takes a day."""
+    ran = []
+    for event in ({"dryRun": True}, {"everySeconds": 86_400}, {"everySeconds": 86_400}):
+        deployed.audit(**event)
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        ran.append([line["AuditRuns"] for line in lines if "AuditRuns" in line])
+    assert ran == [[], [[1.0], [1.0]], []]
+
+
 def test_out_of_time_the_next_tick_begins_anew(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:
     """Before the interval ends. A run that has not read everything does not count."""
     deployed.upload("in/a")

@@ -54,7 +54,10 @@ def status_of(**parts: Any) -> PipelineStatus:
 
 
 PAUSED = PauseRecord(START, "ana", "a move")
-ALARM = Alarm("A", "ALARM", "Intake: messages wait in the dead-letter queue (docs/runbooks.md#deadletters)")
+TEXT = (
+    "Intake: new messages came (intake-ledger list --stack S --pipeline Intake; https://h/docs/runbooks.md#deadletters)"
+)
+ALARM = Alarm("A", "ALARM", TEXT)
 CASES: list[Any] = [
     pytest.param({}, ["OK"], id="nothing"),
     pytest.param(
@@ -140,12 +143,7 @@ CASES: list[Any] = [
     ),
     pytest.param(
         {"alarms": [ALARM]},
-        [
-            (
-                "LOOK: in ALARM: messages wait in the dead-letter queue (docs/runbooks.md#deadletters) -> read "
-                "docs/runbooks.md#deadletters"
-            )
-        ],
+        ["LOOK: in ALARM: new messages came -> read https://h/docs/runbooks.md#deadletters"],
         id="alarm",
     ),
     pytest.param(

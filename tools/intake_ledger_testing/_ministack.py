@@ -23,6 +23,7 @@ import re
 import select
 import sys
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -273,16 +274,38 @@ def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in properties.items() if name != "Metrics"} | metric
 
 
-def take_metric_math() -> None:
-    """Let CloudFormation create and update alarms on metric math."""
+def put_composite(name: str, properties: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Create or replace a composite alarm with this name. Return its name and attributes, as CloudFormation does."""
+    from ministack.services import cloudwatch  # noqa: PLC0415
+
+    ask_cloudwatch("_put_composite_alarm", {**properties, "AlarmName": name})
+    return name, {"Arn": cloudwatch._composite_alarms[name]["AlarmArn"]}
+
+
+def ask_cloudwatch(operation: str, request: dict[str, Any]) -> None:
+    """Send a request to MiniStack's CloudWatch. Raise a ValueError with the text of a refusal."""
+    from ministack.services import cloudwatch  # noqa: PLC0415
+
+    status, _, body = getattr(cloudwatch, operation)({}, request, False, True)
+    if status != HTTPStatus.OK:
+        raise ValueError(body.decode() if isinstance(body, bytes) else str(body))
+
+
+def take_alarms() -> None:
+    """Let CloudFormation create, update and delete alarms on metric math, and composite alarms."""
     from ministack.services.cloudformation import provisioners  # type: ignore[import-untyped]  # noqa: PLC0415
 
     record = provisioners._cw_metric_alarm_record
     provisioners._cw_metric_alarm_record = lambda name, properties: record(name, plain_alarm(properties))
+    provisioners._RESOURCE_HANDLERS["AWS::CloudWatch::CompositeAlarm"] = {
+        "create": lambda logical_id, properties, stack: put_composite(f"{stack}-{logical_id}", properties),
+        "update": lambda name, _, properties, __: put_composite(name, properties),
+        "delete": lambda name, _: ask_cloudwatch("_delete_alarms", {"AlarmNames": [name]}),
+    }
 
 
 if __name__ == "__main__":
-    take_metric_math()
+    take_alarms()
     _ministack_durable.correct()
     _ministack_tables.correct()
     if sys.platform != "win32":  # there is no `poll`

@@ -37,6 +37,7 @@ def estimate(templates: Sequence[Mapping[str, Any]], changes: int) -> float:
         number["AWS::KMS::Key"] * prices.KMS_KEY_MONTH * _MONTH
         + number["AWS::Kinesis::Stream"] * prices.KINESIS_SHARD_HOUR * HOURS
         + number["AWS::CloudWatch::Alarm"] * prices.ALARM_MONTH * _MONTH
+        + number["AWS::CloudWatch::CompositeAlarm"] * prices.COMPOSITE_MONTH * _MONTH
         + pipelines * len(METRICS) * prices.METRIC_MONTH * _MONTH
         + pipelines * _POLLS * prices.SQS_REQUEST
     )

@@ -61,6 +61,9 @@ class OutcomeCounter(Telemetry):
         self._pipeline.late_writes += 1
 
     @override
+    def waits_long(self, claim: Claim) -> None: ...
+
+    @override
     def waited_too_long(self) -> None: ...
 
     @override

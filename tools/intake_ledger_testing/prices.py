@@ -34,6 +34,8 @@ KMS_KEY_MONTH = 1.0
 LOG_GB = 0.50
 METRIC_MONTH = 0.30
 ALARM_MONTH = 0.10
+"""The price of each metric of an alarm."""
+COMPOSITE_MONTH = 0.50
 STATE_TRANSITION = 0.025 / 1_000
 """Standard workflows, as the children of the Distributed Maps are."""
 DURABLE_OPERATION = 8.0 / MILLION
@@ -62,4 +64,5 @@ TABLE = {
     "CloudWatch Logs, a GB taken in": LOG_GB,
     "CloudWatch, a custom metric for a month": METRIC_MONTH,
     "CloudWatch, an alarm for a month": ALARM_MONTH,
+    "CloudWatch, a composite alarm for a month": COMPOSITE_MONTH,
 }

@@ -24,15 +24,19 @@ class AlarmChoice:
     def __init__(self, options: MonitoringOptions) -> None:
         self._options = options
         self._names: list[str] = []
+        self._on_demand = set[str]()
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str, *, by_default: bool = True) -> bool:
         """True if the options choose this alarm.
 
         Args:
             name: the alarm's name.
+            by_default: true if it is made without a choice; it is when omitted.
 
         """
         self._names.append(name)
+        if not by_default:
+            self._on_demand.add(name)
         return self._left_out_by(name) is None
 
     def _left_out_by(self, name: str) -> tuple[str, str] | None:
@@ -40,7 +44,7 @@ class AlarmChoice:
         chosen = self._options.alarms
         if name in self._options.omit_alarms:
             return "omit_alarms", f"remove {name!r} from omit_alarms"
-        if chosen is not None and name not in chosen:
+        if name not in (chosen or ()) and (chosen is not None or name in self._on_demand):
             return "alarms", f"add {name!r} to alarms"
         return None
 

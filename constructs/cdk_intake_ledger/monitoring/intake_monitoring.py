@@ -1,11 +1,12 @@
 """The alarms and the dashboard of an intake, made from the table of alarms."""
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal, cast
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration, Stack, Token, Tokenization
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
@@ -18,9 +19,26 @@ from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics, Me
 from cdk_intake_ledger.options import AlarmAction, MonitoringOptions, to_seconds
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
+from cdk_intake_ledger.validation.monitoring_rules import ALARM_ACTION
+from cdk_intake_ledger.validation.nag_suppressions import ALARM_ACTION as ACTION_OF_COMPOSITE
+from cdk_intake_ledger.validation.nag_suppressions import suppress
 from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.contract import ALARMS, GRAPHS, HOUR, METRICS, AlarmRow, Comparison, Limit, Need, NoData, Source
+from cdk_intake_ledger.validation.reporting import refuse, warn
+from intake_ledger.contract import (
+    ALARMS,
+    GRAPHS,
+    HOUR,
+    METRICS,
+    RUNBOOKS,
+    AlarmRow,
+    Call,
+    Comparison,
+    Limit,
+    Need,
+    NoData,
+    Source,
+    describe,
+)
 
 _COMPARISONS = {
     Comparison.AT_LEAST: cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
@@ -53,7 +71,6 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         audit_interval: Duration,
         audit_function: lambda_.IFunction | None = None,
         settle_time: Duration | None = None,
-        alarm_after: Duration | None = None,
         longest_claim: Duration | None = None,
         starts_executions: bool = False,
         reads_stream: bool = False,
@@ -73,12 +90,14 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             audit_interval: the time between two audits, known at synthesis.
             audit_function: the function of the audit; the consumer's when omitted.
             settle_time: the maximum normal age of a message; an hour when omitted.
-            alarm_after: the time for which a set may wait; none when omitted, for other kinds of work.
             longest_claim: the longest time of an attempt; that of a Lambda function, 15 minutes, when omitted.
             starts_executions: true if a state machine or a durable function is the processor; it is not when omitted.
             reads_stream: true if the consumer reads a stream; it reads a queue only when omitted.
             needs: of options that have alarms of their own; none when omitted.
-            options: actions, choice and thresholds of the alarms; all alarms without actions when omitted.
+            options: actions, choice and thresholds of the alarms; the default alarms without actions when omitted.
+
+        Raises:
+            IntakeConfigurationError: an alarm or a threshold does not exist, or a composite cannot take an action.
 
         """
         super().__init__(scope, id)
@@ -90,7 +109,6 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self._audit_interval = to_seconds(audit_interval)
         self._limits = {
             Limit.SETTLE_TIME: to_seconds(settle_time or Duration.hours(1)),
-            Limit.ALARM_AFTER: alarm_after.to_milliseconds() if alarm_after else 0,
             Limit.CLAIM_AGE: 1_000 * (to_seconds(longest_claim or Duration.minutes(15)) + _settle(settle_time)),
         }
         own = {Need.EXECUTIONS: starts_executions, Need.STREAM: reads_stream}
@@ -101,10 +119,13 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         made = {row.name: self._alarm(row) for row in self._rows}
         self._choice.check(self)
         self._alarms = {name: alarm for name, alarm in made.items() if alarm is not None}
+        self._calls = {call: alarm for call in Call if (alarm := self._composite(call)) is not None}
         if options.alarm_actions:
-            actions = [_action(one) for one in options.alarm_actions]
-            for alarm in self._alarms.values():
-                alarm.add_alarm_action(*actions)
+            actions = [self._action(one) for one in options.alarm_actions]
+            calls = {row.name: row.call for row in self._rows}
+            asked = [alarm for name, alarm in self._alarms.items() if calls[name] is None]
+            for called in (*self._calls.values(), *asked):
+                called.add_alarm_action(*actions)
 
     def _attempts_take(self, longest: Duration) -> None:
         """Raise the age above which a claim is an alarm. Workers may have a longer limit than the function."""
@@ -113,7 +134,9 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         if alarm is not None and not self._choice.sets_threshold("OldestClaim"):
             resource = alarm.node.default_child
             assert isinstance(resource, cloudwatch.CfnAlarm), alarm.node.path
+            [row] = [row for row in self._rows if row.name == "OldestClaim"]
             resource.threshold = least
+            resource.add_property_override("Metrics.0.Expression", _expression(row, least))
 
     @property
     def name(self) -> str:
@@ -125,10 +148,15 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         """Alarms by name. If the audit runs too rarely for an alarm, `AuditMissing` is absent."""
         return MappingProxyType(self._alarms)
 
+    @property
+    def calls(self) -> Mapping[str, cloudwatch.CompositeAlarm]:
+        """The composite alarms that carry the actions, by name: `NotWorking` and `NeedsAPerson`."""
+        return MappingProxyType({call.value: alarm for call, alarm in self._calls.items()})
+
     def widgets(self) -> list[cloudwatch.ConcreteWidget]:
         """Widgets for five rows of your dashboard: `dashboard.add_widgets(*pipeline.monitoring.widgets())`."""
         # CloudWatch refuses a widget without alarms.
-        alarms = list(self._alarms.values())
+        alarms: list[cloudwatch.AlarmBase] = [*self._calls.values(), *self._alarms.values()]
         return [
             cloudwatch.TextWidget(markdown=f"## {self._name}", width=6, height=3),
             *([cloudwatch.AlarmStatusWidget(alarms=alarms, width=18, height=3)] if alarms else []),
@@ -185,7 +213,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
     def _alarm(self, row: AlarmRow) -> cloudwatch.Alarm | None:
         """An alarm, or None if the options do not choose it or CloudWatch cannot look back far enough."""
-        if not self._choice.has(row.name):
+        if not self._choice.has(row.name, by_default=row.call is not None):
             return None
         period = min(self._audit_interval, DAY) if row.period is None else row.period
         periods = row.periods if isinstance(row.periods, int) else row.periods(self._audit_interval)
@@ -193,39 +221,94 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             warn(self, AUDIT_NOT_WATCHED, interval=span(self._audit_interval))
             return None
         threshold = self._limits[row.threshold] if isinstance(row.threshold, Limit) else row.threshold
+        threshold = self._choice.threshold(row.name, threshold)
         options = MetricOptions(statistic=row.statistic, period=_seconds(period))
         metric: cloudwatch.Metric | cloudwatch.MathExpression = self._metric(row, options)
-        if row.minus:
-            metric = cloudwatch.MathExpression(
-                expression="value - FILL(other, 0)",
-                using_metrics={"value": metric, "other": self.metric(row.minus, **options)},
-                period=_seconds(period),
-            )
-        return metric.create_alarm(
+        if row.expression:
+            metrics: dict[str, cloudwatch.IMetric] = {"value": metric}
+            if row.other:
+                metrics["other"] = self._metric(replace(row, metric=row.other), options)
+            expression = _expression(row, threshold)
+            metric = cloudwatch.MathExpression(expression=expression, using_metrics=metrics, period=_seconds(period))
+        made = metric.create_alarm(
             self,
             row.name,
-            threshold=self._choice.threshold(row.name, threshold),
+            threshold=threshold,
             evaluation_periods=periods,
             datapoints_to_alarm=row.needed,
             comparison_operator=_COMPARISONS[row.comparison],
             treat_missing_data=_NO_DATA[row.no_data],
-            alarm_description=f"{self._name}: {row.meaning_of(self._kind)} ({row.runbook})",
+            alarm_description=row.description(self._name, self._kind, Stack.of(self).stack_name),
         )
+        suppress(made, ACTION_OF_COMPOSITE)
+        return made
+
+    def _composite(self, call: Call) -> cloudwatch.CompositeAlarm | None:
+        """The composite alarm of the made children, or None if there is no child."""
+        children = [self._alarms[row.name] for row in self._rows if row.call is call and row.name in self._alarms]
+        if not children:
+            return None
+        rules = [self._began(one) if one is self._alarms.get("AuditMissing") else one for one in children]
+        stack = Stack.of(self).stack_name
+        made = cloudwatch.CompositeAlarm(
+            self,
+            call,
+            alarm_rule=cloudwatch.AlarmRule.any_of(*rules),
+            alarm_description=describe(self._name, call.meaning, "status", stack, RUNBOOKS),
+        )
+        resource = made.node.default_child
+        assert isinstance(resource, cloudwatch.CfnCompositeAlarm), made.node.path
+        # CDK's name is the same in another stack with the same constructs. CloudFormation makes one of its own.
+        resource.add_property_deletion_override("AlarmName")
+        return made
+
+    def _began(self, missing: cloudwatch.Alarm) -> cloudwatch.IAlarmRule:
+        """The rule of `AuditMissing`, which counts from the first tick of the audit.
+
+        A second alarm on the same metric is never in ALARM, and without data until the first tick.
+        """
+        began = cloudwatch.Alarm(
+            self,
+            "AuditBegan",
+            metric=missing.metric,
+            threshold=0,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
+            alarm_description=describe(
+                self._name, "without data until the first tick", "status", Stack.of(self).stack_name, RUNBOOKS
+            ),
+        )
+        suppress(began, ACTION_OF_COMPOSITE)
+        no_data = cloudwatch.AlarmRule.from_alarm(began, cloudwatch.AlarmState.INSUFFICIENT_DATA)
+        return cloudwatch.AlarmRule.all_of(missing, cloudwatch.AlarmRule.not_(no_data))
+
+    def _action(self, action: AlarmAction | sns.ITopic) -> cloudwatch.IAlarmAction:
+        """The action as CDK's interface. A topic is notified.
+
+        Raises:
+            IntakeConfigurationError: composite alarms cannot take it.
+
+        """
+        from aws_cdk import aws_cloudwatch_actions as actions  # noqa: PLC0415 - a third of a second
+
+        if hasattr(action, "topic_arn"):
+            return actions.SnsAction(cast("sns.ITopic", action))
+        if isinstance(action, actions.Ec2Action | actions.ApplicationScalingAction | actions.AutoScalingAction):
+            scope = self.node.scope or self
+            refuse(scope.node.path, [ALARM_ACTION.problem(action=type(action).__name__)])
+        return cast("cloudwatch.IAlarmAction", action)
+
+
+def _expression(row: AlarmRow, threshold: float) -> str:
+    """The metric math of an alarm. A token is a text of its own in it."""
+    return row.expression.replace("{threshold}", Tokenization.stringify_number(threshold))
 
 
 def _settle(settle_time: Duration | None) -> float:
     """Seconds that can be added to others: a token stands for a number that is not known."""
     seconds = to_seconds(settle_time) if settle_time else HOUR
     return HOUR if Token.is_unresolved(seconds) else seconds
-
-
-def _action(action: AlarmAction | sns.ITopic) -> cloudwatch.IAlarmAction:
-    """The action as CDK's interface. A topic is notified."""
-    if not hasattr(action, "topic_arn"):
-        return cast("cloudwatch.IAlarmAction", action)
-    from aws_cdk import aws_cloudwatch_actions as actions  # noqa: PLC0415 - a third of a second
-
-    return actions.SnsAction(cast("sns.ITopic", action))
 
 
 @cache

@@ -154,11 +154,12 @@ class MonitoringOptions:
     """Alarms, logs and the text of failures."""
 
     alarm_actions: Sequence[AlarmAction | sns.ITopic | sns.TopicBase] = ()
-    """Actions of each of the `alarms`, or SNS topics that each of them notifies; none when omitted."""
+    """Actions of the composite alarms `NotWorking` and `NeedsAPerson`, and of alarms without a composite, or SNS topics
+    that these notify; none when omitted."""
 
     alarms: Sequence[str] | None = None
-    """Names of the alarms to make, such as `["DeadLetters", "AuditMissing"]`; all of them when omitted. With an empty
-    list, there are none."""
+    """Names of the alarms to make, such as `["DeadLetters", "AuditMissing"]`; the children of both composites when
+    omitted. Others, such as `Retries`, are made only if named. With an empty list, there are none."""
 
     omit_alarms: Sequence[str] = ()
     """Names of alarms not to make; none when omitted."""

@@ -28,7 +28,7 @@ from cdk_intake_ledger.resources import (
 )
 from cdk_intake_ledger.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.sets.set_form import SetForm
-from cdk_intake_ledger.sets.set_problems import alarm_problems, seconds_until_rejected, set_problems, warn_of_expiry
+from cdk_intake_ledger.sets.set_problems import alarm_problems, set_problems, warn_of_expiry
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import SETS
@@ -80,7 +80,7 @@ class FileSets(FileIntake):
             deadline: the time for which a set waits for missing parts, from the arrival of its manifest or marker. It
                 is then rejected, until the missing part arrives. Three quarters of the queue's retention, 3 days, when
                 omitted.
-            alarm_after: the time for which a set waits until the alarm `OldestWaitingSet` goes into ALARM, at least 1
+            alarm_after: the time for which a set waits until the alarm `LongWaits` goes into ALARM, at least 1
                 minute and less than the deadline. Half of the deadline when omitted, so that half of it is left to
                 provide the missing part.
             processing_timeout: the processor's time for one set, 1 to 890 seconds; 1 minute when omitted.
@@ -181,6 +181,8 @@ class FileSets(FileIntake):
         table = parts.table.table_arn
         audited = [f"{table}/index/{REVIEW_INDEX}", table]
         self._consumer.role.add_to_policy(iam.PolicyStatement(actions=["dynamodb:Query"], resources=audited))
+        if alarm_after is not None:
+            _set(self._consumer, "alarm_after_seconds", str(math.ceil(alarm_after.to_seconds())))
         if form.kind == "manifest":
             # The set records its parts, and the consumer of the parts finds their manifests.
             for role, action in ((self._consumer.role, "dynamodb:BatchWriteItem"), (consumer.role, "dynamodb:Query")):
@@ -213,7 +215,6 @@ class FileSets(FileIntake):
             plan_problems,
             audit_interval=AUDIT_INTERVAL,
             bucket=pipeline._bucket,  # noqa: SLF001 - of the parts
-            alarm_after=alarm_after or Duration.seconds(math.floor(seconds_until_rejected(deadline, plan) / 2)),
         )
         fix_names(self, name, table=parts.table, queue=queue)
 
@@ -255,6 +256,11 @@ class FileSets(FileIntake):
             grant_key(queue.encryption_key, consumer.role, *QUEUE_KEY_ACTIONS, wildcards=consumer.resources.wildcards)
         consumer.sets.append({"name": self._name, **form.settings, "queueUrl": queue.queue.queue_url})
         described = Stack.of(self).to_json_string(consumer.sets)
-        name = variable_of(ConsumerSettings, "sets")
-        consumer.environment[name] = described
-        consumer.function.add_environment(name, described)
+        _set(consumer, "sets", described)
+
+
+def _set(consumer: IntakeConsumer, setting: str, value: str) -> None:
+    """Give a setting to the function, and to workers outside of Lambda."""
+    name = variable_of(ConsumerSettings, setting)
+    consumer.environment[name] = value
+    consumer.function.add_environment(name, value)

@@ -93,8 +93,12 @@ def with_parameters(template: Json, key: str) -> Json:
         match resource["Type"]:
             case "AWS::Lambda::LayerVersion":
                 resource["Properties"]["Content"] = content
-            case "AWS::CloudWatch::Alarm":
-                resource["Properties"]["AlarmActions"] = actions
+            case "AWS::CloudWatch::Alarm" | "AWS::CloudWatch::CompositeAlarm" as kind:
+                properties = resource["Properties"]
+                text = properties["AlarmDescription"].replace(_STACK, "${AWS::StackName}")
+                properties["AlarmDescription"] = {"Fn::Sub": text}
+                if kind == "AWS::CloudWatch::CompositeAlarm":
+                    properties["AlarmActions"] = actions
     return template
 
 

@@ -123,7 +123,7 @@ class TemplateStack(Stack):
         topic = CfnParameter(
             self,
             ALARM_TOPIC,
-            description="ARN of the SNS topic that all alarms notify; empty for none",
+            description="ARN of the SNS topic that the composite alarms notify; empty for none",
             default="",
             allowed_pattern=_NO_TOPIC_OR_ARN,
         )

@@ -18,6 +18,13 @@ ALARM_THRESHOLD = SUBJECT.error(
     why="an alarm compares its metric with a finite number, and metrics without events have no values",
     fix="Set a finite threshold above 0",
 )
+ALARM_ACTION = SUBJECT.error(
+    "alarm-action",
+    inputs=("alarm_actions",),
+    what="alarm_actions has the {action}",
+    why="the composite alarms carry the actions, and CloudWatch lets them start no action of EC2 or Auto Scaling",
+    fix="Pass a topic, a LambdaAction, an SsmAction or an SsmIncidentAction, or add the action to one of the alarms",
+)
 METRIC_NAME = SUBJECT.error(
     "metric-name",
     inputs=("metric_name",),

@@ -92,6 +92,10 @@ class AuditFunction:
                 self._looked.problems += problems(names)
         return self._looked
 
+    def is_first_tick(self) -> bool:
+        """True if the pipeline has had no run before this invocation. Ask after `delivery`, and before the run."""
+        return not self._runs.began
+
     def requests(self, remaining_ms: RemainingMs) -> RequestFindings:
         """Judge the requests of people that are due, and send the outstanding ones again."""
         settings, tools = self._settings, self._tools
@@ -227,6 +231,8 @@ def respond(
         if looked.gone:
             # A run would fail without this resource. Each tick reports it.
             return _skipped(f"{' and '.join(looked.gone)} is gone", looked)
+        if not is_dry_run and function.is_first_tick():
+            telemetry.first_tick()
     with ExitStack() as after:
         if is_tick and not is_dry_run:
             # After the run, because it waits for messages in the queue. Also after a run that failed.

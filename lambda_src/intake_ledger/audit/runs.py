@@ -65,6 +65,11 @@ class AuditRuns:
         self._content = from_dynamodb(answer.get("Item", {}))
         return int(self._content.get("first_run_at", self._clock()))
 
+    @property
+    def began(self) -> bool:
+        """True if `since` has found an earlier run."""
+        return "first_run_at" in self._content
+
     def take(self, *, lease_ms: int, only_if_due: bool) -> int:
         """Hold the run for `lease_ms` milliseconds. The same owner may take it again.
 

@@ -461,6 +461,8 @@ class Attempts:
         self.services.telemetry.ended(claim, outcome.kind, outcome.reason, duration_ms=duration_ms)
         if outcome.waited_too_long:
             self.services.telemetry.waited_too_long()
+        if outcome.becomes_long:
+            self.services.telemetry.waits_long(claim)
         if outcome.counts is not None and outcome.counts.rejected:
             self.services.telemetry.rejected_rows(claim, outcome.counts)
         if not outcome.late_write:

@@ -138,6 +138,8 @@ class Outcome:
     """S3's code, if S3 refused the read of the object."""
     waited_too_long: bool = False
     """The change was rejected because something that it needs was missing for all of `max_wait`."""
+    becomes_long: bool = False
+    """The wait becomes long, which a person should see, before the next look."""
     unprocessed: bool = False
     """The object was removed before it was processed."""
     keeps_copy: bool = False
@@ -315,9 +317,10 @@ def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     text = text_of(missing) or "the processor said NotYet and gave no reason"
     # Waits grow, so that they do not use up the queue's maxReceiveCount.
     wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, _waited_ms(claim, facts) / 1000 * GROWTH)
-    wanted *= _spread(claim) if isinstance(missing, GroupHeld) else 1
+    held = isinstance(missing, GroupHeld)
+    wanted *= _spread(claim) if held else 1
     reason = Reason(code_of(missing, ReasonCode.NOT_YET), text)
-    return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT)
+    return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT, blocks=held)
 
 
 def _spread(claim: Claim) -> float:
@@ -331,15 +334,20 @@ def _not_now(claim: Claim, later: NotNow, facts: Facts) -> Outcome:
     if claim.continued:
         reason = Reason(ReasonCode.START_REFUSED, str(later))
         return Outcome(OutcomeKind.WAITING, Write.POSTPONE, reason, math.ceil(wanted))
-    return _wait(claim, wanted, Reason(later.code, str(later)), facts, rejected=later.code)
+    return _wait(claim, wanted, Reason(later.code, str(later)), facts, rejected=later.code, blocks=True)
 
 
 def _waited_ms(claim: Claim, facts: Facts) -> int:
     return 0 if claim.row.waiting_since is None else facts.now - claim.row.waiting_since
 
 
-def _wait(claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected: ReasonCode) -> Outcome:
-    """Retry after these seconds, without an attempt. The last try is at the end of `max_wait`."""
+def _wait(
+    claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected: ReasonCode, blocks: bool = False
+) -> Outcome:
+    """Retry after these seconds, without an attempt. The last try is at the end of `max_wait`.
+
+    If what it waits for `blocks` further changes, its wait is long earlier.
+    """
     waited_ms = _waited_ms(claim, facts)
     left_ms, limit = facts.settings.max_wait_seconds * 1000 - waited_ms, "max_wait"
     if facts.last_try_at is not None and not facts.renews and facts.last_try_at - facts.now < left_ms:
@@ -348,7 +356,9 @@ def _wait(claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected
         text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {reason.text}"
         return _rejected(Reason(rejected, text), waited_too_long=True)
     delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
-    return Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay)
+    long_ms = 1000 * (facts.settings.alarm_after_seconds or (0.1 if blocks else 0.5) * facts.settings.max_wait_seconds)
+    becomes_long = waited_ms < long_ms <= waited_ms + 1000 * delay
+    return Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay, becomes_long=becomes_long)
 
 
 def _gone(claim: Claim, facts: Facts) -> Outcome:

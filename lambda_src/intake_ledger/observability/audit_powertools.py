@@ -36,6 +36,10 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
         _write(counts)
 
     @override
+    def first_tick(self) -> None:
+        _write({"AuditRuns": 1})
+
+    @override
     def skipped(self, reason: str) -> None:
         self._logger.info("not now", extra={"reason": reason})
 

@@ -22,6 +22,9 @@ class AuditTelemetry(Protocol):
     def delivery_checked(self, problems: Sequence[str], unknown: Sequence[str], *, count: bool) -> None:
         """Report the problems of the delivery, and what could not be checked. `count`: also as metrics."""
 
+    def first_tick(self) -> None:
+        """Count as a run, so that the first one has as much time as each later one."""
+
     def skipped(self, reason: str) -> None:
         """Report that no run is due."""
 

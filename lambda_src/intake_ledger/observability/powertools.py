@@ -45,6 +45,9 @@ class PowertoolsTelemetry(Telemetry):
     `reasons` says whether log lines may have tracebacks with the messages of exceptions.
     """
 
+    _oldest_wait = "OldestWait"
+    """The metric of the age of each wait that an attempt looked at."""
+
     def __init__(self, reasons: Reasons = Reasons.TYPES) -> None:
         self._reasons = reasons
         formatter = ChangeFormatter(frozenset({_VERDICT, *(outcome.lower() for outcome in _GOOD)}))
@@ -103,6 +106,8 @@ class PowertoolsTelemetry(Telemetry):
             lag_ms = max(0, claim.row.updated_at + duration_ms - claim.change.event_time)
             fields["commit_lag_ms"] = lag_ms
             self._time("CommitLag", lag_ms)
+        if outcome is OutcomeKind.WAITING and (since := self._waiting_since(claim.row)) is not None:
+            self._time(self._oldest_wait, max(0, claim.row.updated_at + duration_ms - since))
         fields = _change_fields(claim.change) | fields | _row_fields(claim.row)
         if outcome in _GOOD:
             self._ends.write(outcome.lower(), fields)
@@ -124,6 +129,10 @@ class PowertoolsTelemetry(Telemetry):
     @override
     def waited_too_long(self) -> None:
         self._count("WaitedTooLong")
+
+    @override
+    def waits_long(self, claim: Claim) -> None:
+        self._count("LongWaits")
 
     @override
     def removed_unprocessed(self, change: Change, row: Row | None) -> None:
@@ -202,6 +211,10 @@ class PowertoolsTelemetry(Telemetry):
         for claim, now in claims:
             self._log_verdict(claim.change, claim, now)
         self._flush_metrics()
+
+    def _waiting_since(self, row: Row) -> int | None:
+        """The time since when the work waits, in epoch milliseconds. None: this look is the first."""
+        return row.waiting_since
 
     def _log_verdict(self, change: Change, answer: Claim | Ruling, now: int, **more: int | None) -> None:
         fields = _change_fields(change) | _verdict_fields(change, answer, now) | more

@@ -28,6 +28,9 @@ class Telemetry(Protocol):
     def waited_too_long(self) -> None:
         """Count a change that was rejected because something was missing for all of `max_wait`."""
 
+    def waits_long(self, claim: Claim) -> None:
+        """Count a change whose wait becomes long before its next look."""
+
     def removed_unprocessed(self, change: Change, row: Row | None) -> None:
         """Report that an object was removed before it was processed.
 

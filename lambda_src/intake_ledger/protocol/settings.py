@@ -274,6 +274,8 @@ class ConsumerSettings(Settings):
     """The shortest wait of a delayed copy. It costs two requests more, so shorter waits stay in flight."""
     max_wait_seconds: Annotated[int, Variable("INTAKE_MAX_WAIT_SECONDS", 1)] = 3 * 86_400
     """The longest time for which a change waits after `NotYet`."""
+    alarm_after_seconds: Annotated[int, Variable("INTAKE_ALARM_AFTER_SECONDS")] = 0
+    """The wait of a set that is long. 0: a share of `max_wait_seconds`."""
     max_hold_seconds: Annotated[int, Variable("INTAKE_MAX_HOLD_SECONDS", 1)] = 3 * 86_400
     """The longest time for which a message waits for a failing downstream: `HOLD_SHARE` of its source's retention.
     After it, the next failure rejects a change of an object, and failures of a keyed message spend attempts."""

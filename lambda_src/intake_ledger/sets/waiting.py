@@ -12,8 +12,6 @@ from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol import (
     REVIEW_INDEX,
     Change,
-    OutcomeKind,
-    Reason,
     Row,
     Ruling,
     from_dynamodb,
@@ -80,12 +78,16 @@ class SetTelemetry(PowertoolsTelemetry):
             fields = {"bucket": change.bucket, "key": change.key, "parts": change.parts[:_NAMED], "why": answer.why}
             self._logger.warning("expired set", extra=fields)
 
+    _oldest_wait = OLDEST_WAITING_SET
+
     @override
-    def ended(self, claim: Claim, outcome: OutcomeKind, reason: Reason | None = None, *, duration_ms: int) -> None:
-        super().ended(claim, outcome, reason, duration_ms=duration_ms)
-        since = waiting_since(claim.row)
-        if outcome is OutcomeKind.WAITING and since is not None:
-            self._time(OLDEST_WAITING_SET, max(0, claim.row.updated_at + duration_ms - since))
+    def _waiting_since(self, row: Row) -> int | None:
+        return waiting_since(row)
+
+    @override
+    def waits_long(self, claim: Claim) -> None:
+        if not _gets_uploads(claim.row):
+            super().waits_long(claim)
 
 
 def waiting_since(row: Row) -> int | None:
@@ -93,4 +95,8 @@ def waiting_since(row: Row) -> int | None:
 
     None: it does not wait, or its folder is not quiet. Such a folder misses nothing.
     """
-    return None if (row.version_id or "").startswith((f"{MOVING}-", f"{SHRINKING}-")) else row.waiting_since
+    return None if _gets_uploads(row) else row.waiting_since
+
+
+def _gets_uploads(row: Row) -> bool:
+    return (row.version_id or "").startswith((f"{MOVING}-", f"{SHRINKING}-"))

@@ -75,6 +75,10 @@ class Alarm:
     state: str
     why: str
 
+    def meaning(self, pipeline: str) -> str:
+        """Return the problem, without the command and the address that end the description."""
+        return self.why.removeprefix(f"{pipeline}: ").partition(" (intake-ledger ")[0] or self.name
+
 
 @dataclass(frozen=True, slots=True)
 class StartRate:

@@ -113,9 +113,10 @@ def _dead_workers(found: PipelineStatus) -> Iterator[Finding]:
 def _alarms(found: PipelineStatus) -> Iterator[Finding]:
     ringing = [one for one in found.alarms if one.state == "ALARM"] if isinstance(found.alarms, list) else []
     for one in ringing:
-        why = one.why.removeprefix(f"{found.pipeline}: ") or one.name
-        page = _RUNBOOK.search(why)
-        yield Finding(f"in ALARM: {why}", f"read {page[0]}" if page else "intake-ledger status --all")
+        page = _RUNBOOK.search(one.why)
+        yield Finding(
+            f"in ALARM: {one.meaning(found.pipeline)}", f"read {page[0]}" if page else "intake-ledger status --all"
+        )
 
 
 def _runs(found: PipelineStatus) -> Iterator[Finding]:

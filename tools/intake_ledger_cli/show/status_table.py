@@ -141,5 +141,5 @@ def alarms_text(deployed: DeployedPipeline, alarms: list[Alarm]) -> Text:
     if not going:
         aside = f", {unknown} with insufficient data" if unknown else ""
         return Text(f"none of {len(alarms)} in ALARM{aside}", style=WARNING if unknown else GOOD)
-    named = "; ".join(one.why.removeprefix(f"{deployed.name}: ") or one.name for one in going)
+    named = "; ".join(one.meaning(deployed.name) for one in going)
     return Text(f"{len(going)} of {len(alarms)} in ALARM: {escape(named)}", style=BAD)
