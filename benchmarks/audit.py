@@ -33,9 +33,9 @@ from intake_ledger.audit.function import AT_THE_SAME_TIME
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws import Bucket
+from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
-from intake_ledger.ledger import LedgerTable
+from intake_ledger.ledger.dynamodb_table import LedgerTable
 
 NOW = int(time.time() * 1000)
 AGE_MS = 3 * 86_400_000

@@ -28,7 +28,7 @@ from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
 from hatch_build import build
 
-from cdk_intake_ledger.functions import archive
+from cdk_intake_ledger.functions.layer import archive
 from intake_ledger_testing.events import s3_notification, sqs_event
 
 ROOT = Path(__file__).parents[1]

@@ -13,9 +13,10 @@ from benchmarks.measure import table
 from benchmarks.metered import Bill, MeteredPipeline
 
 from cdk_intake_ledger.testing import Fault, LocalRunner
-from intake_ledger.consumer import ProcessingTime
-from intake_ledger.processor import Commit, ObjectChange, Processor
-from intake_ledger.protocol import Ordering, Unprocessable
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.processor.object_change import Commit, ObjectChange, Processor
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.protocol.row import Ordering
 
 KEY = "in/2026/11/" + "k" * (256 - len("in/2026/11/"))
 """A key with 256 bytes."""

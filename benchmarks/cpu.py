@@ -36,9 +36,13 @@ from benchmarks.measure import side_by_side, table
 from benchmarks.stub import stub
 from botocore.client import BaseClient
 
-from intake_ledger.aws import Bucket, ledger_client
-from intake_ledger.consumer import Consumer, ProcessingTime, composition
-from intake_ledger.processor import ObjectChange, ObjectStream
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import ledger_client
+from intake_ledger.consumer import composition
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.processor.object_stream import ObjectStream
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.events import s3_notification, sqs_event
 

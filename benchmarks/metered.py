@@ -14,11 +14,12 @@ from unittest import mock
 from benchmarks import units
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger.consumer import ProcessingTime
-from intake_ledger.ledger import LedgerTable, RowHistoryRecord
-from intake_ledger.observability import Telemetry
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor import BatchProcessor, Processor
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.processor.object_change import BatchProcessor, Processor
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.local_settings import TABLE
 from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange, Rejects
-from intake_ledger.outputs import PART_BYTES
-from intake_ledger.processor import Processor
+from intake_ledger.outputs.upload import PART_BYTES
+from intake_ledger.processor.object_change import Processor
 from intake_ledger_testing import prices
 
 KEY = "in/a"

@@ -196,7 +196,7 @@ def an_app(side: str, folder: Path, *, packed: bool) -> None:
     if side == CONSTRUCT:
         # Imported here, so that the stack by hand does not pay for it.
         from cdk_intake_ledger import IntakePipeline  # noqa: PLC0415, F401
-        from cdk_intake_ledger.functions import archive  # noqa: PLC0415
+        from cdk_intake_ledger.functions.layer import archive  # noqa: PLC0415
 
         if packed:
             archive()
@@ -252,7 +252,7 @@ def sides(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 def measure(*, rounds: int = 5) -> dict[str, Any]:
     """Return CPU seconds, ratios, and the number of resources of one pipeline by type."""
-    from cdk_intake_ledger.functions import archive  # noqa: PLC0415 - as above
+    from cdk_intake_ledger.functions.layer import archive  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

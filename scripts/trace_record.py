@@ -18,22 +18,32 @@ from typing import Any, NamedTuple, cast
 import intake_ledger
 from cdk_intake_ledger.testing import LambdaContext, MemoryDynamoDB, events
 from intake_ledger import ObjectChange
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, ProcessingTime, Services
-from intake_ledger.events import own_message
-from intake_ledger.executions import StateMachine
-from intake_ledger.keyed import KeyLock
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.events.parser import own_message
+from intake_ledger.executions.state_machine import StateMachine
+from intake_ledger.keyed.key_lock import KeyLock
 from intake_ledger.kinds.messages import Messages
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.kinds.sets import Sets
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
-from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import ExecutionSettings, Ordering, Origin, Policy, Reasons
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.ledger.row_history import RowHistoryRecord
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.settings_executions import ExecutionSettings
+from intake_ledger.protocol.verdict import Policy
 from intake_ledger.runners import Runner
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.later import Later
-from intake_ledger.set_members import FormKind, FormSettings, Membership
-from intake_ledger.sets import SetSettings
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger.set_members.membership import Membership
+from intake_ledger.sets.settings import SetSettings
 from intake_ledger_testing.local_settings import BUCKET, START, TABLE, local_settings
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from tests.inside.rows import dynamodb_table
+from intake_ledger.ledger import dynamodb_table
 
 if TYPE_CHECKING:
     from examples.postgres import Postgres

@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from intake_ledger.protocol import AuditSettings, ConsumerSettings, Ordering
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 """Set by `make thorough` and `make prove`. Without it, randomised tests take a quarter of their examples."""

@@ -16,29 +16,31 @@ from cdk_intake_ledger._lazy import lazily
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.errors import IntakeConfigurationError
-    from cdk_intake_ledger.functions import Processor
+    from cdk_intake_ledger.functions.processor import Processor
     from cdk_intake_ledger.intake import Intake
-    from cdk_intake_ledger.messages import MessageIntake, MessageSource
-    from cdk_intake_ledger.monitoring import IntakeMonitoring
-    from cdk_intake_ledger.options import (
+    from cdk_intake_ledger.messages.message_intake import MessageIntake
+    from cdk_intake_ledger.messages.message_source import MessageSource
+    from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
+    from cdk_intake_ledger.options.after_commit import Tag
+    from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
+    from cdk_intake_ledger.options.options import (
         AuditOptions,
-        AuditScale,
         ConcurrencyOptions,
         Delivery,
-        Engine,
         Existing,
         MonitoringOptions,
         NetworkOptions,
         Ordering,
         Reasons,
         RetryOptions,
-        Tag,
     )
     from cdk_intake_ledger.outcome_events import OutcomeEvents
     from cdk_intake_ledger.pipeline import IntakePipeline
-    from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
-    from cdk_intake_ledger.sets import FileSets, ManifestFormat, SetForm
-    from cdk_intake_ledger.workers import IntakeWorkers
+    from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+    from cdk_intake_ledger.resources.queue import IntakeQueue
+    from cdk_intake_ledger.sets.file_sets import FileSets
+    from cdk_intake_ledger.sets.set_form import ManifestFormat, SetForm
+    from cdk_intake_ledger.workers.intake_workers import IntakeWorkers
 
 __all__ = [
     "AuditOptions",
@@ -74,31 +76,31 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            "AuditOptions": "cdk_intake_ledger.options",
-            "AuditScale": "cdk_intake_ledger.options",
-            "ConcurrencyOptions": "cdk_intake_ledger.options",
-            "Delivery": "cdk_intake_ledger.options",
-            "Engine": "cdk_intake_ledger.options",
-            "Existing": "cdk_intake_ledger.options",
-            "FileSets": "cdk_intake_ledger.sets",
+            "AuditOptions": "cdk_intake_ledger.options.options",
+            "AuditScale": "cdk_intake_ledger.options.audit_scale",
+            "ConcurrencyOptions": "cdk_intake_ledger.options.options",
+            "Delivery": "cdk_intake_ledger.options.options",
+            "Engine": "cdk_intake_ledger.options.audit_scale",
+            "Existing": "cdk_intake_ledger.options.options",
+            "FileSets": "cdk_intake_ledger.sets.file_sets",
             "Intake": "cdk_intake_ledger.intake",
             "IntakeConfigurationError": "cdk_intake_ledger.errors",
-            "IntakeLedger": "cdk_intake_ledger.resources",
-            "IntakeMonitoring": "cdk_intake_ledger.monitoring",
+            "IntakeLedger": "cdk_intake_ledger.resources.ledger_table",
+            "IntakeMonitoring": "cdk_intake_ledger.monitoring.intake_monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
-            "IntakeQueue": "cdk_intake_ledger.resources",
-            "IntakeWorkers": "cdk_intake_ledger.workers",
-            "MessageIntake": "cdk_intake_ledger.messages",
-            "MessageSource": "cdk_intake_ledger.messages",
-            "ManifestFormat": "cdk_intake_ledger.sets",
-            "MonitoringOptions": "cdk_intake_ledger.options",
-            "NetworkOptions": "cdk_intake_ledger.options",
-            "Ordering": "cdk_intake_ledger.options",
+            "IntakeQueue": "cdk_intake_ledger.resources.queue",
+            "IntakeWorkers": "cdk_intake_ledger.workers.intake_workers",
+            "MessageIntake": "cdk_intake_ledger.messages.message_intake",
+            "MessageSource": "cdk_intake_ledger.messages.message_source",
+            "ManifestFormat": "cdk_intake_ledger.sets.set_form",
+            "MonitoringOptions": "cdk_intake_ledger.options.options",
+            "NetworkOptions": "cdk_intake_ledger.options.options",
+            "Ordering": "cdk_intake_ledger.options.options",
             "OutcomeEvents": "cdk_intake_ledger.outcome_events",
-            "Processor": "cdk_intake_ledger.functions",
-            "Reasons": "cdk_intake_ledger.options",
-            "RetryOptions": "cdk_intake_ledger.options",
-            "SetForm": "cdk_intake_ledger.sets",
-            "Tag": "cdk_intake_ledger.options",
+            "Processor": "cdk_intake_ledger.functions.processor",
+            "Reasons": "cdk_intake_ledger.options.options",
+            "RetryOptions": "cdk_intake_ledger.options.options",
+            "SetForm": "cdk_intake_ledger.sets.set_form",
+            "Tag": "cdk_intake_ledger.options.after_commit",
         },
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jsii
 from constructs import Construct, IConstruct, IValidation
 
-from cdk_intake_ledger.resources import FinalTemplates, expected_in, resource_of
+from cdk_intake_ledger.resources.final_template import FinalTemplates, expected_in, resource_of
 from cdk_intake_ledger.validation.final_rules import TABLE, value_at
 from cdk_intake_ledger.validation.plan import UNKNOWN, Plan
 from cdk_intake_ledger.validation.registry import Problem, Severity

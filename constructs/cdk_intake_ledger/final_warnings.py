@@ -13,7 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct, IValidation
 
-from cdk_intake_ledger.resources import FinalTemplates, resource_of
+from cdk_intake_ledger.resources.final_template import FinalTemplates, resource_of
 from cdk_intake_ledger.validation.final_rules import (
     ALARMS_WITHOUT_ACTION,
     DELETED,

@@ -14,15 +14,21 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.audit import make_schedule
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.audit.schedule import schedule as make_schedule
 from cdk_intake_ledger.final_check import FinalCheck
 from cdk_intake_ledger.final_warnings import FinalWarnings, Needs
-from cdk_intake_ledger.functions import ConsumerFunction, runtime_layer
+from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
+from cdk_intake_ledger.functions.layer import runtime_layer
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.monitoring import IntakeMetrics, IntakeMonitoring
-from cdk_intake_ledger.options import Extra, MonitoringOptions
-from cdk_intake_ledger.resources import MAX_NAME, IntakeLedger, IntakeQueue, tag
+from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
+from cdk_intake_ledger.monitoring.metrics import IntakeMetrics
+from cdk_intake_ledger.options.extra import Extra
+from cdk_intake_ledger.options.options import MonitoringOptions
+from cdk_intake_ledger.resources.fixed_names import tag
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.validation.limits import MAX_NAME
 from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.validation.plan import Plan
 from cdk_intake_ledger.validation.registry import Problem

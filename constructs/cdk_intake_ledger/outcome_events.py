@@ -11,14 +11,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.final_check import FinalCheck
-from cdk_intake_ledger.functions import MAPPING, TESTED_RUNTIME, FunctionCode, intake_function, runtime_layer
+from cdk_intake_ledger.functions.consumer_function import MAPPING
+from cdk_intake_ledger.functions.lambda_function import FunctionCode, intake_function
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
 from cdk_intake_ledger.intake import Intake
-from cdk_intake_ledger.messages import MessageIntake
+from cdk_intake_ledger.messages.message_intake import MessageIntake
 from cdk_intake_ledger.outcome_loops import HasOutcomes, OutcomeLoops, Outcomes
 from cdk_intake_ledger.pipeline_plan import unknown_times
-from cdk_intake_ledger.resources import expect
+from cdk_intake_ledger.resources.final_template import expect
 from cdk_intake_ledger.validation.ledger_rules import (
     OUTCOME_LATE_AFTER,
     OUTCOME_NO_INTAKE,

@@ -12,8 +12,8 @@ from aws_cdk import aws_events as events
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.intake import Intake
-from cdk_intake_ledger.messages import MessageIntake
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.messages.message_intake import MessageIntake
+from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.validation.ledger_rules import OUTCOME_LOOP, OUTCOME_MAY_LOOP
 from cdk_intake_ledger.validation.reporting import warn
 from intake_ledger.contract import OUTCOME_DETAILS, OUTCOME_SOURCE

@@ -1,6 +1,7 @@
 """The construct of a pipeline."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_kms as kms
@@ -9,28 +10,27 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.audit import IntakeAudit, report_problems
-from cdk_intake_ledger.delivery import default_delivery_mode, owned_resource, owner_of, parse_filters
-from cdk_intake_ledger.functions import (
-    FunctionNetworking,
-    IntakeConsumer,
-    PipelineResources,
-    Processor,
-    existing_resources,
-)
-from cdk_intake_ledger.options import (
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.audit.intake_audit import IntakeAudit
+from cdk_intake_ledger.audit.reports import report_problems
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
+from cdk_intake_ledger.delivery.delivery_problems import default_delivery_mode
+from cdk_intake_ledger.delivery.key_filters import parse_filters
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, existing_resources
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.options.after_commit import Tag
+from cdk_intake_ledger.options.options import (
     AuditOptions,
     ConcurrencyOptions,
     Delivery,
-    Extra,
     MonitoringOptions,
     NetworkOptions,
     Ordering,
     RetryOptions,
-    Tag,
 )
-from cdk_intake_ledger.outputs import Places
+from cdk_intake_ledger.outputs.places import Places
 from cdk_intake_ledger.pipeline_checks import (
     option_problems,
     plan_problems,
@@ -41,18 +41,18 @@ from cdk_intake_ledger.pipeline_checks import (
 from cdk_intake_ledger.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.pipeline_plan import plan_of
-from cdk_intake_ledger.resources import (
-    IntakeLedger,
-    IntakeQueue,
-    bucket_props_problems,
-    expect,
-    fix_names,
-    intake_bucket,
-)
+from cdk_intake_ledger.resources.bucket import bucket_props_problems, intake_bucket
+from cdk_intake_ledger.resources.final_template import expect
+from cdk_intake_ledger.resources.fixed_names import fix_names
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.final_rules import BUCKET_KEY, KEPT, NONE
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import OBJECTS
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.options.extra import Extra
 
 
 @check_arguments

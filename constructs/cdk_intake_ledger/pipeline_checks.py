@@ -8,16 +8,15 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import (
-    KeyPattern,
-    bucket_problems,
-    delivery_mode_problems,
-    filter_problems,
-    owned_resource,
-)
-from cdk_intake_ledger.functions import Processor
-from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions, Tag
-from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
+from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, delivery_mode_problems
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, filter_problems
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.options.after_commit import Tag
+from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
+from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation import durable_rules, execution_rules, number_rules, time_rules
 from cdk_intake_ledger.validation.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.validation.key_network_rules import KEY_IN_SAME_REGION

@@ -2,16 +2,15 @@
 
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import (
-    BucketValidation,
-    ConsumedQueue,
-    LifecycleValidation,
-    add_notifications,
-    register_import,
-    warn_about_filters,
-)
-from cdk_intake_ledger.functions import OF_OBJECTS, IntakeConsumer, PipelineResources, warn_without_endpoints
-from cdk_intake_ledger.options import Delivery
+from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
+from cdk_intake_ledger.delivery.event_delivery import add_notifications
+from cdk_intake_ledger.delivery.imported_buckets import register_import
+from cdk_intake_ledger.delivery.key_filters import warn_about_filters
+from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.network_endpoints import OF_OBJECTS, warn_without_endpoints
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
+from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.validation.bucket_rules import BUCKET_LIFECYCLE_UNKNOWN
 from cdk_intake_ledger.validation.plan import span
 from cdk_intake_ledger.validation.reporting import warn

@@ -7,9 +7,10 @@ from aws_cdk import Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import KeyPattern, in_stack_of, read_patterns
-from cdk_intake_ledger.functions import IntakeConsumer
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.delivery.bucket_notifications import in_stack_of
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, read_patterns
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
 from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.key_access import (
     BUCKET_READ_KEY_ACTIONS,
@@ -17,7 +18,7 @@ from cdk_intake_ledger.key_access import (
     grant_key,
     imported_alias,
 )
-from cdk_intake_ledger.outputs import OutputGrants
+from cdk_intake_ledger.outputs.grant import OutputGrants
 from cdk_intake_ledger.validation.nag_compliance import READERS
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress, suppress_wildcards
 

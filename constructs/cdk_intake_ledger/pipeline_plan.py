@@ -6,9 +6,11 @@ from typing import Any
 
 from aws_cdk import Duration, Token
 
-from cdk_intake_ledger.functions import Processor
-from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, RetryOptions, to_seconds
-from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, RetryOptions
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.number_rules import NEEDED_AT_SYNTHESIS
 from cdk_intake_ledger.validation.plan import (
     DAY,

@@ -7,8 +7,9 @@ def process(change: ObjectChange) -> Commit | str | None: ...
 
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.processor import Commit, ObjectChange, ObjectStream
-from intake_ledger.protocol import (
+from intake_ledger.processor.object_change import Commit, ObjectChange
+from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.protocol.errors import (
     InvalidEffectError,
     InvalidOutputError,
     NotYet,
@@ -23,8 +24,8 @@ from intake_ledger.protocol import (
 )
 
 if TYPE_CHECKING:
-    from intake_ledger.messages import KeyedMessage
-    from intake_ledger.outputs import Output
+    from intake_ledger.messages.keyed_message import KeyedMessage
+    from intake_ledger.outputs.output import Output
     from intake_ledger.processor.file_set import FileSet, SetFile
     from intake_ledger.processor.rejects import Rejects
 else:
@@ -32,11 +33,11 @@ else:
     def __getattr__(name: str) -> Any:
         """Import these at their first use. Most processors need them for annotations only, or not at all."""
         if name == "Output":
-            from intake_ledger.outputs import Output  # noqa: PLC0415
+            from intake_ledger.outputs.output import Output  # noqa: PLC0415
 
             return Output
         if name == "KeyedMessage":
-            from intake_ledger.messages import KeyedMessage  # noqa: PLC0415
+            from intake_ledger.messages.keyed_message import KeyedMessage  # noqa: PLC0415
 
             return KeyedMessage
         if name in ("FileSet", "SetFile"):

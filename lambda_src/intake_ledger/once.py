@@ -23,35 +23,21 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import ledger_client
-from intake_ledger.keyed import KeyLock, idempotency_key, name_of
-from intake_ledger.ledger import AWS_ERRORS, Claim, Ledger, LedgerOptions, LedgerTable, Starts
-from intake_ledger.observability import describe, text_of
-from intake_ledger.protocol import (
-    Change,
-    Element,
-    Fenced,
-    InvalidTransactionError,
-    NotYet,
-    Ordering,
-    Origin,
-    OutcomeKind,
-    Policy,
-    Rate,
-    Reason,
-    ReasonCode,
-    Reasons,
-    Ruling,
-    State,
-    StateKind,
-    TransactionRefused,
-    Unprocessable,
-    Verdict,
-    code_of,
-    invalid_effect_of,
-    kept_result,
-    wait_seconds,
-)
+from intake_ledger.aws.clients import ledger_client
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.keyed.names import idempotency_key, name_of
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable
+from intake_ledger.ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.ledger.starts import Starts
+from intake_ledger.observability.error_text import describe, text_of
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.errors import Fenced, InvalidTransactionError, NotYet, TransactionRefused, Unprocessable
+from intake_ledger.protocol.handover import Element, invalid_effect_of, kept_result, wait_seconds
+from intake_ledger.protocol.rate import Rate
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.verdict import Policy, Ruling, Verdict
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -14,16 +14,9 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.contract import COMMITTED, MESSAGES, OUTCOME_BUS, OUTCOME_INTAKES, OUTCOME_SOURCE, REJECTED
-from intake_ledger.keyed import idempotency_key
-from intake_ledger.protocol import (
-    MAX_NAME_BYTES,
-    Row,
-    Status,
-    from_dynamodb,
-    row_from_attributes,
-    state_key,
-    truncate,
-)
+from intake_ledger.keyed.names import idempotency_key
+from intake_ledger.protocol.change import state_key
+from intake_ledger.protocol.row import MAX_NAME_BYTES, Row, Status, from_dynamodb, row_from_attributes, truncate
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient

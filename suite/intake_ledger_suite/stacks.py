@@ -41,9 +41,9 @@ from cdk_intake_ledger import (
     RetryOptions,
     SetForm,
 )
-from cdk_intake_ledger.functions import runtime_layer
+from cdk_intake_ledger.functions.layer import runtime_layer
 from cdk_intake_ledger.intake import Intake
-from intake_ledger.protocol import ConsumerSettings, variable_of
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 FUNCTIONS = Path(__file__).parent / "functions"
 _DESTROY = RemovalPolicy.DESTROY

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 from sqlglot import exp
 
-from tests.inside.constructs import PARTITION, TABLES
+from cdk_intake_ledger.audit.athena import PARTITION, TABLES
 
 DATABASE, WORK_GROUP = "intake_ledger_orders_1", "group"
 DUCKDB_TYPES = {"string": "VARCHAR", "bigint": "BIGINT", "boolean": "BOOLEAN"}

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.inside.kit import pytest_plugin
+from intake_ledger_testing import pytest_plugin
 
 ACCOUNT = "111122223333"
 IDENTITY = (

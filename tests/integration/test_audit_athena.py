@@ -11,28 +11,16 @@ import sqlglot
 from botocore.exceptions import ClientError
 from sqlglot import exp
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import State, StateKind
-from tests.inside.audits import (
-    CANDIDATE,
-    CANDIDATES,
-    COLUMNS,
-    LINES,
-    MOST_ATTEMPTS,
-    QUERY,
-    Athena,
-    AthenaJoin,
-    AthenaResult,
-    Join,
-    Report,
-    Slice,
-    Window,
-    athena_parts,
-    candidate,
-    join_parts,
-    statements,
-    write,
-)
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.join import athena_parts
+from intake_ledger.audit.join.athena import CANDIDATES, LINES, Athena, AthenaResult, statements
+from intake_ledger.audit.join.athena_parts import MOST_ATTEMPTS, AthenaJoin
+from intake_ledger.audit.join.duckdb import Join, Slice, write
+from intake_ledger.audit.join.parts import join_parts
+from intake_ledger.audit.relations import CANDIDATE, COLUMNS, QUERY, candidate
+from intake_ledger.audit.report import Report
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import State, StateKind
 from tests.integration import test_audit_join as joined
 from tests.integration.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.integration.test_audit_in_parts import PartsWorld, names

@@ -7,38 +7,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    AuditSettings,
-    KeyFilter,
-    Ordering,
-    Row,
-    State,
-    StateKind,
-    Status,
-    identity_of,
-    row_key,
-)
-from tests.inside.audits import (
-    BACKFILL_ID,
-    AuditInParts,
-    AuditRuns,
-    InventoryError,
-    Judgement,
-    Line,
-    Report,
-    RunNotDue,
-    Scratch,
-    Stopped,
-    Tools,
-    Window,
-    _order,
-    duckdb,
-    in_parts,
-    join_parts,
-    look,
-)
-from tests.inside.audits import parts as join
+from intake_ledger.audit import in_parts, look
+from intake_ledger.audit.diff import Line, Window
+from intake_ledger.audit.in_parts import AuditInParts, _order
+from intake_ledger.audit.inventory import InventoryError
+from intake_ledger.audit.join import duckdb
+from intake_ledger.audit.join import parts as join
+from intake_ledger.audit.join.parts import join_parts
+from intake_ledger.audit.look import BACKFILL_ID
+from intake_ledger.audit.report import Report, Stopped
+from intake_ledger.audit.runs import AuditRuns, RunNotDue
+from intake_ledger.audit.scratch import Scratch
+from intake_ledger.audit.tools import Judgement, Tools
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import State, StateKind, identity_of
+from intake_ledger.protocol.row import Ordering, Row, Status, row_key
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings_audit import AuditSettings
 from tests.integration.test_audit_inventory import as_csv, manifest, put_data, put_manifest
 from tests.unit import test_audit_function as whole
 from tests.unit.audit_support import FakeSQS, MemoryFiles, PagedS3
@@ -769,7 +754,7 @@ def test_the_handlers_take_the_steps_and_tell_of_the_run(
         assert deployed.audit(**asked) == asked | {"slice": 1, "done": True}
     assert join.handler({"run": "r"}, None) == {"run": "r", "parts": [0], "done": True}
     assert deployed.audit(step="look", run="r", part=0)["done"]
-    assert set(whole.metrics(capsys.readouterr().out)) == {"AuditDeliveryProblems"}
+    assert set(whole.metrics(capsys.readouterr().out)) == {"AuditDeliveryProblems", "AuditRuns"}
     report = deployed.audit(step="finish", run="r")
     assert report["summary"].startswith("2 of 2 objects never reached the ledger; oldest 0 minutes; resubmitted")
     assert deployed.receive() == ["in/a", "in/b"]

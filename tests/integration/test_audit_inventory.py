@@ -15,8 +15,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyarrow import orc, parquet
 
-from intake_ledger.protocol import State, StateKind
-from tests.inside.audits import File, Inventory, InventoryError, Location, Page, Place, manifest_of
+from intake_ledger.audit.inventory import File, Inventory, InventoryError, Location, manifest_of
+from intake_ledger.audit.listing import Page, Place
+from intake_ledger.protocol.change import State, StateKind
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -19,38 +19,21 @@ import pytest
 import sqlglot
 from botocore.response import StreamingBody
 
-from intake_ledger.protocol import FORMAT, STORED_STATUSES, Ordering, Row, State, StateKind, Status
-from tests.inside.audits import (
-    COLUMNS,
-    HELD,
-    LISTED,
-    QUERY,
-    AuditInParts,
-    AuditTable,
-    Candidate,
-    Finding,
-    Join,
-    Judgement,
-    Line,
-    OwnBudget,
-    Report,
-    Scratch,
-    Slice,
-    SqliteJoin,
-    Tools,
-    Window,
-    candidate,
-    connection,
-    held_entry,
-    in_parts,
-    inventory,
-    join_parts,
-    judge,
-    listed_entry,
-    slice_name,
-    write,
-)
-from tests.inside.audits import duckdb as duckdb_join
+from intake_ledger.audit import in_parts, inventory
+from intake_ledger.audit.budget import OwnBudget
+from intake_ledger.audit.diff import Finding, Line, Window, judge
+from intake_ledger.audit.in_parts import AuditInParts
+from intake_ledger.audit.join import duckdb as duckdb_join
+from intake_ledger.audit.join.duckdb import Join, Slice, connection, slice_name, write
+from intake_ledger.audit.join.parts import join_parts
+from intake_ledger.audit.join.sqlite import SqliteJoin
+from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, QUERY, Candidate, candidate, held_entry, listed_entry
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.scratch import Scratch
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.audit.tools import Judgement, Tools
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Ordering, Row, Status
 from tests.integration.test_audit_inventory import (
     CSV_SCHEMA,
     ORC_SCHEMA,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.inside.audits import Report
+from intake_ledger.audit.report import Report
 from tests.local.audit_run.synthetic import World, audit_in_one, audit_in_parts, findings, problems
 from tests.settings import examples
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import Status, review_partitions, waiting_partition
-from tests.inside.command import Aws
+from intake_ledger.protocol.row import Status, review_partitions, waiting_partition
+from intake_ledger_cli.aws.clients import Aws
 from tests.unit.cli_support import NAME, make_site
 from tests.unit.support import START
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

@@ -16,16 +16,13 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from intake_ledger.protocol import Row, Status
-from tests.inside.command import (
-    CliError,
-    NotRead,
-    PipelineStatus,
-    ReportData,
-    replace_file,
-    report_data,
-    report_page,
-)
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.read import report_data
+from intake_ledger_cli.read.report_data import ReportData
+from intake_ledger_cli.read.report_file import replace_file
+from intake_ledger_cli.read.status import NotRead, PipelineStatus
+from intake_ledger_cli.show.report_page import render as report_page
 from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture

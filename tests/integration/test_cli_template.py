@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from aws_cdk import App
 
-from cdk_intake_ledger.template import TAKEN_NAMES, TemplateOptions, TemplateStack
-from tests.inside.command import commands
+from cdk_intake_ledger.template.options import TAKEN_NAMES, TemplateOptions
+from cdk_intake_ledger.template.stack import TemplateStack
+from intake_ledger_cli import commands
 
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 

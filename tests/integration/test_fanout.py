@@ -16,7 +16,7 @@ from examples.postgres import Postgres
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.outputs.sql import schema
-from intake_ledger.protocol import Ordering
+from intake_ledger.protocol.row import Ordering
 
 SCHEMA = Path(__file__).resolve().parents[2] / "examples" / "fanout" / "schema.sql"
 DEMANDED = Indexes(

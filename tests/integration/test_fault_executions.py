@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from intake_ledger.executions import execution_name
-from intake_ledger.protocol import RowKey
-from tests.inside.kit import local_server
+from intake_ledger.executions.decide import execution_name
+from intake_ledger.protocol.row import RowKey
+from intake_ledger_testing import local_server
 from tests.local.faults.durable_api import DurableApi, Invoked
 from tests.local.faults.execution_judge import Execution, Image, Started, judge_executions
 from tests.local.faults.proxy import Fault, Proxy, Trouble

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from intake_ledger import Unprocessable
-from intake_ledger.consumer import Consumer
-from intake_ledger.protocol import Row, State, StateKind, Status
-from tests.inside.command import now_ms
-from tests.inside.objects import composition
+from intake_ledger.consumer import composition
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_cli.app import now_ms
 from tests.unit.cli_support import Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE, notification, record
 from tests.unit.test_cli_commands import Person, sit

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ministack.core import lambda_runtime  # type: ignore[import-untyped]
 
-from tests.inside.kit import _ministack
+from intake_ledger_testing import _ministack
 
 WORKER = """
 import sys, time

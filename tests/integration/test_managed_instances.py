@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.objects import composition, managed_instances
+from intake_ledger.consumer import composition, managed_instances
 
 SCRIPT = """
 import re

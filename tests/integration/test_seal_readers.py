@@ -20,8 +20,8 @@ from PIL import Image, ImageSequence
 from pyarrow import csv as arrow_csv  # type: ignore[import-untyped]
 from urllib3 import HTTPResponse
 
+from intake_ledger.outputs.seal import seal
 from tests.browser import Browser, Page, needs_chromium
-from tests.inside.outputs import seal
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "build" / "readers" / "node_modules"

@@ -14,8 +14,8 @@ from examples.postgres import Postgres
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import FileSet, ObjectChange, Output, Overtaken, Rejects
 from intake_ledger.outputs import sql
-from intake_ledger.processor import ObjectStream
-from intake_ledger.protocol import Ordering
+from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.protocol.row import Ordering
 
 Connect = Callable[[], Any]
 

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from intake_ledger import NotYet, ObjectChange
-from intake_ledger.consumer import Consumer, ProcessingTime
-from intake_ledger.protocol import OutcomeKind, Status
-from tests.inside.kit import object_consumer
-from tests.inside.objects import ProcessorThreads
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.threads import ProcessorThreads
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Status
+from intake_ledger_testing.consumers import object_consumer
 from tests.unit.support import LEASE, World, created
 from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
 from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
-    from intake_ledger.ledger import Claim, Ledger
+    from intake_ledger.ledger.ledger import Claim, Ledger
 
 ROOT = Path(__file__).parents[2]
 PATIENT = 30.0
@@ -384,7 +386,8 @@ class TestThreadPool:
 PROGRAM = """
 from threading import Event
 
-from tests.inside.objects import PowertoolsTelemetry, exit_now
+from intake_ledger.consumer.threads import exit_now
+from intake_ledger.observability.powertools import PowertoolsTelemetry
 from tests.unit.test_consumer import FakeQueues, message, put
 from tests.integration.test_threads import Stage
 from tests.unit.test_groups import new_world

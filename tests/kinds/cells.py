@@ -9,42 +9,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, LocalRunner, LocalSets, LocalWorker
 from intake_ledger import NotYet, Unprocessable
-from intake_ledger.events import own_message
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    CommitTag,
-    GroupPattern,
-    Ordering,
-    Origin,
-    Row,
-    State,
-    StateKind,
-    rate_key,
-    row_key,
-    success_key,
-    ulid,
-)
-from intake_ledger.requests import (
-    Command,
-    Entry,
-    Redriven,
-    RequestBatch,
-    RequestCheck,
-    RequestFindings,
-    Stop,
-    batch_item,
-    batch_key,
-    packed,
-)
-from tests.inside.command import DeadLetterMessage
-from tests.inside.kit import HOLD_SECONDS, MemoryExecution, MemoryShard
-from tests.inside.messages import check_requests
-from tests.inside.sets import Sets
+from intake_ledger.events.parser import own_message
+from intake_ledger.kinds.sets import Sets
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.messages.row_check import check_requests
+from intake_ledger.protocol.change import Origin, State, StateKind
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.row import Ordering, Row, rate_key, row_key, success_key
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.requests.check import RequestCheck, RequestFindings
+from intake_ledger.requests.record import Command, Entry, RequestBatch, batch_item, batch_key
+from intake_ledger.requests.redriven import Redriven, packed
+from intake_ledger.requests.stop import Stop
+from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
+from intake_ledger_testing.local_worker import HOLD_SECONDS
+from intake_ledger_testing.memory_shard import MemoryShard
+from intake_ledger_testing.memory_step_functions import MemoryExecution
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, SECOND
 
 if TYPE_CHECKING:
-    from intake_ledger.observability import Telemetry
+    from intake_ledger.observability.telemetry import Telemetry
 
 KEY = "a/manifest.json"
 """The key of an object, a set and a message."""

@@ -16,14 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Any, cast, override
 
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.aws import Bucket
-from intake_ledger.consumer import Consumer
-from intake_ledger.events import own_message
-from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.protocol import GroupPattern, Ordering, Origin, Policy, State, StateKind, row_key
-from tests.inside.groups import GroupLock, holder_row
-from tests.inside.kit import QUEUE_URL, MemoryS3
-from tests.inside.objects import Objects
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.events.parser import own_message
+from intake_ledger.keyed.group_lock import GroupLock, holder_row
+from intake_ledger.kinds.objects import Objects
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import LedgerOptions
+from intake_ledger.protocol.change import Origin, State, StateKind
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.row import Ordering, row_key
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import QUEUE_URL
 from tests.protocol.message_worlds import (
     MessageSearch,
     MessageWorld,

@@ -6,21 +6,29 @@ The worlds are those of `tests.protocol.execution_worlds`. An upload is a messag
 import copy
 import json
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.protocol import Ordering, Policy, Retention, Row, RowKey, Status
-from tests.inside.executions import Later
-from tests.inside.kit import sqs_event, sqs_record
-from tests.inside.messages import KeyLock, Messages
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.kinds.messages import Messages
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.forgotten import ForgottenKeys
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.protocol.row import Ordering, Retention, Row, RowKey, Status
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.later import Later
+from intake_ledger_testing.events import sqs_event, sqs_record
 from tests.protocol.execution_worlds import ExecutionWorld, Outside, Result, World, place_of, search, steps
 from tests.settings import CONSUMER
 from tests.unit.forget_support import deployed_in_memory, forget, named_in
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_consumer import FakeTelemetry
+
+if TYPE_CHECKING:
+    from intake_ledger.aws.queues import Queues
 
 SETTINGS = replace(
     CONSUMER, bucket="messages:orders", pipeline="orders", ordering=Ordering.EVERY_VERSION, deletes=False

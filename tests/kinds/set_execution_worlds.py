@@ -6,18 +6,27 @@ the set. Each wake has as many tabs as its number, and a message that was delive
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.events import own_message
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, Ordering, Origin, Policy, State, StateKind
-from intake_ledger.set_members import FormKind, FormSettings, Membership
-from intake_ledger.sets import SetReader, SetSettings
-from tests.inside.executions import Later
-from tests.inside.kit import MemoryExecution, MemoryS3, object_ledger, sqs_event, sqs_record
-from tests.inside.sets import S3PartLists, Sets
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.events.parser import own_message
+from intake_ledger.kinds.sets import S3PartLists, Sets
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.later import Later
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger.set_members.membership import Membership
+from intake_ledger.sets.reader import SetReader
+from intake_ledger.sets.settings import SetSettings
+from intake_ledger_testing.consumers import object_ledger
+from intake_ledger_testing.events import sqs_event, sqs_record
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_step_functions import MemoryExecution
 from tests.protocol.execution_worlds import (
     KEY,
     ExecutionWorld,
@@ -31,6 +40,9 @@ from tests.protocol.execution_worlds import (
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR
 from tests.unit.test_consumer import FakeTelemetry
+
+if TYPE_CHECKING:
+    from intake_ledger.aws.queues import Queues
 
 PARTS = ("1", "2")
 SETTINGS = SetSettings(CONSUMER, FormSettings(FormKind.MANIFEST, KEY), "parts")

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger.consumer import make_parts, make_runner
-from intake_ledger.protocol import SettingsError
-from intake_ledger.worker import make_worker
+from intake_ledger.consumer.composition import make_parts, make_runner
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.worker.worker import make_worker
 from tests.kinds.conformance import REFUSED, Absence
 from tests.unit import test_durable, test_sets
 from tests.unit.test_messages import ENVIRONMENT as MESSAGES

@@ -12,24 +12,19 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
 from intake_ledger import Rejects
-from intake_ledger.ledger import LedgerTable, break_claim
-from intake_ledger.protocol import (
-    MAX_RESULT_BYTES,
-    CommitTag,
-    ConsumerSettings,
-    Ordering,
-    Rate,
-    Reason,
-    ReasonCode,
-    Status,
-    environment_of,
-    rate_key,
-    row_key,
-)
-from tests.inside.command import DeployedPipeline, waiting
-from tests.inside.kit import MAX_MESSAGE_BYTES
-from tests.inside.objects import PowertoolsTelemetry
-from tests.inside.sets import SetTelemetry
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import break_claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.handover import MAX_RESULT_BYTES
+from intake_ledger.protocol.rate import Rate
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Status, rate_key, row_key
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
+from intake_ledger.sets.waiting import SetTelemetry
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.read import waiting
+from intake_ledger_testing.memory_sqs import MAX_MESSAGE_BYTES
 from tests.kinds.cells import KEY, Call, Cell, DoesNotApply
 from tests.kinds.conformance import ABSENT, CELLS, TESTS, Make, absence, every_cell
 from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget, named_in

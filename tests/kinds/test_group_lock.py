@@ -10,25 +10,17 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner, LocalSets, MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.ledger import Claim, Condition, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import (
-    Change,
-    Fenced,
-    GroupPattern,
-    LateWriteFound,
-    Ordering,
-    Origin,
-    Policy,
-    Reason,
-    ReasonCode,
-    State,
-    StateKind,
-    Status,
-    Verdict,
-    group_key,
-)
+from intake_ledger.keyed.group_lock import GroupLock, holder_hash, holder_name
+from intake_ledger.ledger.conditions import Condition
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.errors import Fenced, LateWriteFound
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Status, group_key
+from intake_ledger.protocol.verdict import Policy, Verdict
 from tests.conftest import ROOT
-from tests.inside.groups import GroupLock, holder_hash, holder_name
 from tests.kinds.cells import KEY, Cell
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, Clock
 

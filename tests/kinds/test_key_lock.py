@@ -6,22 +6,14 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import (
-    Change,
-    Fenced,
-    Ordering,
-    Origin,
-    Policy,
-    Reason,
-    ReasonCode,
-    Row,
-    RowKey,
-    State,
-    StateKind,
-    Verdict,
-)
-from tests.inside.messages import KeyLock
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, RowKey
+from intake_ledger.protocol.verdict import Policy, Verdict
 from tests.unit.support import DAY, HOUR, MINUTE, Clock
 
 LEASE = 5 * MINUTE

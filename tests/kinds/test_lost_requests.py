@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from intake_ledger.protocol import Status
-from intake_ledger.requests import queried_batches
+from intake_ledger.protocol.row import Status
+from intake_ledger.requests.record import queried_batches
 from tests.kinds.cells import KEY, Cell
 from tests.settings import THOROUGH
 from tests.unit.support import HOUR

@@ -8,8 +8,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LambdaContext, LocalMessages, LocalRunner
-from intake_ledger.protocol import HOLD_SHARE, Status
-from tests.inside.kit import MemoryExecution
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.settings import HOLD_SHARE
+from intake_ledger_testing.memory_step_functions import MemoryExecution
 from tests.kinds.cells import HOSTS, KEY, Cell
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, SECOND

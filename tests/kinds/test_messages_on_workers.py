@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import RowKey, Status
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import RowKey, Status
 from tests.kinds.cells import HOLD_SECONDS, KEY, Cell, Process
 from tests.unit.support import SECOND
 

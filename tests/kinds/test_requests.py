@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from intake_ledger.aws import Bucket
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Ordering, State, StateKind, row_changes, row_key
-from tests.inside.objects import ObjectWork
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.kinds.objects import ObjectWork
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Ordering, row_key
 from tests.kinds.cells import Cell
 from tests.settings import CONSUMER
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created

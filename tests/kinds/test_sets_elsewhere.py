@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin, Status
-from tests.inside.kit import MemoryExecution, OutcomeCounter
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Status
+from intake_ledger_testing.memory_step_functions import MemoryExecution
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.kinds.cells import HOSTS, KEY, LEASE_SECONDS, Cell
 from tests.unit.support import HOUR, MINUTE, SECOND
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger.ledger import Starts
+from intake_ledger.ledger.starts import Starts
 from tests.kinds.cells import HOSTS, KEY, LEASE_SECONDS, RUNNERS, Cell
 from tests.unit.support import SECOND
 

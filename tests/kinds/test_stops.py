@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.kit import DeadLetter
+from intake_ledger_testing.memory_sqs import DeadLetter
 from tests.kinds.cells import FORMS, Cell
 from tests.unit.support import DAY, HOUR
 

@@ -14,28 +14,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from intake_ledger import NotYet
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.events import own_message
-from intake_ledger.keyed import KeyLock
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.messages import MessageSettings, MessageSourceType
-from intake_ledger.processor import Commit
-from intake_ledger.protocol import (
-    ConsumerSettings,
-    Ordering,
-    Origin,
-    Policy,
-    Retention,
-    Row,
-    RowKey,
-    Status,
-    row_key,
-    success_key,
-)
-from tests.inside.kit import MAX_MESSAGE_BYTES, MemoryS3, MemorySQS, QueuedMessage, s3_notification
-from tests.inside.messages import Messages
-from tests.inside.objects import Inline, Objects
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.events.parser import own_message
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.kinds.messages import Messages
+from intake_ledger.kinds.objects import Objects
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering, Retention, Row, RowKey, Status, row_key, success_key
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.inline import Inline
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import MAX_MESSAGE_BYTES, MemorySQS, QueuedMessage
 from tests.protocol.execution_worlds import CountedClient, DiedError, Result, search
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER

@@ -25,8 +25,8 @@ from cdk_intake_ledger import (
     Processor,
 )
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.command import commands
-from tests.inside.kit import json_objects
+from intake_ledger_cli import commands
+from intake_ledger_testing.function_logs import json_objects
 from tests.local import cloudformation
 from tests.local.support import TIMEOUT
 

@@ -7,7 +7,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 from examples.long_work.stack import SHORT, WordsStack
 
-from tests.inside.constructs import unchecked
+from tests.unchecked import unchecked
 
 STACK = "Long"
 DYING = '''

@@ -15,7 +15,7 @@ from typing import Any
 from aws_cdk import aws_dynamodb as dynamodb
 
 from cdk_intake_ledger import IntakePipeline, Processor
-from cdk_intake_ledger.functions import archive
+from cdk_intake_ledger.functions.layer import archive
 from tests.local import cloudformation
 
 HERE = Path(__file__).parent

@@ -9,8 +9,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger import ConcurrencyOptions, FileSets, IntakePipeline, Processor, RetryOptions, SetForm
-from tests.inside.constructs import unchecked
 from tests.local.recorded import effects_table
+from tests.unchecked import unchecked
 
 STACK = "Sets"
 QUIET_SECONDS = 3

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.kit import TAG
+from intake_ledger_testing.account_cleanup import TAG
 from tests.local.support import TIMEOUT
 
 pytestmark = pytest.mark.thorough

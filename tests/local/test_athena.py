@@ -10,23 +10,13 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.protocol import Ordering, State, StateKind
-from tests.inside.audits import (
-    COLUMNS,
-    HELD,
-    LISTED,
-    PARTITION,
-    Athena,
-    AthenaResult,
-    AuditTable,
-    Join,
-    Slice,
-    Window,
-    held_entry,
-    listed_entry,
-    statements,
-    write,
-)
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.join.athena import PARTITION, Athena, AthenaResult, statements
+from intake_ledger.audit.join.duckdb import Join, Slice, write
+from intake_ledger.audit.relations import COLUMNS, HELD, LISTED, held_entry, listed_entry
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Ordering
 from tests.integration.test_audit_join import ODD
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.inside.command import Call, commands, now_ms, redrive_lock
+from intake_ledger_cli import commands
+from intake_ledger_cli.act.redrive_lock import redrive_lock
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.options import Call
 from tests.local.support import TIMEOUT, Catalogue, model
 
 Types = Callable[..., Any]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.protocol import State, StateKind
-from tests.inside.command import forget_again, forgetting
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger_cli.act import forget_again, forgetting
 from tests.local import cloudformation
 from tests.local.drills import CODE, EFFECT, EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.support import TIMEOUT

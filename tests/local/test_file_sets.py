@@ -10,10 +10,10 @@ import pytest
 from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin
-from tests.inside.command import commands
-from tests.inside.kit import json_objects
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger_cli import commands
+from intake_ledger_testing.function_logs import json_objects
 from tests.local.conftest import Outputs
 from tests.local.sets_stack import STACK
 from tests.local.support import TIMEOUT, drained

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws, LocalAwsError
-from tests.inside.kit import local_server
+from intake_ledger_testing import local_server
 from tests.local.stream_records import of_table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from examples.orders import run as orders
 from examples.orders import stack as orders_stack
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.command import commands
+from intake_ledger_cli import commands
 from tests.local.conftest import Outputs
 from tests.local.message_stack import STACK
 from tests.local.stream_records import of_kinesis, of_table

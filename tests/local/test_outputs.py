@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger import Output, OutputError, Overtaken
-from intake_ledger.outputs import source_of
-from tests.inside.kit import MemoryOutputs
+from intake_ledger.outputs.conditional_put import source_of
+from intake_ledger_testing.memory_outputs import MemoryOutputs
 from tests.protocol.output_rounds import play
 from tests.protocol.output_writers import BUCKET, Way
 

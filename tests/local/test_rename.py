@@ -17,7 +17,7 @@ from constructs import Construct
 
 from cdk_intake_ledger import AuditOptions, Delivery, IntakeLedger, IntakePipeline, Processor
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.command import commands
+from intake_ledger_cli import commands
 from tests.local import cloudformation
 from tests.local.drills import kept_ledger, kept_queue
 from tests.local.support import TIMEOUT

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.command import commands
+from intake_ledger_cli import commands
 from tests.local.support import TIMEOUT
 
 STACK, CODE, ROLE = "Invoices", "code-of-the-team", "Bookkeeper"

@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from cdk_intake_ledger.functions import archive
-from tests.inside.constructs import layer as layers
+from cdk_intake_ledger.functions import layer as layers
+from cdk_intake_ledger.functions.layer import archive
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,8 @@ import pytest
 import typer
 
 from intake_ledger.contract import METRICS
-from tests.inside.command import commands, render
+from intake_ledger_cli import commands
+from intake_ledger_cli.show import render
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "symptoms.md").read_text()

@@ -13,8 +13,8 @@ import pytest
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakePipeline, Processor
-from cdk_intake_ledger.bundling import LAMBDA_MODULES
-from cdk_intake_ledger.functions import TESTED_RUNTIME
+from cdk_intake_ledger.bundling.imports import LAMBDA_MODULES
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from tests.synth.build import PROCESSORS, new_stack, only, template_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "processor.md").read_text()

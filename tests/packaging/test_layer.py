@@ -14,8 +14,8 @@ import jmespath  # type: ignore[import-untyped]
 import pytest
 from aws_cdk import App, Stack
 
-from cdk_intake_ledger.functions import archive
-from tests.inside.constructs import layer as layers
+from cdk_intake_ledger.functions import layer as layers
+from cdk_intake_ledger.functions.layer import archive
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from intake_ledger.ledger import NO_ROW, Condition, lease_owned, row_unchanged
-from intake_ledger.protocol import Row, Status, Verdict
-from tests.inside.rows import late_write_may_harm, no_other_late_writes
+from intake_ledger.ledger.conditions import (
+    NO_ROW,
+    Condition,
+    late_write_may_harm,
+    lease_owned,
+    no_other_late_writes,
+    row_unchanged,
+)
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.verdict import Verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = Row(Status.PROCESSING, fence=1, lease_owner="a worker")

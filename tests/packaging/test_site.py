@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import cdk_intake_ledger
+from cdk_intake_ledger.validation.registry import all_rules
 from intake_ledger.contract import ALARMS
-from tests.inside.command import commands
-from tests.inside.constructs import all_rules
+from intake_ledger_cli import commands
 
 ROOT = Path(__file__).parents[2]
 MKDOCS = ROOT / "build" / "mkdocs" / "bin" / "mkdocs"

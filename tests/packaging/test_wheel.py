@@ -17,7 +17,7 @@ import hatch_build
 import pytest
 from packaging.utils import canonicalize_name
 
-from cdk_intake_ledger.functions import archive
+from cdk_intake_ledger.functions.layer import archive
 
 ROOT = Path(__file__).parents[2]
 

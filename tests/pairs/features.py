@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from intake_ledger import Commit, Rejects
-from intake_ledger.events import body_unknown, own_message
-from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable, break_claim, end_work
-from intake_ledger.protocol import (
-    CommitTag,
+from intake_ledger.events.parser import body_unknown, own_message
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import break_claim, end_work
+from intake_ledger.protocol.change import Origin, StateKind, identity_of
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import (
     Ordering,
-    Origin,
-    Reason,
-    ReasonCode,
     Row,
-    StateKind,
     Status,
     dismissed_partition,
-    identity_of,
     rejected_rows_partition,
     removed_partition,
     review_partition,
@@ -31,9 +30,10 @@ from intake_ledger.protocol import (
     success_key,
     waiting_partition,
 )
-from intake_ledger.requests import queried_batches
-from tests.inside.command import CliError, dismissing
-from tests.inside.kit import DeadLetter
+from intake_ledger.requests.record import queried_batches
+from intake_ledger_cli.act import dismissing
+from intake_ledger_cli.errors import CliError
+from intake_ledger_testing.memory_sqs import DeadLetter
 from tests.pairs.world import JUMPS, KEYS, MOODS, Effect, Violation, World, content_of, key_of
 from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget
 from tests.unit.support import DAY

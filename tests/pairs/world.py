@@ -14,10 +14,14 @@ from typing import Any, NamedTuple, cast, override
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, LocalSets
-from intake_ledger import Commit, NotYet, Unprocessable
-from intake_ledger.protocol import GroupPattern, LibraryError, Row, Status, from_dynamodb, row_from_attributes
-from tests.inside.kit import Item, LocalConnection, LocalWorker, MemoryExecution, OutcomeCounter
-from tests.inside.outcomes import outcome_events
+from intake_ledger import Commit, NotYet, Unprocessable, outcome_events
+from intake_ledger.protocol.errors import LibraryError
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.row import Row, Status, from_dynamodb, row_from_attributes
+from intake_ledger_testing.dynamodb_expressions import Item
+from intake_ledger_testing.local_worker import LocalConnection, LocalWorker
+from intake_ledger_testing.memory_step_functions import MemoryExecution
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.kinds.cells import Cell
 from tests.unit.support import HOUR, MINUTE, SECOND
 

@@ -22,12 +22,20 @@ from itertools import product
 from typing import Any, NamedTuple, cast
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
-from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import Change, Ordering, OutcomeKind, Policy, Reason, Row, Ruling
-from tests.inside.kit import MemoryS3, Version, object_consumer, object_ledger, s3_notification
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, LedgerOptions
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Ordering, Row
+from intake_ledger.protocol.verdict import Policy, Ruling
+from intake_ledger_testing.consumers import object_consumer, object_ledger
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import CONSUMER

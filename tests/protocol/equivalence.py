@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from intake_ledger.ledger import NO_ROW, Condition, ConditionFailed, LedgerTable, lease_owned, row_unchanged
-from intake_ledger.protocol import STORED_STATUSES, Ordering, Row, RowKey, StateKind
-from tests.inside.audits import AuditTable
-from tests.inside.rows import no_late_writes, no_other_late_writes
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.ledger.conditions import (
+    NO_ROW,
+    Condition,
+    ConditionFailed,
+    lease_owned,
+    no_late_writes,
+    no_other_late_writes,
+    row_unchanged,
+)
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, RowKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

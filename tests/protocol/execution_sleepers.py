@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
-from tests.inside.kit import sqs_event
+from intake_ledger_testing.events import sqs_event
 from tests.protocol.execution_worlds import (
     ExecutionWorld,
     MemoryQueues,

@@ -11,34 +11,39 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.events import parse_message
-from intake_ledger.executions import OVERTAKEN, DurableFunction, StateMachine
-from intake_ledger.ledger import LedgerOptions, LedgerTable
-from intake_ledger.protocol import Change, DurableSettings, ExecutionSettings, Fenced, Policy, Row, Status, row_key
-from tests.inside.executions import Later
-from tests.inside.kit import (
-    FUNCTION,
-    MACHINE,
-    MemoryDurableExecution,
-    MemoryDurableFunctions,
-    MemoryExecution,
-    MemoryS3,
-    MemoryStepFunctions,
-    object_ledger,
-    s3_notification,
-    sqs_event,
-)
-from tests.inside.objects import Objects
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.events.parser import parse_message
+from intake_ledger.executions.decide import OVERTAKEN
+from intake_ledger.executions.durable_function import DurableFunction
+from intake_ledger.executions.state_machine import StateMachine
+from intake_ledger.kinds.objects import Objects
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import LedgerOptions
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.row import Row, Status, row_key
+from intake_ledger.protocol.settings_durable import DurableSettings
+from intake_ledger.protocol.settings_executions import ExecutionSettings
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.later import Later
+from intake_ledger_testing.consumers import object_ledger
+from intake_ledger_testing.events import s3_notification, sqs_event
+from intake_ledger_testing.memory_durable_functions import FUNCTION, MemoryDurableExecution, MemoryDurableFunctions
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, MINUTE, Clock
 from tests.unit.test_consumer import Context, FakeTelemetry
+
+if TYPE_CHECKING:
+    from intake_ledger.aws.queues import Queues
 
 KEY = "a.csv"
 LONGEST_TASK = 24 * HOUR

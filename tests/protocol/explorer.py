@@ -15,10 +15,14 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.events import own_message
-from intake_ledger.ledger import LedgerTable, break_claim
-from intake_ledger.protocol import Origin, Reason, ReasonCode, RowKey, State, StateKind
-from tests.inside.kit import Key, inserted_item, parse_update_statement
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import break_claim
+from intake_ledger.protocol.change import Origin, State, StateKind
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import RowKey
+from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
+from intake_ledger_testing.memory_dynamodb import Key
 from tests.protocol import program
 from tests.protocol.program import (
     BUCKET,

@@ -28,19 +28,25 @@ from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, break_claim
-from intake_ledger.messages import (
-    KeyedMessage,
-    MessageSettings,
-    MessageSourceType,
-)
-from intake_ledger.processor import Commit
-from intake_ledger.protocol import Ordering, Policy, Reason, ReasonCode, Row, RowKey, Unprocessable
-from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, OutcomeCounter
-from tests.inside.messages import KeyLock, MessageReader, Messages
-from tests.inside.objects import Inline
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.kinds.messages import Messages
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions, break_claim
+from intake_ledger.messages.keyed_message import KeyedMessage
+from intake_ledger.messages.reader import MessageReader
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, RowKey
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.inline import Inline
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.protocol.explorer import Result
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER

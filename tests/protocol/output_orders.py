@@ -10,8 +10,8 @@ from itertools import product
 from typing import NamedTuple
 
 from intake_ledger import OutputConflict, Overtaken
-from tests.inside.kit import MemoryOutputs
-from tests.inside.outputs import Present
+from intake_ledger.outputs.conditional_put import Present
+from intake_ledger_testing.memory_outputs import MemoryOutputs
 from tests.protocol.output_writers import BUCKET, Action, Job, Way, Writer, visible, writer
 
 FENCE = 1_767_225_600_000

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.kit import MemoryOutputs
+from intake_ledger_testing.memory_outputs import MemoryOutputs
 from tests.protocol.output_orders import FENCE, VALUES, search_all, search_two_objects
 from tests.protocol.output_writers import BUCKET, Action, Job, Way, Writer, visible, writer
 

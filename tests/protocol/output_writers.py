@@ -13,8 +13,9 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger import Output, OutputError, Overtaken
-from intake_ledger.outputs import PART_BYTES, REMOVED, source_of
-from tests.inside.outputs import output as implementation
+from intake_ledger.outputs import output as implementation
+from intake_ledger.outputs.conditional_put import REMOVED, source_of
+from intake_ledger.outputs.upload import PART_BYTES
 
 BUCKET = "outputs"
 PART = 64

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from tests.inside.kit import Item, Key
+from intake_ledger_testing.dynamodb_expressions import Item
+from intake_ledger_testing.memory_dynamodb import Key
 
 _Shape = tuple[tuple[str, str], ...]
 _MOST_SHARED = 10_000

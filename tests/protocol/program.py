@@ -18,29 +18,30 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger import Rejects
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import ProcessingTime, Services
-from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable, RowHistory, RowHistoryRecord
-from intake_ledger.processor import Commit, ObjectChange
-from intake_ledger.protocol import (
-    AuditSettings,
-    Change,
-    CommitTag,
-    ConsumerSettings,
-    KeyFilter,
-    NotYet,
-    Ordering,
-    OutcomeKind,
-    Policy,
-    Reason,
-    Row,
-    RowCounts,
-    Ruling,
-    Unprocessable,
-)
-from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
-from tests.inside.kit import dynamodb_expressions, memory_dynamodb, object_consumer, object_ledger
-from tests.inside.objects import InlineCalls
+from intake_ledger.audit.budget import OwnBudget
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
+from intake_ledger.audit.report import Report
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.services import Services
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, LedgerOptions
+from intake_ledger.ledger.row_history import RowHistory, RowHistoryRecord
+from intake_ledger.processor.object_change import Commit, ObjectChange
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.errors import NotYet, Unprocessable
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Ordering, Row, RowCounts
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter
+from intake_ledger.protocol.settings_audit import AuditSettings
+from intake_ledger.protocol.verdict import Policy, Ruling
+from intake_ledger.runners.calls import InlineCalls
+from intake_ledger_testing import dynamodb_expressions, memory_dynamodb
+from intake_ledger_testing.consumers import object_consumer, object_ledger
 from tests.protocol.strict_telemetry import StrictTelemetry
 
 BUCKET, KEY, PIPELINE = "bucket", "key", "p"

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, cast
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable, Starts
-from intake_ledger.protocol import Rate, rate_key
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.starts import Starts
+from intake_ledger.protocol.rate import Rate
+from intake_ledger.protocol.row import rate_key
 
 BEGIN_MS = 1_800_000_000_000
 BATCH = 10

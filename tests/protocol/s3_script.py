@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from intake_ledger.protocol import StateKind
+from intake_ledger.protocol.change import StateKind
 from tests.protocol.program import BUCKET, KEY, Message, moment
 
 

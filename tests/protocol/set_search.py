@@ -17,35 +17,30 @@ from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
 from intake_ledger import FileSet, ObjectChange, Rejects
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable
-from intake_ledger.protocol import (
-    Change,
-    ConsumerSettings,
-    OutcomeKind,
-    Policy,
-    Reason,
-    Row,
-    StateKind,
-    Status,
-    row_from_attributes,
-)
-from intake_ledger.protocol import from_dynamodb as plain
-from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
-from intake_ledger.sets import SetSettings
-from tests.inside.kit import (
-    DEAD_LETTER_URL,
-    QUEUE_URL,
-    MemoryOutputs,
-    MemoryS3,
-    object_consumer,
-    object_ledger,
-    s3_notification,
-    sqs_record,
-)
-from tests.inside.objects import Inline
-from tests.inside.sets import Sets, SetWakes
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.consumer.set_wakes import SetWakes
+from intake_ledger.kinds.sets import Sets
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.protocol.change import Change, StateKind
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Row, Status, row_from_attributes
+from intake_ledger.protocol.row import from_dynamodb as plain
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.inline import Inline
+from intake_ledger.set_members.forms import FormKind, FormSettings, SetTarget
+from intake_ledger.set_members.membership import Membership
+from intake_ledger.set_members.wakes import Wakes
+from intake_ledger.sets.settings import SetSettings
+from intake_ledger_testing.consumers import object_consumer, object_ledger
+from intake_ledger_testing.events import s3_notification, sqs_record
+from intake_ledger_testing.memory_outputs import MemoryOutputs
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.protocol.strict_telemetry import StrictTelemetry
 from tests.settings import CONSUMER

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import NoReturn, override
 
-from intake_ledger.ledger import Claim
-from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, RowCounts, Ruling
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Row, RowCounts
+from intake_ledger.protocol.verdict import Ruling
 
 
 class StrictTelemetry(Telemetry):

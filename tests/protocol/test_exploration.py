@@ -8,9 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from intake_ledger.consumer import Consumer
-from intake_ledger.ledger import Ledger, LedgerTable
-from tests.inside.audits import AuditInOneFunction
+from intake_ledger.audit.one_function import AuditInOneFunction
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger
 from tests.protocol import message_worlds, program
 from tests.protocol.explorer import Explorer, Scenario, Worker, World
 from tests.protocol.mutants import MUTANTS

@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from intake_ledger.ledger import LedgerTable, Starts
-from intake_ledger.protocol import LONGEST_LINE_SECONDS, Rate, StartTimes, rate_key
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.starts import Starts
+from intake_ledger.protocol.rate import LONGEST_LINE_SECONDS, Rate, StartTimes
+from intake_ledger.protocol.row import rate_key
 from tests.protocol.rate_world import BEGIN_MS, RateWorld
 from tests.settings import THOROUGH
 

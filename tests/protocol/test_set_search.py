@@ -2,7 +2,7 @@
 
 import pytest
 
-from intake_ledger.set_members import Wakes
+from intake_ledger.set_members.wakes import Wakes
 from tests.protocol.scenarios import FULL
 from tests.protocol.set_search import SHORT, WORLDS, Scenario, SetSearch, explore
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tests.inside.objects import MAX_PAUSE_MS, THRESHOLD
-from tests.inside.rows import dynamodb_table
+from intake_ledger.consumer.circuit_breaker import MAX_PAUSE_MS, THRESHOLD
+from intake_ledger.ledger import dynamodb_table
 from tests.protocol.simulation import HOUR, Measured, Misfortune, Simulation
 from tests.settings import quick
 

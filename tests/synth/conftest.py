@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from aws_cdk import App, Stack, Stage
 
-from tests.inside.constructs import layer
+from cdk_intake_ledger.functions import layer
 from tests.synth.build import new_app
 from tests.synth.matrix import CONTEXT, ROWS
 

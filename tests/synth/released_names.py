@@ -11,8 +11,10 @@ from aws_cdk import Stack
 
 from cdk_intake_ledger import FileSets, IntakePipeline, SetForm
 from intake_ledger.contract import METRICS
-from intake_ledger.protocol import FORMAT, PIPELINE_TAG, STORED_STATUSES, ReasonCode, Row
-from tests.inside.command import json_output
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import FORMAT, STORED_STATUSES, Row
+from intake_ledger.protocol.settings import PIPELINE_TAG
+from intake_ledger_cli.show import json_output
 from tests.synth.build import new_app, new_stack, processor, template_of
 from tests.synth.message_stack import message_intakes
 

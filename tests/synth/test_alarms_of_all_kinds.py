@@ -8,8 +8,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from scripts import alarms_page
 
 from cdk_intake_ledger import FileSets, IntakePipeline, MessageSource, MonitoringOptions, Processor, SetForm, Tag
+from cdk_intake_ledger.monitoring import intake_monitoring
 from intake_ledger.contract import ALARMS, KINDS, METRICS, METRICS_NAMESPACE, AlarmRow, Limit, MetricRow, Need, Source
-from tests.inside.constructs import intake_monitoring
 from tests.synth.build import Json, new_stack, processor, resources, template_of
 from tests.synth.message_stack import messages, record_stream
 

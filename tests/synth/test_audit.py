@@ -15,8 +15,8 @@ from cdk_intake_ledger import (
     IntakePipeline,
     IntakeQueue,
 )
-from intake_ledger.protocol import Delivery, Reports, audit_settings
-from tests.inside.audits import Deployed
+from intake_ledger.delivery_check.deployed import Deployed
+from intake_ledger.protocol.settings_audit import Delivery, Reports, audit_settings
 from tests.synth.build import (
     actions,
     new_app,

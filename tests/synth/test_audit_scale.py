@@ -11,10 +11,12 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import AuditOptions, AuditScale, Engine, Existing, IntakePipeline
-from cdk_intake_ledger.bundling import install, parse_requirements
-from intake_ledger.protocol import audit_settings
-from tests.inside.audits import COLUMNS, athena
-from tests.inside.constructs import ORC, PARTITION, TABLES
+from cdk_intake_ledger.audit.athena import PARTITION, TABLES
+from cdk_intake_ledger.audit.join import ORC
+from cdk_intake_ledger.bundling.wheels import install, parse_requirements
+from intake_ledger.audit.join import athena
+from intake_ledger.audit.relations import COLUMNS
+from intake_ledger.protocol.settings_audit import audit_settings
 from tests.synth.build import (
     Json,
     actions,

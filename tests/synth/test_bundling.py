@@ -8,8 +8,8 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.bundling import LAYER_FOLDER, parse_requirements, wheel_code
-from tests.inside.constructs import made_code
+from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, made_code, wheel_code
+from cdk_intake_ledger.bundling.wheels import parse_requirements
 from tests.synth.build import new_app
 from tests.wheel_maker import only_index
 

@@ -27,8 +27,8 @@ from cdk_intake_ledger import (
     Processor,
     SetForm,
 )
-from intake_ledger.consumer import make_parts, make_runner
-from intake_ledger.worker import make_worker
+from intake_ledger.consumer.composition import make_parts, make_runner
+from intake_ledger.worker.worker import make_worker
 from tests.synth.build import (
     Json,
     actions,

@@ -18,8 +18,9 @@ from cfnlint.api import ManualArgs, lint  # type: ignore[import-untyped]
 from typer.main import get_command
 
 from cdk_intake_ledger import Ordering
-from cdk_intake_ledger.template import TemplateFiles, TemplateOptions, write_template
-from tests.inside.command import commands
+from cdk_intake_ledger.template.files import TemplateFiles, write_template
+from cdk_intake_ledger.template.options import TemplateOptions
+from intake_ledger_cli import commands
 from tests.synth.build import Json, variables
 from tests.synth.test_cfn_lint import ACCEPTED, REGIONS
 

@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor
-from intake_ledger.protocol import durable_settings
+from intake_ledger.protocol.settings_durable import durable_settings
 from tests.synth.build import (
     Json,
     actions,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, Processor, SetForm
-from tests.inside.constructs import argument_type, entrypoint_problems
+from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
 from tests.synth.build import new_stack, refused, rules_in
 
 

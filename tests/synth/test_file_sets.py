@@ -22,8 +22,8 @@ from cdk_intake_ledger import (
     RetryOptions,
     SetForm,
 )
-from intake_ledger.set_members import set_form, set_targets
-from tests.inside.constructs import can_match_both
+from cdk_intake_ledger.sets.patterns import can_match_both
+from intake_ledger.set_members.forms import set_form, set_targets
 from tests.synth.build import (
     Json,
     actions,

@@ -9,7 +9,7 @@ from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.delivery import (
+from cdk_intake_ledger.delivery.key_filters import (
     KeyPattern,
     filter_problems,
     key_text_problems,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inside.constructs import missing_imports
+from cdk_intake_ledger.bundling.imports import missing_imports
 
 
 def missing(folder: Path, source: str, *available: str) -> list[str]:

@@ -8,7 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import FileSets, IntakePipeline, NetworkOptions, Processor, SetForm
-from tests.inside.objects import managed_instances
+from intake_ledger.consumer import managed_instances
 from tests.synth.build import PROCESSORS, Json, new_stack, only, processor, refused, template_of, variables
 
 

@@ -25,8 +25,8 @@ from cdk_intake_ledger import (
     MessageSource,
     RetryOptions,
 )
-from cdk_intake_ledger.messages import expression_problems, warn_about_identity
-from tests.inside.audits import Deployed
+from cdk_intake_ledger.messages.expressions import expression_problems, warn_about_identity
+from intake_ledger.delivery_check.deployed import Deployed
 from tests.synth.build import (
     Json,
     actions,

@@ -17,7 +17,8 @@ from cdk_intake_ledger import (
     MonitoringOptions,
 )
 from intake_ledger.contract import ALARMS, METRICS, OBJECTS
-from intake_ledger.protocol import VERDICT_METRICS, OutcomeKind
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.verdict import VERDICT_METRICS
 from tests.synth.build import (
     Json,
     new_stack,

@@ -12,9 +12,9 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 
 from cdk_intake_ledger import IntakeLedger, IntakePipeline, MessageIntake, MessageSource, OutcomeEvents
+from intake_ledger import outcome_events
 from intake_ledger.contract import ALARMS, MESSAGES, OBJECTS, OUTCOME_BUS, OUTCOME_DETAILS, OUTCOME_INTAKES, Source
-from intake_ledger.protocol import Row, Status
-from tests.inside.outcomes import outcome_events
+from intake_ledger.protocol.row import Row, Status
 from tests.synth.build import (
     Json,
     actions,

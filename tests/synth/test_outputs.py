@@ -12,10 +12,10 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import FileSets, IntakePipeline, Processor, SetForm
 from intake_ledger import Output, OutputError
-from intake_ledger.outputs import source_of
-from tests.inside.audits import lifecycle
-from tests.inside.kit import MemoryOutputs
-from tests.inside.outputs import TOMBSTONE_TAG
+from intake_ledger.delivery_check import lifecycle
+from intake_ledger.outputs.conditional_put import source_of
+from intake_ledger.outputs.output import TOMBSTONE_TAG
+from intake_ledger_testing.memory_outputs import MemoryOutputs
 from tests.synth.build import (
     Json,
     actions,

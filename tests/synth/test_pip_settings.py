@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.bundling import WheelError, install, parse_requirements
-from tests.inside.constructs import _uv_settings
+from cdk_intake_ledger.bundling.wheels import WheelError, _uv_settings, install, parse_requirements
 from tests.synth.build import rules_in
 from tests.wheel_maker import WheelFolder, write_simple_index
 

@@ -36,8 +36,9 @@ from cdk_intake_ledger import (
     SetForm,
 )
 from cdk_intake_ledger.testing import logical_ids
-from intake_ledger import protocol
-from intake_ledger.protocol import audit_settings, consumer_settings
+from intake_ledger.protocol import row
+from intake_ledger.protocol.settings import consumer_settings
+from intake_ledger.protocol.settings_audit import audit_settings
 from tests.synth.build import (
     Json,
     actions,
@@ -527,7 +528,7 @@ def _element(stack: Stack, name: str) -> CfnElement:
 
 def test_the_orderings_are_the_runtimes_own() -> None:
     """Construct and runtime use the same enums, so their values cannot differ."""
-    assert Ordering is protocol.Ordering
+    assert Ordering is row.Ordering
 
 
 def test_a_queue_of_its_own_visibility_keeps_it() -> None:

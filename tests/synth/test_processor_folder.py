@@ -11,7 +11,7 @@ from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
-from tests.inside.constructs import processor_folder
+from cdk_intake_ledger.bundling import processor_folder
 from tests.synth.build import new_app, new_stack, rules_in
 from tests.wheel_maker import WheelFolder, only_index
 

@@ -12,9 +12,9 @@ from cdk_intake_ledger import IntakePipeline, MonitoringOptions
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import ObjectChange
 from intake_ledger.contract import ALARMS, OBJECTS
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger_testing import local_runtime
 from tests.alarms import Alarm, Point, alarms_of, points_of
-from tests.inside.kit import local_runtime
-from tests.inside.objects import PowertoolsTelemetry
 from tests.synth.build import Json, new_stack, processor, template_of, variables
 
 FILES, REPEATS = 40, 2

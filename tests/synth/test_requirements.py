@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.bundling import parse_requirements, read_requirements
+from cdk_intake_ledger.bundling.wheels import parse_requirements, read_requirements
 from tests.synth.build import rules_in
 
 HASH = "sha256:" + "0" * 64

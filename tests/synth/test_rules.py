@@ -6,18 +6,9 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger import RetryOptions
-from tests.inside.constructs import (
-    CHECKS,
-    DAY,
-    HOUR,
-    MINUTE,
-    UNKNOWN,
-    Check,
-    Plan,
-    function_timeout,
-    plan_problems,
-    span,
-)
+from cdk_intake_ledger.pipeline_checks import CHECKS, plan_problems
+from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
+from cdk_intake_ledger.validation.plan_check import Check
 
 PLAN = Plan(
     processing_timeout=60,

@@ -14,7 +14,7 @@ from aws_cdk import aws_ecs as ecs
 from botocore import xform_name
 
 from cdk_intake_ledger import IntakePipeline, IntakeWorkers, OutcomeEvents
-from tests.inside.command import commands
+from intake_ledger_cli import commands
 from tests.synth.build import new_stack, processor, resources, template_of
 from tests.synth.test_alarms_of_all_kinds import stack_of_all_kinds
 

@@ -9,7 +9,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
 from cdk_intake_ledger import IntakePipeline, Ordering, Processor
-from intake_ledger.protocol import durable_settings, execution_settings
+from intake_ledger.protocol.settings_durable import durable_settings
+from intake_ledger.protocol.settings_executions import execution_settings
 from tests.synth.build import Json, new_stack, refused, statements, template_of, variables
 from tests.synth.test_cells import FUNCTION, MACHINE, PLACE, make, text
 

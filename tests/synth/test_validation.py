@@ -9,7 +9,8 @@ import pytest
 from scripts.validation_page import PAGE, page
 
 import cdk_intake_ledger
-from tests.inside.constructs import Rule, Severity, Subject, all_rules, registry
+from cdk_intake_ledger.validation import registry
+from cdk_intake_ledger.validation.registry import Rule, Severity, Subject, all_rules
 
 PACKAGE = Path(cdk_intake_ledger.__file__).parent
 RULES = list(all_rules())

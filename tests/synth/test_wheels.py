@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdk_intake_ledger.bundling import WheelError, install, parse_requirements
-from tests.inside.constructs import MACHINES, _tidy, cache_folder
+from cdk_intake_ledger.bundling.wheels import MACHINES, WheelError, _tidy, cache_folder, install, parse_requirements
 from tests.synth.build import rules_in
 from tests.wheel_maker import MACHINES as ELF_MACHINES
 from tests.wheel_maker import WheelFolder, only_index

@@ -14,7 +14,10 @@ from botocore.config import Config
 from moto import mock_aws
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.inside.kit import QUEUE_URL, MemoryOutputs, MemoryS3, MemorySQS, local_server
+from intake_ledger_testing import local_server
+from intake_ledger_testing.memory_outputs import MemoryOutputs
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import QUEUE_URL, MemorySQS
 from tests.local.faults.proxy import Proxy
 from tests.protocol.equivalence import TABLE
 from tests.truth.facts import Fact, MemoryVersions, Messages, Reads, Uploads

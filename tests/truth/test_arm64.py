@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk_intake_ledger.bundling import install, parse_requirements
-from tests.inside.constructs import DUCKDB
+from cdk_intake_ledger.audit.join import DUCKDB
+from cdk_intake_ledger.bundling.wheels import install, parse_requirements
 
 ROOT = Path(__file__).parents[2]
 MACHINE = ROOT / "build" / "arm64"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 
 from cdk_intake_ledger.testing import LocalAws, MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable
-from tests.inside.kit import local_server
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger_testing import local_server
 from tests.protocol.equivalence import KEYS, TABLE, Step, answer, empty, plans
 
 PROGRAM = Path(__file__).parents[2] / "build" / "dynalite" / "node_modules" / "dynalite" / "cli.js"

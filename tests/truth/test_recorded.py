@@ -12,9 +12,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.events import Message, parse_message
-from intake_ledger.protocol import Change
-from tests.inside.kit import MemoryOutputs, MemoryS3, eventbridge_event, s3_notification, sqs_record
+from intake_ledger.events.parser import Message, parse_message
+from intake_ledger.protocol.change import Change
+from intake_ledger_testing.events import eventbridge_event, s3_notification, sqs_record
+from intake_ledger_testing.memory_outputs import MemoryOutputs
+from intake_ledger_testing.memory_s3 import MemoryS3
 from tests.truth import servers
 from tests.truth.facts import Fact, MemoryVersions, Reads, Uploads, facts
 from tests.truth.policies import Json

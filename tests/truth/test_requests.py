@@ -14,7 +14,7 @@ from botocore.exceptions import ParamValidationError
 from botocore.model import ServiceModel
 from botocore.validate import validate_parameters
 
-from tests.inside.kit import check_transaction, expression_problems
+from intake_ledger_testing.transaction_rules import check_transaction, expression_problems
 from tests.truth.recording import Json, Request, requests
 from tests.truth.reference import OLDEST, newest_model, oldest_model
 

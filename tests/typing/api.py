@@ -48,7 +48,7 @@ from intake_ledger import (
     Unprocessable,
 )
 from intake_ledger.outputs.sql import lock_object, schema
-from intake_ledger.protocol import Row
+from intake_ledger.protocol.row import Row
 
 
 def process(change: ObjectChange) -> Commit:

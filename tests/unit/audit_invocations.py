@@ -13,8 +13,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from tests.inside.audits import DeliveryCheck, Looked, Report, look
-from tests.inside.audits import function as audit
+from intake_ledger.audit import function as audit
+from intake_ledger.audit import look
+from intake_ledger.audit.report import Report
+from intake_ledger.delivery_check.check import DeliveryCheck
+from intake_ledger.delivery_check.looked import Looked
 from tests.unit.audit_support import AuditWorld, FakeSQS
 from tests.unit.support import DAY, MINUTE
 

@@ -11,7 +11,10 @@ from enum import Enum, auto
 from random import Random
 from typing import Any
 
-from intake_ledger.protocol import ABSENT, CommitTag, KeyFilter, Ordering, State, StateKind, Status
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 

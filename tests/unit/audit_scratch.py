@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.inside.audits import Scratch
+from intake_ledger.audit.scratch import Scratch
 
 
 class FolderScratch(Scratch):

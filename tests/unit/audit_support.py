@@ -11,28 +11,24 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.aws import Bucket
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    ABSENT,
-    AuditSettings,
-    CommitTag,
-    KeyFilter,
-    Ordering,
-    Row,
-    RowKey,
-    State,
-    StateKind,
-    Status,
-    identity_of,
-    row_key,
-)
-from tests.inside.audits import AuditInOneFunction, Look, OwnBudget, Report, Window
-from tests.inside.kit import MemoryS3, MemorySQS
+from intake_ledger.audit.budget import OwnBudget
+from intake_ledger.audit.diff import Window
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
+from intake_ledger.audit.report import Report
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import ABSENT, State, StateKind, identity_of
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings_audit import AuditSettings
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import MemorySQS
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock
 
 if TYPE_CHECKING:
-    from tests.inside.audits import IsExecuting
+    from intake_ledger.audit.executing import IsExecuting
 
 QUEUE_URL = "https://sqs/queue"
 OLD = 2 * HOUR

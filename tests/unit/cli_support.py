@@ -13,21 +13,25 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import (
-    Change,
-    KeyFilter,
+from intake_ledger.protocol.change import Change, identity_of
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     Status,
-    identity_of,
     review_partition,
     row_attributes,
     row_key,
     waiting_partition,
 )
-from tests.inside.command import OPERATIONS_STREAM, Aws, DeployedPipeline, RateLimit
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger_cli import commands
+from intake_ledger_cli.act.rate_limit import RateLimit
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.consumer_log import OPERATIONS_STREAM
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from tests.unit.support import RETENTION, START, create_table, one_change
 
+commands.load()  # Typer builds the command line once, so all commands have to be there
 STACK = "Intake"
 NAME = "Intake-Invoices-0A1B2C3D"
 ASKING = {"dismiss", "resume", "retry"}

@@ -19,8 +19,8 @@ from moto.core.utils import method_names_from_class
 from moto.sqs.responses import SQSResponse
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Ordering
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Ordering
 from intake_ledger_suite import MARKERS
 from tests.settings import examples
 from tests.unit.support import Clock, FakeS3, MakeWorld, Wire, World, create_table

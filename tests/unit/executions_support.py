@@ -5,15 +5,12 @@ from collections.abc import Callable
 from typing import Any, override
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner, MemoryDynamoDB
-from intake_ledger.protocol import Row
-from tests.inside.kit import (
-    BUCKET,
-    LocalWorker,
-    MemoryExecution,
-    MemorySQS,
-    MemoryStepFunctions,
-    s3_notification,
-)
+from intake_ledger.protocol.row import Row
+from intake_ledger_testing.events import s3_notification
+from intake_ledger_testing.local_settings import BUCKET
+from intake_ledger_testing.local_worker import LocalWorker
+from intake_ledger_testing.memory_sqs import MemorySQS
+from intake_ledger_testing.memory_step_functions import MemoryExecution, MemoryStepFunctions
 from tests.unit.test_consumer import FakeTelemetry
 
 LONGEST_TASK_SECONDS = 2 * 3600

@@ -4,11 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from intake_ledger.protocol import Ordering
-from tests.inside.command import Aws, CliError, DeployedPipeline, forgetting
+from intake_ledger.protocol.row import Ordering
+from intake_ledger_cli.act import forgetting
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.errors import CliError
 from tests.unit.support import DAY
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.clients import Aws
 
 
 @dataclass

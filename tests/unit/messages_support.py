@@ -9,19 +9,23 @@ from itertools import count
 from typing import Any, cast
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Services
-from intake_ledger.ledger import ForgottenKeys, Guard, Ledger, LedgerOptions, LedgerTable
-from intake_ledger.messages import (
-    KeyedMessage,
-    MessageChange,
-    MessageSettings,
-    MessageSourceType,
-)
-from intake_ledger.protocol import ConsumerSettings, Ordering, Policy, Row, RowKey, row_from_attributes
-from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, OutcomeCounter
-from tests.inside.messages import KeyLock, Messages
-from tests.inside.objects import Inline
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.kinds.messages import Messages
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.forgotten import ForgottenKeys
+from intake_ledger.ledger.ledger import Guard, Ledger, LedgerOptions
+from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.protocol.row import Ordering, Row, RowKey, row_from_attributes
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.verdict import Policy
+from intake_ledger.runners.inline import Inline
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.settings import CONSUMER
 from tests.unit.support import MINUTE, START, Clock
 

@@ -8,11 +8,13 @@ from typing import override
 
 from cdk_intake_ledger.testing import LocalSets, MemoryDynamoDB
 from intake_ledger import Commit, FileSet, ObjectChange
-from intake_ledger.protocol import KeyFilter, Row
-from intake_ledger.set_members import FormKind, FormSettings
-from intake_ledger.sets import SetSettings
-from tests.inside.kit import MemoryS3, MemorySQS
-from tests.inside.sets import SetFindings
+from intake_ledger.protocol.row import Row
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger.sets.audit import SetFindings
+from intake_ledger.sets.settings import SetSettings
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import MemorySQS
 
 MAX_WAIT = 72 * 3600
 WARM = False

@@ -8,28 +8,19 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.aws import Bucket
-from intake_ledger.events import own_message, parse_message
-from intake_ledger.ledger import Claim, Ledger, LedgerOptions, LedgerTable, RowHistory, send_write
-from intake_ledger.processor import ObjectStream
-from intake_ledger.protocol import (
-    ABSENT,
-    Change,
-    Ordering,
-    Origin,
-    Policy,
-    Reason,
-    ReasonCode,
-    Row,
-    RowKey,
-    Ruling,
-    State,
-    StateKind,
-    Verdict,
-    row_key,
-)
-from tests.inside.kit import MemoryS3, eventbridge_event, object_ledger, s3_notification
-from tests.inside.rows import execute_batch
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.events.parser import own_message, parse_message
+from intake_ledger.ledger.dynamodb_table import LedgerTable, execute_batch, send_write
+from intake_ledger.ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.ledger.row_history import RowHistory
+from intake_ledger.processor.object_stream import ObjectStream
+from intake_ledger.protocol.change import ABSENT, Change, Origin, State, StateKind
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, RowKey, row_key
+from intake_ledger.protocol.verdict import Policy, Ruling, Verdict
+from intake_ledger_testing.consumers import object_ledger
+from intake_ledger_testing.events import eventbridge_event, s3_notification
+from intake_ledger_testing.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

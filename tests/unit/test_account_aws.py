@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import AccountAws, AccountAwsError
-from tests.inside.kit import NEW_KEY_REQUESTS, NEW_KEY_UNITS, estimate
+from intake_ledger_testing.account_cost import NEW_KEY_REQUESTS, NEW_KEY_UNITS, estimate
 
 COST = Path(__file__).parents[2] / "docs" / "cost.md"
 APP = """

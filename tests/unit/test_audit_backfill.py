@@ -7,12 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from intake_ledger.aws import Bucket
-from intake_ledger.events import OWN_MESSAGE, parse_message
-from intake_ledger.ledger import Claim, LedgerOptions
-from intake_ledger.protocol import KeyFilter, Ordering, Policy, Status, Verdict
-from tests.inside.audits import BACKFILL_ID, Report
-from tests.inside.kit import object_ledger
+from intake_ledger.audit.look import BACKFILL_ID
+from intake_ledger.audit.report import Report
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.events.parser import OWN_MESSAGE, parse_message
+from intake_ledger.ledger.ledger import Claim, LedgerOptions
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.verdict import Policy, Verdict
+from intake_ledger_testing.consumers import object_ledger
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, RETENTION
 

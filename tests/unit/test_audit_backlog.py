@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from tests.inside.audits import Backlog, Window
-from tests.inside.audits import backlog as audit_backlog
+from intake_ledger.audit import backlog as audit_backlog
+from intake_ledger.audit.backlog import Backlog
+from intake_ledger.audit.diff import Window
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE, START
 

@@ -10,8 +10,11 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from intake_ledger.protocol import Delivery, KeyFilter, to_dynamodb
-from tests.inside.audits import DeliveryCheck, Looked
+from intake_ledger.delivery_check.check import DeliveryCheck
+from intake_ledger.delivery_check.looked import Looked
+from intake_ledger.protocol.row import to_dynamodb
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings_audit import Delivery
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import BUCKET
 

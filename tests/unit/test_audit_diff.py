@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import ABSENT, STORED_STATUSES, Row, State, StateKind, Status, real_version
-from tests.inside.audits import Finding, Mark, Window, is_marked, judge
+from intake_ledger.audit.diff import Finding, Mark, Window, is_marked, judge
+from intake_ledger.protocol.change import ABSENT, State, StateKind, real_version
+from intake_ledger.protocol.row import STORED_STATUSES, Row, Status
 from tests.unit.support import DAY, HOUR, SECOND
 
 NOW = 1_795_000_000_000

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.executions import OVERTAKEN, execution_name
-from intake_ledger.protocol import Status
-from tests.inside.audits import Line, executing
-from tests.inside.kit import MACHINE, MemoryStepFunctions
+from intake_ledger.audit.diff import Line
+from intake_ledger.audit.executing import executing
+from intake_ledger.executions.decide import OVERTAKEN, execution_name
+from intake_ledger.protocol.row import Status
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryStepFunctions
 from tests.unit.audit_support import AuditWorld
 
 VARIABLES = {"INTAKE_STATE_MACHINE": MACHINE, "INTAKE_EXECUTION_SECONDS": "21600"}

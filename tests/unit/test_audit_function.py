@@ -13,10 +13,15 @@ from benchmarks import cost
 from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
 
-from intake_ledger.ledger import LedgerTable, RowHistoryRecord
-from intake_ledger.protocol import audit_settings
-from tests.inside.audits import AuditInOneFunction, Backlog, DeliveryCheck, Looked, backlog
-from tests.inside.audits import function as audit
+from intake_ledger.audit import backlog
+from intake_ledger.audit import function as audit
+from intake_ledger.audit.backlog import Backlog
+from intake_ledger.audit.one_function import AuditInOneFunction
+from intake_ledger.delivery_check.check import DeliveryCheck
+from intake_ledger.delivery_check.looked import Looked
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.row_history import RowHistoryRecord
+from intake_ledger.protocol.settings_audit import audit_settings
 from tests.unit.cli_support import client, shared_client
 from tests.unit.support import create_table, execute_without_partiql
 

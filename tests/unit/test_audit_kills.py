@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import KeyFilter, Ordering, State, StateKind, Status
-from tests.inside.audits import (
-    MOST_REPEATS,
-    NAMED_FINDINGS,
-    DeliveryCheck,
-    Line,
-    Looked,
-    Report,
-    RunLeaseLost,
-    RunNotDue,
-    Stopped,
-    one_function,
-)
+from intake_ledger.audit import one_function
+from intake_ledger.audit.diff import Line
+from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
+from intake_ledger.audit.runs import MOST_REPEATS, RunLeaseLost, RunNotDue
+from intake_ledger.delivery_check.check import DeliveryCheck
+from intake_ledger.delivery_check.looked import Looked
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_invocations import Invocations, Killed
 from tests.unit.audit_support import AuditWorld
 

@@ -10,9 +10,10 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Row, RowKey, Status
-from tests.inside.audits import BucketListing, Place, parse_scans_directly, parse_versions_once
+from intake_ledger.audit.listing import BucketListing, Place
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Row, RowKey, Status
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import create_table
 

@@ -12,20 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from intake_ledger.ledger import NO_ROW
-from intake_ledger.protocol import FORMAT, KeyFilter, Ordering, State, StateKind, Status
-from tests.inside.audits import (
-    NAMED_PASSES,
-    NOT_JUDGED,
-    WAITING,
-    Line,
-    Pass,
-    Report,
-    Stopped,
-    Window,
-    few_passes,
-    report_of,
-)
+from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Line, Window
+from intake_ledger.audit.report import NAMED_PASSES, Pass, Report, Stopped, few_passes, report_of
+from intake_ledger.ledger.conditions import NO_ROW
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import FORMAT, Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE
 

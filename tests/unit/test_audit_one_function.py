@@ -2,8 +2,12 @@
 
 import pytest
 
-from intake_ledger.protocol import KeyFilter, Ordering, State, StateKind, Status
-from tests.inside.audits import BATCH, Line, Stopped
+from intake_ledger.audit.diff import Line
+from intake_ledger.audit.look import BATCH
+from intake_ledger.audit.report import Stopped
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, MINUTE
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from intake_ledger.protocol import Ordering
-from tests.inside.audits import NAMED_FINDINGS, NOT_SENT, Line, Report, Stopped, Window, one_function
+from intake_ledger.audit import one_function
+from intake_ledger.audit.diff import NOT_SENT, Line, Window
+from intake_ledger.audit.report import NAMED_FINDINGS, Report, Stopped
+from intake_ledger.protocol.row import Ordering
 from tests.settings import examples
 from tests.unit.audit_oracle import LOOK_BACK, SETTLE, OracleWorld, build, random_world
 from tests.unit.audit_support import AuditWorld

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.audits import Caller, decide
+from intake_ledger.delivery_check.policies import Caller, decide
 
 QUEUE = "arn:aws:sqs:eu-central-1:111122223333:Messages"
 BUCKET = "arn:aws:s3:::inbox"

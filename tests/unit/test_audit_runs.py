@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import ABSENT, STORED_STATUSES, AuditSettings, Ordering, Row, RowKey, StateKind, Status
-from tests.inside.audits import (
-    KEPT_FINDINGS,
-    MOST_REPEATS,
-    SOON,
-    AuditRuns,
-    AuditTable,
-    Finding,
-    Report,
-    RunLeaseLost,
-    RunNotDue,
-    Stopped,
-)
+from intake_ledger.audit.diff import Finding
+from intake_ledger.audit.report import SOON, Report, Stopped
+from intake_ledger.audit.runs import KEPT_FINDINGS, MOST_REPEATS, AuditRuns, RunLeaseLost, RunNotDue
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import ABSENT, StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, RowKey, Status
+from intake_ledger.protocol.settings_audit import AuditSettings
 from tests.settings import AUDIT
 from tests.unit.support import BUCKET, DAY, HOUR, MINUTE, PIPELINE, START, Clock, create_table
 

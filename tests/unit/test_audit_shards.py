@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.inside.audits import KEYS_OF_A_SAMPLE, MAX_KEY_BYTES, MOST_KEYS, Sample, Shard, cut
+from intake_ledger.audit.listing import KEYS_OF_A_SAMPLE
+from intake_ledger.audit.shards import MAX_KEY_BYTES, MOST_KEYS, Sample, Shard, cut
 
 PAGE = KEYS_OF_A_SAMPLE
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import audit_settings
-from tests.inside.audits import DeliveryCheck, Looked
-from tests.inside.audits import function as audit
-from tests.inside.kit import prices
+from intake_ledger.audit import function as audit
+from intake_ledger.delivery_check.check import DeliveryCheck
+from intake_ledger.delivery_check.looked import Looked
+from intake_ledger.protocol.settings_audit import audit_settings
+from intake_ledger_testing import prices
 from tests.unit.test_audit_delivery import Aws, bridged
 from tests.unit.test_audit_function import Context, LiveAudit, deployed  # noqa: F401 - the fixture
 

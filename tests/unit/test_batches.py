@@ -18,9 +18,10 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.consumer import Overrun, ProcessingTime
-from intake_ledger.protocol import Row, Status
-from tests.inside.kit import object_consumer
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_testing.consumers import object_consumer
 from tests.unit.support import MINUTE, SECOND, notification, record
 from tests.unit.support import created as reported
 from tests.unit.test_consumer import Bench, Context, message

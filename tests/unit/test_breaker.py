@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import FileSet, ObjectChange
-from intake_ledger.protocol import RowKey, Status, Unprocessable, breaker_key, success_key
-from tests.inside.kit import MemoryS3, OutcomeCounter, object_consumer
-from tests.inside.objects import CLOSE_MS, MAX_BAD_KEYS, RECENT_MS, SHARE_MS, THRESHOLD, CircuitBreaker, least_wait_ms
+from intake_ledger.consumer.circuit_breaker import (
+    CLOSE_MS,
+    MAX_BAD_KEYS,
+    RECENT_MS,
+    SHARE_MS,
+    THRESHOLD,
+    CircuitBreaker,
+    least_wait_ms,
+)
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.protocol.row import RowKey, Status, breaker_key, success_key
+from intake_ledger_testing.consumers import object_consumer
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.unit.support import DAY, HOUR, MINUTE, PIPELINE, SECOND, World, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, message, put, raising, raising_now
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Bucket
-from intake_ledger.protocol import ABSENT, ObjectGone, State, StateKind
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.errors import ObjectGone
 from tests.unit.support import BUCKET, KEY
 
 MODIFIED = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)

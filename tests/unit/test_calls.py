@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import Fault, Killed, LocalMessages, LocalPipeline, LocalRunner
 from intake_ledger import InvalidEffectError, NotYet, ObjectChange, Rejects, Unprocessable
-from intake_ledger.protocol import Ordering, Status
-from tests.inside.objects import CircuitBreaker
+from intake_ledger.consumer.circuit_breaker import CircuitBreaker
+from intake_ledger.protocol.row import Ordering, Status
 
 Act = Callable[[int], object]
 """The result of a change, by the number of its calls so far."""

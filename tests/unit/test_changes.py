@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger.events import Ignored, Parsed, Unparseable, own_message, parse_message
-from intake_ledger.protocol import ABSENT, Change, Origin, State, StateKind
+from intake_ledger.events.parser import Ignored, Parsed, Unparseable, own_message, parse_message
+from intake_ledger.protocol.change import ABSENT, Change, Origin, State, StateKind
 from tests.settings import examples
 from tests.unit.support import (
     BUCKET,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.processor import ObjectStream, checksum_of
-from intake_ledger.protocol import ObjectReadError
+from intake_ledger.processor.object_stream import ObjectStream, checksum_of
+from intake_ledger.protocol.errors import ObjectReadError
 
 CONTENT = b"123456789"
 KNOWN = {"crc32c": (0x82F63B78, 32, 0xE3069283), "crc64nvme": (0x9A6C9329AC4BC9B5, 64, 0xAE8B14860A799888)}

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import Ordering, Origin, Row, Status, from_dynamodb, success_key
-from tests.inside.audits import describe_pause
-from tests.inside.command import CliError, redrive, retrying, send
+from intake_ledger.delivery_check.pauses import describe_pause
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering, Row, Status, from_dynamodb, success_key
+from intake_ledger_cli.act import redrive, retrying
+from intake_ledger_cli.aws.sending import send
+from intake_ledger_cli.errors import CliError
 from tests.unit.cli_support import NAME, WHO, Site, client, deny_puts, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

@@ -7,8 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from intake_ledger.protocol import State, StateKind
-from tests.inside.command import Aws, again, redrive
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger_cli.act import again, redrive
+from intake_ledger_cli.aws.clients import Aws
 from tests.unit.cli_support import NAME, WHO, client, denied, deny_puts, make_site, new_consumer_log
 from tests.unit.support import notification, record
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

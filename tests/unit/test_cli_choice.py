@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import Row, Status
-from tests.inside.command import Act, Asked, choose
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_cli.act.choice import Act, Asked, choose
 from tests.unit.support import HOUR, MINUTE, START
 
 NOW = START + HOUR

@@ -22,10 +22,19 @@ import pytest
 from botocore.client import BaseClient
 from typer.main import get_command
 
-from intake_ledger.protocol import KeyFilter, Reports, Row, State, StateKind, Status
+from intake_ledger.audit.diff import Line
+from intake_ledger.audit.publish import publish
+from intake_ledger.audit.report import Report, Stopped
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings_audit import Reports
+from intake_ledger_cli import commands
+from intake_ledger_cli.act import redrive
+from intake_ledger_cli.aws import drain, s3_listing
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.sending import send
 from tests.cli_actions import NEEDED, action_of
-from tests.inside.audits import Line, Report, Stopped, publish
-from tests.inside.command import Aws, commands, drain, redrive, s3_listing, send
 from tests.unit.cli_support import (
     ASKING,
     NAME,
@@ -727,7 +736,7 @@ def test_the_page_shows_commands_that_there_are() -> None:
 
 def test_it_needs_no_cdk_to_start() -> None:
     """The CDK takes seconds to load, and starts a Node.js process."""
-    code = "import sys; from tests.inside.command import commands; print({'jsii', 'aws_cdk'} & set(sys.modules))"
+    code = "import sys; from intake_ledger_cli import commands; print({'jsii', 'aws_cdk'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
 

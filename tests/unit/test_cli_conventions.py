@@ -16,8 +16,14 @@ from typing import Any
 import boto3
 import pytest
 
-from intake_ledger.protocol import PIPELINE_TAG, KeyFilter, Row, Status
-from tests.inside.command import Aws, Tick, UsageError, commands, formatting, pipelines, read_metrics
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.settings import PIPELINE_TAG, KeyFilter
+from intake_ledger_cli import commands
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.metrics import Tick, read_metrics
+from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.read import pipelines
+from intake_ledger_cli.show import formatting
 from tests.unit.cli_support import NAME, STACK, client, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture

@@ -8,8 +8,10 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from intake_ledger.protocol import FORMAT, removed_partition, review_partitions, waiting_partition
-from tests.inside.command import PAGES, Count, Counts, count_parts, count_rows, render
+from intake_ledger.protocol.row import FORMAT, removed_partition, review_partitions, waiting_partition
+from intake_ledger_cli.read.counting import PAGES, Count, Counts, count_rows
+from intake_ledger_cli.show import render
+from intake_ledger_cli.show.status_table import count_parts
 from tests.unit.support import MINUTE, START
 from tests.unit.test_cli_formatting import DEPLOYED
 

@@ -7,25 +7,16 @@ from urllib.parse import quote
 
 import pytest
 
-from intake_ledger.aws import body_digest
-from intake_ledger.events import REDRIVEN, parse_message
-from intake_ledger.protocol import (
-    Change,
-    Ordering,
-    Policy,
-    Row,
-    State,
-    StateKind,
-    Status,
-    Verdict,
-    from_dynamodb,
-    json_text,
-    judge_state,
-    row_from_attributes,
-    row_key,
-)
-from intake_ledger.requests import redriven as attributes_of
-from tests.inside.command import dismissing, drain
+from intake_ledger.aws.queues import body_digest
+from intake_ledger.events.copies import REDRIVEN
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.change import Change, State, StateKind
+from intake_ledger.protocol.row import Ordering, Row, Status, from_dynamodb, row_from_attributes, row_key
+from intake_ledger.protocol.utf8_json import json_text
+from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
+from intake_ledger.requests.redriven import redriven as attributes_of
+from intake_ledger_cli.act import dismissing
+from intake_ledger_cli.aws import drain
 from tests.unit.cli_support import WHO, Site, client, denied, make_message_site, make_site
 from tests.unit.support import DAY, RETENTION, START, created, marked, notification, record, redriven, reprocess
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

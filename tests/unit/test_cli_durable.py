@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions import DurableFunction, execution_name
-from intake_ledger.protocol import Ordering, Row, Status, durable_settings, row_key
+from intake_ledger.executions.decide import execution_name
+from intake_ledger.executions.durable_function import DurableFunction
+from intake_ledger.protocol.row import Ordering, Row, Status, row_key
+from intake_ledger.protocol.settings_durable import durable_settings
 from tests.unit.cli_support import NAME, Site, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, sit

@@ -21,7 +21,8 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from tests.inside.command import Aws, commands
+from intake_ledger_cli import commands
+from intake_ledger_cli.aws.clients import Aws
 from tests.unit.cli_support import STACK, FakeCloudFormation, denied, make_site
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions import execution_name
-from intake_ledger.protocol import Ordering, Row, Status, from_dynamodb, row_from_attributes, row_key
-from tests.inside.command import Aws
+from intake_ledger.executions.decide import execution_name
+from intake_ledger.protocol.row import Ordering, Row, Status, from_dynamodb, row_from_attributes, row_key
+from intake_ledger_cli.aws.clients import Aws
 from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
 from tests.unit.support import HOUR, START
 from tests.unit.test_cli_commands import Person, sit

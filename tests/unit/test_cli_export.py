@@ -12,7 +12,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import Unprocessable
-from intake_ledger.protocol import Ordering, Row, Status
+from intake_ledger.protocol.row import Ordering, Row, Status
 from tests.unit.cli_support import NAME, Site, make_message_site, make_site
 from tests.unit.support import HOUR, START
 from tests.unit.test_cli_commands import Person, sit

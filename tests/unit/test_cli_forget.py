@@ -9,15 +9,16 @@ from urllib.parse import quote
 
 import pytest
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.outputs import Output, source_of
-from intake_ledger.protocol import (
-    GroupPattern,
+from intake_ledger.keyed.group_lock import holder_name
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.outputs.conditional_put import source_of
+from intake_ledger.outputs.output import Output
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     RowKey,
-    State,
-    StateKind,
     Status,
     forgotten_key,
     group_key,
@@ -26,12 +27,13 @@ from intake_ledger.protocol import (
     rejects_place,
     row_key,
     to_dynamodb,
-    ulid,
 )
-from intake_ledger.requests import Command, Entry, RequestBatch, batch_item, batch_key, queried_batches
-from intake_ledger.set_members import Membership
-from tests.inside.command import Aws, forget_command, forgetting, write_token
-from tests.inside.groups import holder_name
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.requests.record import Command, Entry, RequestBatch, batch_item, batch_key, queried_batches
+from intake_ledger.set_members.membership import Membership
+from intake_ledger_cli.act import forget_command, forgetting
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.read_budget import write_token
 from tests.unit.cli_support import (
     NAME,
     FakeSts,

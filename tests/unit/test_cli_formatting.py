@@ -17,39 +17,21 @@ from botocore.exceptions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import (
-    ABSENT,
-    RANDOM_BITS,
-    STORED_STATUSES,
-    Ordering,
-    Origin,
-    Row,
-    State,
-    StateKind,
-    Status,
-    is_ulid,
-    made_at,
-    row_changes,
-    ulid,
-)
-from tests.inside.audits import Finding, Line, Pass, Report, Window, judge
-from tests.inside.command import (
-    CliError,
-    DeployedPipeline,
-    ListedVersion,
-    ObjectRow,
-    RateLimit,
-    compare,
-    console,
-    describe_error,
-    escape,
-    formatting,
-    json_output,
-    many,
-    render,
-    tables,
-)
+from intake_ledger.audit.diff import Finding, Line, Window, judge
+from intake_ledger.audit.report import Pass, Report
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import ABSENT, Origin, State, StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, Status
+from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
+from intake_ledger_cli.act.rate_limit import RateLimit
+from intake_ledger_cli.aws.deployed import DeployedPipeline
+from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.aws.s3_listing import ListedVersion
+from intake_ledger_cli.errors import CliError, describe_error
+from intake_ledger_cli.read.inspection import compare
+from intake_ledger_cli.show import formatting, json_output, render, tables
+from intake_ledger_cli.show.console import console, escape, many
 from tests.unit.cli_support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START, created, one_change
 

@@ -5,17 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    GroupPattern,
-    Ordering,
-    ReasonCode,
-    Row,
-    Status,
-    group_key,
-    row_key,
-)
-from tests.inside.groups import holder_hash, holder_name
+from intake_ledger.keyed.group_lock import holder_hash, holder_name
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status, group_key, row_key
 from tests.unit.cli_support import NAME, Site, client, make_site
 from tests.unit.support import HOUR, MINUTE
 from tests.unit.test_cli_commands import Person, sit

@@ -12,21 +12,15 @@ from urllib.parse import unquote
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import (
-    OutcomeKind,
-    Reason,
-    ReasonCode,
-    Row,
-    RowKey,
-    Ruling,
-    State,
-    StateKind,
-    Status,
-    Verdict,
-)
-from tests.inside.command import Aws, LogGroup, history, key_pattern
-from tests.inside.objects import PowertoolsTelemetry
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.verdict import Ruling, Verdict
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.log_links import LogGroup, key_pattern
+from intake_ledger_cli.read import history
 from tests.unit.cli_support import NAME, denied, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE, START, created
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from intake_ledger.protocol import Origin, Row, Status
-from tests.inside.command import Aws, PipelineKind, commands, forgetting, kind_of
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_cli import commands
+from intake_ledger_cli.act import forgetting
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.kinds import PipelineKind, kind_of
 from tests.unit.cli_support import (
     NAME,
     PARTS,

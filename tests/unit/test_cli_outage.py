@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import Row, RowKey, Status, breaker_key, rate_key, success_key, to_dynamodb
-from tests.inside.command import Alarm, Aws, alarms_text, function_errors, now_ms, reading
+from intake_ledger.protocol.row import Row, RowKey, Status, breaker_key, rate_key, success_key, to_dynamodb
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws import function_errors, reading
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.read.status import Alarm
+from intake_ledger_cli.show.status_table import alarms_text
 from tests.unit.cli_support import NAME, Site, client, denied, make_message_site, make_site, new_consumer_log
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, sit

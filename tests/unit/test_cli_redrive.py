@@ -10,23 +10,16 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from intake_ledger.aws import body_digest
-from intake_ledger.events import parse_message
-from intake_ledger.protocol import Row, State, StateKind, Status
-from tests.inside.command import (
-    NO_REASON,
-    NO_ROOM,
-    CliError,
-    MessageFilter,
-    Redrive,
-    RedriveResult,
-    drain,
-    json_output,
-    opened_by,
-    reading,
-    render,
-    retrying,
-)
+from intake_ledger.aws.queues import body_digest
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_cli.act import retrying
+from intake_ledger_cli.act.redrive import Redrive, RedriveResult, opened_by
+from intake_ledger_cli.aws import drain, reading
+from intake_ledger_cli.aws.dead_letters import NO_REASON, NO_ROOM, MessageFilter
+from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.show import json_output, render
 from tests.unit.cli_support import UNLIMITED, Site, client, denied, make_message_site, make_site
 from tests.unit.support import KEY, START, notification, record
 

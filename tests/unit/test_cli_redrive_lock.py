@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import from_dynamodb, to_dynamodb
-from tests.inside.command import commands, redrive, send
-from tests.inside.command import redrive_lock_module as redrive_lock
+from intake_ledger.protocol.row import from_dynamodb, to_dynamodb
+from intake_ledger_cli import commands
+from intake_ledger_cli.act import redrive, redrive_lock
+from intake_ledger_cli.aws.sending import send
 from tests.unit.cli_support import NAME, STACK, WHO, client, denied, deny_puts, make_site
 from tests.unit.support import MINUTE
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

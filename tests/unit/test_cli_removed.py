@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from intake_ledger.protocol import Row, Settlement, StateKind, Status, rejected_rows_partition, removed_partition
-from tests.inside.audits import Report, RowNumbers, total
-from tests.inside.command import report_table
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.row_numbers import RowNumbers, total
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import Row, Settlement, Status, rejected_rows_partition, removed_partition
+from intake_ledger_cli.show.tables import report_table
 from tests.unit.cli_support import make_site
 from tests.unit.support import START
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import KeyFilter, Ordering, StateKind
-from tests.inside.command import (
-    CliError,
-    ReprocessResult,
-    Target,
-    key_targets,
-    prefix_targets,
-    reprocess,
-    send_requests,
-)
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger_cli.act import reprocess
+from intake_ledger_cli.act.reprocess import ReprocessResult, Target, key_targets, prefix_targets, send_requests
+from intake_ledger_cli.errors import CliError
 from tests.unit.cli_support import UNLIMITED, UNRECORDED, Site, client, make_site
 from tests.unit.support import DAY, START
 

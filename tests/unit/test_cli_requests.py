@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from intake_ledger.protocol import breaker_key, to_dynamodb
+from intake_ledger.protocol.row import breaker_key, to_dynamodb
 from tests.unit.cli_support import NAME, client, make_site
 from tests.unit.support import MINUTE, START
 from tests.unit.test_cli_commands import ALARM, Person, leave_report, sit  # noqa: F401 - a fixture

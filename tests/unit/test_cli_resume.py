@@ -12,15 +12,11 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import Ordering, Row, Status
-from tests.inside.command import (
-    CommitFilter,
-    ReprocessResult,
-    reprocess,
-    row_targets,
-    send,
-    send_requests,
-)
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger_cli.act import reprocess
+from intake_ledger_cli.act.reprocess import ReprocessResult, send_requests
+from intake_ledger_cli.act.row_scan import CommitFilter, row_targets
+from intake_ledger_cli.aws.sending import send
 from tests.settings import THOROUGH, quick
 from tests.unit.cli_support import NAME, UNLIMITED, UNRECORDED, Site, client, make_site
 from tests.unit.support import HOUR

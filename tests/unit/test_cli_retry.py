@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.aws import body_digest
-from intake_ledger.events import parse_message
-from intake_ledger.protocol import Row, State, StateKind, Status, dismissed_partition
-from tests.inside.command import Aws, now_ms
+from intake_ledger.aws.queues import body_digest
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Row, Status, dismissed_partition
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
 from tests.unit.cli_support import NAME, WHO, Site, client, groups_of, make_message_site, make_site
 from tests.unit.support import HOUR, MINUTE, notification, record
 from tests.unit.test_cli_commands import Person, sit

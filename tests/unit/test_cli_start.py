@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.inside.command import commands
+from intake_ledger_cli import commands
 
 HEAVY = ("aws_cdk", "boto3", "botocore.client", "botocore.parsers", "botocore.session", "jinja2", "s3transfer")
 _PROGRAM = """

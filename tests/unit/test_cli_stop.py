@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.events import REDRIVEN, Message
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Change, Origin, Row, State, StateKind, Status, ulid
-from intake_ledger.requests import Redriven, Stop, batch_item, batch_key, packed, queried_batches, read_stop, redriven
-from tests.inside.command import from_sqs, now_ms, redrive, reprocess, send, stopping
-from tests.inside.objects import has_begun
+from intake_ledger.consumer.withdrawal import has_begun
+from intake_ledger.events.copies import REDRIVEN
+from intake_ledger.events.parser import Message
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.requests.record import batch_item, batch_key, queried_batches
+from intake_ledger.requests.redriven import Redriven, packed, redriven
+from intake_ledger.requests.stop import Stop, read_stop
+from intake_ledger_cli.act import redrive, reprocess, stopping
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.dead_letters import from_sqs
+from intake_ledger_cli.aws.sending import send
 from tests.unit.cli_support import Site, client, make_site
 from tests.unit.support import HOUR, START
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

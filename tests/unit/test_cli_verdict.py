@@ -5,24 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.inside.command import (
-    Alarm,
-    AuditState,
-    BreakerState,
-    BreakerStatus,
-    Count,
-    FunctionErrors,
-    LastHour,
-    NotRead,
-    OpenOperation,
-    PauseRecord,
-    PipelineStatus,
-    QueueDepth,
-    Tick,
-    executions,
-    findings_of,
-    verdict_lines,
-)
+from intake_ledger_cli.act.recording import OpenOperation
+from intake_ledger_cli.aws import executions
+from intake_ledger_cli.aws.function_errors import FunctionErrors
+from intake_ledger_cli.aws.metrics import LastHour, Tick
+from intake_ledger_cli.aws.reading import AuditState
+from intake_ledger_cli.read.breaker import BreakerState, BreakerStatus
+from intake_ledger_cli.read.counting import Count
+from intake_ledger_cli.read.status import Alarm, NotRead, PauseRecord, PipelineStatus, QueueDepth
+from intake_ledger_cli.read.verdict import findings_of, verdict_lines
 from tests.unit.support import HOUR, MINUTE, START
 
 NOW = START + HOUR

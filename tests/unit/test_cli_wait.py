@@ -12,8 +12,11 @@ import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import Ordering, Row, Status
-from tests.inside.command import Aws, UsageError, now_ms, parse_until
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.read.waiting import parse_until
 from tests.unit.cli_support import Site, client, denied, make_set_site, make_site
 from tests.unit.support import HOUR, MINUTE, START
 from tests.unit.test_cli_commands import Person, sit

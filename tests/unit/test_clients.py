@@ -7,7 +7,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ParamValidationError
 
-from tests.inside.objects import clients
+from intake_ledger.aws import clients
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import pytest
 
 from cdk_intake_ledger.testing import DeadLetter, LocalPipeline, events
 from intake_ledger import Commit
-from intake_ledger.events import Ignored, Unparseable, parse_message
-from intake_ledger.protocol import Change
-from tests.inside.kit import BUCKET
+from intake_ledger.events.parser import Ignored, Unparseable, parse_message
+from intake_ledger.protocol.change import Change
+from intake_ledger_testing.local_settings import BUCKET
 
 KEY = "in/a b+c.csv"
 KEYED = {"key": KEY}

@@ -13,9 +13,11 @@ from moto import mock_aws
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import Unprocessable
-from intake_ledger.ledger import Claim, LedgerTable
-from intake_ledger.protocol import CommitTag, Ordering, Status, row_key, tag_problem
-from tests.inside.kit import s3_error
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.commit_tag import CommitTag, tag_problem
+from intake_ledger.protocol.row import Ordering, Status, row_key
+from intake_ledger_testing.memory_s3 import s3_error
 from tests.unit.support import DAY, MINUTE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text()

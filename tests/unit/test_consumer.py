@@ -16,32 +16,23 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.aws import Bucket, NotDone, Queues
-from intake_ledger.consumer import Overrun, Services
-from intake_ledger.events import own_message, read_batch
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import (
-    Change,
-    ConsumerSettings,
-    CopyRefused,
-    KeyFilter,
-    ObjectGone,
-    Ordering,
-    Origin,
-    OutcomeKind,
-    Reason,
-    Reasons,
-    Row,
-    RowCounts,
-    Ruling,
-    Settlement,
-    State,
-    Status,
-    Verdict,
-    ulid,
-)
-from tests.inside.kit import cloudtrail_event, object_consumer
-from tests.inside.objects import BUSY_JITTER_SECONDS, PATIENCE, PowertoolsTelemetry
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import NotDone, Queues
+from intake_ledger.consumer.consumer import BUSY_JITTER_SECONDS
+from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.consumer.services import Services
+from intake_ledger.events.parser import PATIENCE, own_message, read_batch
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import Change, Origin, State
+from intake_ledger.protocol.errors import CopyRefused, ObjectGone
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Ordering, Row, RowCounts, Settlement, Status
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, Reasons
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.protocol.verdict import Ruling, Verdict
+from intake_ledger_testing.consumers import object_consumer
+from intake_ledger_testing.events import cloudtrail_event
 from tests.unit.support import (
     BUCKET,
     DAY,

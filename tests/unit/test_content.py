@@ -17,9 +17,13 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import ObjectGone, Reasons, Status
-from tests.inside.objects import PowertoolsTelemetry, remote_function, request_of
+from intake_ledger.kinds.objects import request_of
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.processor.lambda_processor import remote_function
+from intake_ledger.protocol.errors import ObjectGone
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.settings import Reasons
 from tests.unit.support import KEY, MAX_ATTEMPTS, PIPELINE, World, created, notification, record
 from tests.unit.test_consumer import Bench, FakeTelemetry, message
 

@@ -8,9 +8,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from cdk_intake_ledger.testing import LocalMessages
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin, Policy, Row, State, StateKind, Status, Verdict, judge_state
-from tests.inside.kit import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin, State, StateKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, MAX_MESSAGE_BYTES, MemorySQS
 from tests.kinds.cells import KEY, Refusing
 from tests.kinds.conformance import CELLS
 from tests.unit.support import one_change

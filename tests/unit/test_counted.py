@@ -10,20 +10,12 @@ import pytest
 from benchmarks import counted, metered, units
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger.events import parse_message
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    Change,
-    Ordering,
-    Retention,
-    Row,
-    rate_key,
-    row_attributes,
-    row_changes,
-    row_key,
-    to_dynamodb,
-)
-from tests.inside.kit import s3_notification
+from intake_ledger.events.parser import parse_message
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.row import Ordering, Retention, Row, rate_key, row_attributes, row_key, to_dynamodb
+from intake_ledger_testing.events import s3_notification
 from tests.unit.support import MINUTE
 
 KB = 1024

@@ -5,7 +5,7 @@ import re
 import pytest
 from benchmarks import cost, outputs
 
-from tests.inside.kit import prices
+from intake_ledger_testing import prices
 
 PAGE, LONG_PAGE = (path.read_text() for path in (cost.PAGE, cost.LONG_PAGE))
 

@@ -22,10 +22,11 @@ import botocore.session
 import pytest
 from botocore.config import Config
 
-from intake_ledger.aws import Bucket
-from intake_ledger.processor import ObjectStream
-from intake_ledger.protocol import ObjectReadError, State, StateKind
-from tests.inside.objects import csv_rows, download_to_file, json_lines, lines
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.processor.object_stream import ObjectStream, download_to_file
+from intake_ledger.processor.text import csv_rows, json_lines, lines
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.errors import ObjectReadError
 
 ANNOUNCED, SENT = 200_000, 60_000
 ROW = b"1234567,abcdefghijklmnop\n"

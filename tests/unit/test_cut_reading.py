@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange, ObjectReadError, ObjectStream, Unprocessable
-from intake_ledger.processor import Processor
+from intake_ledger.processor.object_change import Processor
 
 ROWS = "".join(f"{number},row\n" for number in range(40_000)).encode()
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from intake_ledger import Unprocessable
-from intake_ledger.consumer import Overrun
-from tests.inside.objects import deadline, deadline_module
+from intake_ledger.consumer import deadline as deadline_module
+from intake_ledger.consumer.deadline import Overrun, deadline
 
 
 @pytest.fixture(autouse=True)

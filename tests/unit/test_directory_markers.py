@@ -9,18 +9,12 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import (
-    Ordering,
-    State,
-    StateKind,
-    Status,
-    Verdict,
-    is_directory_marker,
-    is_skipped_marker,
-)
-from intake_ledger.set_members import FormKind, FormSettings
-from tests.inside.audits import Line
+from intake_ledger.audit.diff import Line
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.change import State, StateKind, is_directory_marker, is_skipped_marker
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.set_members.forms import FormKind, FormSettings
 from tests.unit.audit_support import AuditWorld, PagedS3
 from tests.unit.set_bench import SetBench
 from tests.unit.support import LEASE, AllRows, created, marked

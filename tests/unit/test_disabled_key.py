@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import ReasonCode, Status
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Status
 from tests.unit.audit_invocations import Invocations
 from tests.unit.support import KEY, MAX_ATTEMPTS, START, MakeWorld
 from tests.unit.test_audit_kills import LOST, world

@@ -8,11 +8,17 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner
-from intake_ledger.executions import Action, DurableFunction, Execution, decide, execution_name, place_of
-from intake_ledger.protocol import DurableSettings, Row, RowKey, SettingsError, Status, durable_settings, elsewhere_of
-from tests.inside.audits import executing
-from tests.inside.executions import commit_of
-from tests.inside.kit import FUNCTION, MACHINE, MemoryDurableExecution, MemoryDurableFunctions
+from intake_ledger.audit.executing import executing
+from intake_ledger.executions.answer import commit_of
+from intake_ledger.executions.decide import Action, Execution, decide, execution_name
+from intake_ledger.executions.durable_function import DurableFunction
+from intake_ledger.executions.place import place_of
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.settings import elsewhere_of
+from intake_ledger.protocol.settings_durable import DurableSettings, durable_settings
+from intake_ledger_testing.memory_durable_functions import FUNCTION, MemoryDurableExecution, MemoryDurableFunctions
+from intake_ledger_testing.memory_step_functions import MACHINE
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import DAY, HOUR, Clock
 

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalRunner
-from intake_ledger.ledger import ConditionFailed, LedgerTable, end_work
-from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status, row_key
+from intake_ledger.ledger.conditions import ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import end_work
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status, row_key
 from tests.unit.support import DAY, HOUR
 
 KEY = "a"

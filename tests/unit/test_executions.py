@@ -8,27 +8,18 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from intake_ledger.events import Ignored, own_message, parse_message
-from intake_ledger.executions import Action, Execution, decide, execution_name, poll_ms
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import (
-    Change,
-    Fenced,
-    Origin,
-    OutcomeKind,
-    Reason,
-    ReasonCode,
-    Row,
-    RowKey,
-    SettingsError,
-    State,
-    StateKind,
-    Status,
-    execution_settings,
-    ulid,
-)
-from tests.inside.kit import BUCKET, MACHINE, MemoryExecution
-from tests.inside.objects import PowertoolsTelemetry
+from intake_ledger.events.parser import Ignored, own_message, parse_message
+from intake_ledger.executions.decide import Action, Execution, decide, execution_name, poll_ms
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.errors import Fenced, SettingsError
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.settings_executions import execution_settings
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger_testing.local_settings import BUCKET
+from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution
 from tests.unit.executions_support import LONGEST_TASK_SECONDS, ExecutionPipeline, given_event
 from tests.unit.support import HOUR, MINUTE, SECOND
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.inside.command import sending
+from intake_ledger_cli.aws import sending
 from tests.unit.audit_support import AuditWorld
 
 SLOTS, WORK, FRESH = 50, 2, 60

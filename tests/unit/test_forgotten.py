@@ -8,21 +8,15 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import Fault, LocalMessages, LocalPipeline, LocalRunner
-from intake_ledger.events import Message, own_message
-from intake_ledger.ledger import UNCHECKED_MS, ForgottenKeys, LedgerTable
-from intake_ledger.messages import KeyedMessage
-from intake_ledger.protocol import (
-    Change,
-    Ordering,
-    Origin,
-    RowKey,
-    State,
-    StateKind,
-    forgotten_key,
-    is_forgotten,
-    ulid,
-)
-from tests.inside.command import forgetting
+from intake_ledger.events.parser import Message, own_message
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.forgotten import UNCHECKED_MS, ForgottenKeys
+from intake_ledger.messages.keyed_message import KeyedMessage
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.row import Ordering, RowKey, forgotten_key
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.protocol.verdict import is_forgotten
+from intake_ledger_cli.act import forgetting
 from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget, named_in
 from tests.unit.messages_support import SOURCE_NAME, Intake, Killed, copy_record, sqs
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, START

@@ -9,8 +9,8 @@ from typing import Any
 import botocore.session
 import pytest
 
-from intake_ledger.aws import make_client
-from tests.inside.objects import no_garbage_collection
+from intake_ledger.aws.clients import make_client
+from intake_ledger.garbage import no_garbage_collection
 
 
 @pytest.fixture(autouse=True)

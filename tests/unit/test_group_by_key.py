@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.inside.objects import group_by_key
+from intake_ledger.consumer.group_by_key import group_by_key
 
 batches = st.lists(st.frozensets(st.sampled_from("abcdef"), max_size=3), max_size=12)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from intake_ledger.protocol import GroupPattern, GroupPatternError
+from intake_ledger.protocol.group_pattern import GroupPattern, GroupPatternError
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,17 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.consumer import ProcessingTime
-from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Claim, LedgerTable
-from intake_ledger.protocol import KeyFilter, Ordering, OutcomeKind, Status, Verdict
-from tests.inside.kit import object_consumer
-from tests.inside.objects import HOLD_MS, THRESHOLD, CircuitBreaker
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
+from intake_ledger.consumer.consumer import HOLD_MS
+from intake_ledger.ledger.conditions import NO_ROW
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_testing.consumers import object_consumer
 from tests.unit.support import (
     BUCKET,
     LATE_AFTER,

@@ -21,27 +21,18 @@ from intake_ledger import (
     ObjectChange,
     OutputError,
 )
-from intake_ledger.executions import Execution, commit_of
+from intake_ledger.executions.answer import commit_of
+from intake_ledger.executions.decide import Execution
+from intake_ledger.ledger.transactions import refusal
 from intake_ledger.once import OnceLedger
-from intake_ledger.processor import as_commit
-from intake_ledger.protocol import (
-    InvalidTransactionError,
-    Ordering,
-    OutputTaken,
-    ReasonCode,
-    Row,
-    Status,
-    WrongReturnError,
-    check_transact,
-    kept_result,
-    remaining_seconds,
-    shown,
-    wait_seconds,
-)
-from tests.inside.kit import s3_error
-from tests.inside.objects import commit_from
-from tests.inside.outputs import conditional_put
-from tests.inside.rows import refusal
+from intake_ledger.outputs import conditional_put
+from intake_ledger.processor.lambda_processor import commit_from
+from intake_ledger.processor.object_change import as_commit
+from intake_ledger.protocol.errors import InvalidTransactionError, OutputTaken, WrongReturnError
+from intake_ledger.protocol.handover import check_transact, kept_result, remaining_seconds, shown, wait_seconds
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger_testing.memory_s3 import s3_error
 from tests.settings import examples
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.messages_support import Intake, sqs

@@ -14,12 +14,14 @@ from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intake_ledger.aws import Queues
-from intake_ledger.consumer import Consumer, ProcessingTime, handler
-from intake_ledger.events import Ignored, Message, Unparseable, own_message, parse_message, read_batch
-from intake_ledger.protocol import Change, Origin, State, StateKind
-from tests.inside.kit import object_consumer
-from tests.inside.objects import parser as changes
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.composition import handler
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.events import parser as changes
+from intake_ledger.events.parser import Ignored, Message, Unparseable, own_message, parse_message, read_batch
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger_testing.consumers import object_consumer
 from tests.settings import examples
 from tests.unit.support import (
     BUCKET,

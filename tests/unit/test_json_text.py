@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalMessages, LocalRunner
 from intake_ledger import Unprocessable
-from intake_ledger.events import OWN_MESSAGE
-from intake_ledger.messages import MessageSourceType
-from intake_ledger.protocol import Status, json_text
+from intake_ledger.events.parser import OWN_MESSAGE
+from intake_ledger.messages.settings import MessageSourceType
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.utf8_json import json_text
 from tests.settings import examples
 from tests.unit.messages_support import dynamodb
 from tests.unit.test_message_streams import ShortQueues

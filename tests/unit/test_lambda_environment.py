@@ -18,12 +18,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.aws import ledger_client, make_client
-from intake_ledger.consumer import Overrun
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import OutcomeKind, Row, RowKey, State, StateKind, Status, Verdict
-from tests.inside.kit import object_consumer
-from tests.inside.objects import THRESHOLD, PowertoolsTelemetry, composition
+from intake_ledger.aws.clients import ledger_client, make_client
+from intake_ledger.consumer import composition
+from intake_ledger.consumer.circuit_breaker import THRESHOLD
+from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_testing.consumers import object_consumer
 from tests.unit.support import HOUR, SECOND, created
 from tests.unit.test_consumer import FULL_TIME, OUTAGE, Bench, Context, bench, message, put, raising
 

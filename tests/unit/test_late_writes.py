@@ -10,23 +10,21 @@ import pytest
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.consumer import ProcessingTime
-from intake_ledger.events import Message, own_message
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import (
-    Fenced,
-    LateWriteFound,
-    ObjectGone,
-    Ordering,
-    Origin,
-    OutcomeKind,
-    Row,
-    RowKey,
-    Status,
-    Verdict,
-)
-from tests.inside.audits import AuditTable
-from tests.inside.objects import Attempts, CircuitBreaker, Downstream, Failures, Inline, Objects, PowertoolsTelemetry
+from intake_ledger.audit.table import AuditTable
+from intake_ledger.consumer.attempt import Attempts, Failures
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.circuit_breaker import CircuitBreaker
+from intake_ledger.consumer.downstream import Downstream
+from intake_ledger.events.parser import Message, own_message
+from intake_ledger.kinds.objects import Objects
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import Fenced, LateWriteFound, ObjectGone
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.runners.inline import Inline
 from tests.unit.support import (
     BUCKET,
     KEY,

@@ -13,27 +13,31 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
+from intake_ledger.audit.report import report_of
+from intake_ledger.consumer.consumer import MAX_LATER_FORMAT_SECONDS, later_format_seconds
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import (
     FORMAT,
     STORED_STATUSES,
     Ordering,
     Row,
     RowKey,
-    State,
-    StateKind,
     Status,
-    Verdict,
     from_dynamodb,
     row_attributes,
     row_from_attributes,
     to_dynamodb,
 )
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_cli.aws.reading import ObjectRow, ReviewPage
+from intake_ledger_cli.aws.s3_listing import ListedVersion
+from intake_ledger_cli.read import inspection
+from intake_ledger_cli.show import json_output, tables
+from intake_ledger_cli.show.console import console
+from intake_ledger_testing.dynamodb_expressions import Item
 from tests.alarms import points_of
-from tests.inside.audits import report_of
-from tests.inside.command import ListedVersion, ObjectRow, ReviewPage, console, inspection, json_output, tables
-from tests.inside.kit import Item
-from tests.inside.objects import MAX_LATER_FORMAT_SECONDS, PowertoolsTelemetry, later_format_seconds
 from tests.settings import examples
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import (

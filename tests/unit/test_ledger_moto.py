@@ -7,24 +7,22 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import Claim, ConditionFailed, LedgerOptions, LedgerTable, lease_owned, row_unchanged
-from intake_ledger.protocol import (
-    ABSENT,
-    Change,
-    Fenced,
+from intake_ledger.ledger.conditions import ConditionFailed, lease_owned, row_unchanged
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, LedgerOptions
+from intake_ledger.protocol.change import ABSENT, Change, State, StateKind
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     RowKey,
-    Ruling,
-    State,
-    StateKind,
     Status,
-    Verdict,
     review_partition,
     review_partitions,
     row_from_attributes,
 )
-from tests.inside.kit import object_ledger
+from intake_ledger.protocol.verdict import Ruling, Verdict
+from intake_ledger_testing.consumers import object_ledger
 from tests.unit.support import (
     DAY,
     KEY,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import KeyFilter
-from tests.inside.audits import early_ends
-from tests.inside.outputs import TOMBSTONE_TAG
+from intake_ledger.delivery_check.lifecycle import early_ends
+from intake_ledger.outputs.output import TOMBSTONE_TAG
+from intake_ledger.protocol.settings import KeyFilter
 
 DAY = 86_400
 LIFE = 18 * DAY

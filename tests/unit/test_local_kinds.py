@@ -7,7 +7,7 @@ import pytest
 
 from cdk_intake_ledger.testing import DeadLetter, Fault, LocalMessages, LocalSets
 from intake_ledger import Commit, FileSet, KeyedMessage, NotYet, Unprocessable
-from intake_ledger.protocol import Status
+from intake_ledger.protocol.row import Status
 from tests.unit.support import DAY
 
 MANIFEST = "loads/7/manifest.json"

@@ -13,9 +13,13 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.logging.buffer import LoggerBufferConfig
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import OutcomeKind, Row, RowKey, Ruling, State, StateKind, Status, Verdict
-from tests.inside.objects import ChangeFormatter, PowertoolsTelemetry
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.log_lines import ChangeFormatter
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.verdict import Ruling, Verdict
 from tests.unit.support import created, make_reason
 
 STATE = State(StateKind.OBJECT, "v1", "é", 3)

@@ -8,11 +8,14 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import NotYet, ObjectChange
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import GroupHeld, OutcomeKind, Reason, Row, RowKey, State, StateKind, Status
-from tests.inside.kit import OutcomeCounter
-from tests.inside.objects import PowertoolsTelemetry
-from tests.inside.sets import SetTelemetry
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.errors import GroupHeld
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.sets.waiting import SetTelemetry
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.unit.support import HOUR, MINUTE, START, created, make_reason
 from tests.unit.test_telemetry import values
 

@@ -6,9 +6,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import RowKey
-from intake_ledger.set_members import Membership
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import RowKey
+from intake_ledger.set_members.membership import Membership
 
 pytestmark = pytest.mark.quiet_tables
 PARTS = [f"part-{number}" for number in range(60)]

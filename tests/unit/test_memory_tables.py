@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline, MemoryTables
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.protocol import Reasons
+from intake_ledger.protocol.settings import Reasons
 
 KEY = {"id": {"S": "1"}}
 ITEM: dict[str, Any] = {

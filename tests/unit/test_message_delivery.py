@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from intake_ledger.aws import Queues
-from intake_ledger.protocol import to_dynamodb
-from tests.inside.audits import Looked
-from tests.inside.messages import TICK_MS, SourceCheck, is_due, tick
+from intake_ledger.aws.queues import Queues
+from intake_ledger.delivery_check.looked import Looked
+from intake_ledger.delivery_check.sources import SourceCheck
+from intake_ledger.messages.row_check import TICK_MS, is_due, tick
+from intake_ledger.protocol.row import to_dynamodb
 from tests.unit.cli_support import NAME, client, make_message_site
 from tests.unit.messages_support import SETTINGS
 from tests.unit.support import HOUR, START

@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intake_ledger import NotYet
-from intake_ledger.messages import KeyedMessage, MessageSourceType
-from intake_ledger.protocol import FORMAT, HOLD_SHARE, ConsumerSettings, NotBegun
-from tests.inside.kit import DEAD_LETTER_URL
+from intake_ledger.messages.keyed_message import KeyedMessage
+from intake_ledger.messages.settings import MessageSourceType
+from intake_ledger.protocol.errors import NotBegun
+from intake_ledger.protocol.row import FORMAT
+from intake_ledger.protocol.settings import HOLD_SHARE, ConsumerSettings
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, Intake, Killed, copy_record, kinesis, sqs
 from tests.unit.support import DAY, HOUR, SECOND, START

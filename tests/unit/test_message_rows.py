@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from intake_ledger.protocol import Row, Status
-from tests.inside.messages import STUCK_MS, RowCheck
+from intake_ledger.messages.row_check import STUCK_MS, RowCheck
+from intake_ledger.protocol.row import Row, Status
 from tests.unit.cli_support import NAME, Site, client, make_message_site
 from tests.unit.support import HOUR, MINUTE, START
 

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intake_ledger import NotYet, Unprocessable
-from intake_ledger.events import OWN_MESSAGE
-from intake_ledger.ledger import Claim
-from intake_ledger.messages import KeyedMessage, MessageSourceType
+from intake_ledger.events.parser import OWN_MESSAGE
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.messages.keyed_message import KeyedMessage
+from intake_ledger.messages.settings import MessageSourceType
 from tests.settings import examples
 from tests.unit.messages_support import (
     INVOCATION_MS,

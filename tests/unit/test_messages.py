@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 from cdk_intake_ledger.testing import MemoryDynamoDB
 from intake_ledger import NotYet, Unprocessable
 from intake_ledger.contract import METRICS_NAMESPACE
-from intake_ledger.ledger import Claim, Condition, Ledger, LedgerTable
-from intake_ledger.messages import KeyedMessage, MessageSettings, MessageSourceType, message_settings
-from intake_ledger.protocol import Change, ObjectGone, OutcomeKind, RowKey, Ruling, SettingsError, content_differs
-from tests.inside.messages import KeyLock, MessageReader, Messages
-from tests.inside.objects import PowertoolsTelemetry
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.kinds.messages import Messages
+from intake_ledger.ledger.conditions import Condition
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, Ledger
+from intake_ledger.messages.keyed_message import KeyedMessage
+from intake_ledger.messages.reader import MessageReader
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType, message_settings
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import ObjectGone, SettingsError
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import RowKey
+from intake_ledger.protocol.verdict import Ruling, content_differs
 from tests.settings import examples
 from tests.unit.messages_support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, kinesis, sqs
 from tests.unit.support import DAY, HOUR, START, Wire

@@ -6,14 +6,16 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import NotYet, ObjectChange
-from intake_ledger.events import own_message
-from intake_ledger.protocol import MAX_RETRY_IN, Origin, Status
-from tests.inside.audits import Finding, Window, judge
+from intake_ledger.audit.diff import Finding, Window, judge
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import MAX_RETRY_IN
+from intake_ledger.protocol.row import Status
 from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created, make_reason
 from tests.unit.test_consumer import SENT_AT, Bench, bench, message, put, raising  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol import Row
+    from intake_ledger.protocol.row import Row
 
 WHY = "the customer file is missing"
 

@@ -11,8 +11,9 @@ import pytest
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalRunner, LocalSets
 from intake_ledger import FileSet, KeyedMessage, ObjectChange, ObjectGone, Overtaken
 from intake_ledger.outputs.sql import lock_object, schema
-from intake_ledger.protocol import Ordering
-from tests.inside.kit import MemoryOutputs, s3_error
+from intake_ledger.protocol.row import Ordering
+from intake_ledger_testing.memory_outputs import MemoryOutputs
+from intake_ledger_testing.memory_s3 import s3_error
 
 
 class Durable:

@@ -13,8 +13,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.keyed import idempotency_key
-from intake_ledger.ledger import Starts
+from intake_ledger.keyed.names import idempotency_key
+from intake_ledger.ledger.starts import Starts
 from intake_ledger.once import (
     Busy,
     Duplicate,
@@ -29,7 +29,7 @@ from intake_ledger.once import (
     TransactionRefused,
     Unprocessable,
 )
-from intake_ledger.protocol import MAX_RESULT_BYTES
+from intake_ledger.protocol.handover import MAX_RESULT_BYTES
 from tests.unit.support import Clock
 
 LEASE_SECONDS = 180

@@ -8,20 +8,12 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
-from intake_ledger import Commit, ObjectChange, Unprocessable
+from intake_ledger import Commit, ObjectChange, Unprocessable, outcome_events
 from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
-from intake_ledger.protocol import (
-    MAX_RESULT_BYTES,
-    Reason,
-    ReasonCode,
-    Row,
-    Settlement,
-    Status,
-    row_attributes,
-    row_changes,
-    to_dynamodb,
-)
-from tests.inside.outcomes import outcome_events
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.handover import MAX_RESULT_BYTES
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Row, Settlement, Status, row_attributes, to_dynamodb
 
 KINDS = {"Orders": "objects"}
 PK, SK = "inbox/eu/a.csv", "Orders@latest"

@@ -17,11 +17,13 @@ from PIL import Image
 import intake_ledger
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, InvalidOutputError, ObjectChange, Output, OutputConflict, OutputError, Overtaken
-from intake_ledger.consumer import Overrun
-from intake_ledger.outputs import AttemptOutputs, source_of
-from intake_ledger.protocol import Ordering, OutputReserved
-from tests.inside.kit import MemoryOutputs, s3_error
-from tests.inside.objects import deadline
+from intake_ledger.consumer.deadline import Overrun, deadline
+from intake_ledger.outputs.conditional_put import source_of
+from intake_ledger.outputs.output import AttemptOutputs
+from intake_ledger.protocol.errors import OutputReserved
+from intake_ledger.protocol.row import Ordering
+from intake_ledger_testing.memory_outputs import MemoryOutputs
+from intake_ledger_testing.memory_s3 import s3_error
 from tests.settings import examples
 from tests.unit.test_seal import bgzf
 

@@ -10,19 +10,12 @@ import pytest
 
 import intake_ledger
 from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
-from intake_ledger.processor import ObjectStream, OpenedObject, as_commit, load_processor, make_object_change
-from intake_ledger.protocol import (
-    ABSENT,
-    Change,
-    Fenced,
-    Ordering,
-    Retention,
-    Row,
-    SettingsError,
-    State,
-    StateKind,
-    row_changes,
-)
+from intake_ledger.processor.object_change import as_commit, load_processor, make_object_change
+from intake_ledger.processor.object_stream import ObjectStream, OpenedObject
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import ABSENT, Change, State, StateKind
+from intake_ledger.protocol.errors import Fenced, SettingsError
+from intake_ledger.protocol.row import Ordering, Retention, Row
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, make_reason, redriven, reprocess
 
 ONE = State(StateKind.OBJECT, "1", "e1", 5, START)

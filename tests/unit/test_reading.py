@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange, ObjectReadError, Rejects, Unprocessable
-from intake_ledger.processor import ObjectStream, OpenedObject, make_object_change
-from intake_ledger.protocol import Ordering, State, StateKind, row_changes
-from tests.inside.objects import MAX_LINE, Dialect, Reading, csv_rows, json_lines, lines
+from intake_ledger.processor.object_change import make_object_change
+from intake_ledger.processor.object_stream import ObjectStream, OpenedObject
+from intake_ledger.processor.rejects import Reading
+from intake_ledger.processor.text import MAX_LINE, Dialect, csv_rows, json_lines, lines
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Ordering
 from tests.settings import examples
 from tests.unit.support import LEASE, PIPELINE, START, created
 

@@ -9,35 +9,26 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.consumer import Overrun
-from intake_ledger.events import own_message
-from intake_ledger.ledger import Claim
-from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import (
+from intake_ledger.consumer.deadline import Overrun
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol import reasons
+from intake_ledger.protocol.change import Origin, State, StateKind
+from intake_ledger.protocol.errors import (
     Fenced,
     NotBegun,
     NotYet,
     ObjectGone,
     ObjectReadError,
-    Ordering,
-    Origin,
-    OutcomeKind,
-    Reason,
-    ReasonCode,
     RemoteError,
     RemoteTimeoutError,
-    Row,
-    State,
-    StateKind,
-    Status,
     TransactionRefused,
     Unprocessable,
-    matches_reason,
-    row_attributes,
-    row_from_attributes,
 )
-from tests.inside.objects import PowertoolsTelemetry
-from tests.inside.rows import reasons
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, matches_reason
+from intake_ledger.protocol.row import Ordering, Row, Status, row_attributes, row_from_attributes
 from tests.unit.support import BUCKET, DAY, KEY, MAX_ATTEMPTS, MakeWorld, World, created, notification, record
 from tests.unit.test_consumer import Bench, message, put, raising
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.observability import describe, stack_of
-from intake_ledger.protocol import NotBegun, Reasons, TransactionRefused
-from tests.inside.objects import MAX_CAUSES, is_library
+from intake_ledger.observability.error_text import MAX_CAUSES, describe, is_library, stack_of
+from intake_ledger.protocol.errors import NotBegun, TransactionRefused
+from intake_ledger.protocol.settings import Reasons
 
 CARD = "4111111111111111"
 TEAM = """

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import FileSet, ObjectChange, Rejects, Unprocessable
-from intake_ledger.protocol import Ordering, Retention, Row, Status, row_changes
-from tests.inside.objects import csv_rows
+from intake_ledger.processor.text import csv_rows
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.row import Ordering, Retention, Row, Status
 from tests.settings import THOROUGH
 
 STREAMING = Rejects(max_share=None)

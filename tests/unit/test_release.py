@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.ledger import Claim, ConditionFailed, LedgerTable, break_claim
-from intake_ledger.messages import KeyedMessage
-from intake_ledger.protocol import Fenced, Ordering, Reason, ReasonCode, Row, RowKey, Status, from_dynamodb
-from tests.inside.command import Aws
+from intake_ledger.ledger.conditions import ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, break_claim
+from intake_ledger.messages.keyed_message import KeyedMessage
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, from_dynamodb
+from intake_ledger_cli.aws.clients import Aws
 from tests.unit.cli_support import NAME, WHO, FakeSts, Site, client, make_message_site, make_site
 from tests.unit.messages_support import SOURCE_NAME, Intake, Killed, sqs
 from tests.unit.support import HOUR, KEY, MINUTE, PIPELINE, START, MakeWorld, World, created, make_reason

@@ -10,19 +10,17 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable
-from intake_ledger.consumer import make_runner
-from intake_ledger.processor import OpenedObject, make_object_change
-from intake_ledger.protocol import (
-    NotYet,
-    Ordering,
-    RemoteError,
-    RemoteTimeoutError,
-    State,
-    StateKind,
-    WrongReturnError,
-    row_changes,
-)
-from tests.inside.objects import Remote, composition, remote_function, request_of
+from intake_ledger.consumer import composition
+from intake_ledger.consumer.composition import make_runner
+from intake_ledger.kinds.objects import request_of
+from intake_ledger.processor.lambda_processor import remote_function
+from intake_ledger.processor.object_change import make_object_change
+from intake_ledger.processor.object_stream import OpenedObject
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.errors import NotYet, RemoteError, RemoteTimeoutError, WrongReturnError
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.runners.remote import Remote
 from tests.unit.support import BUCKET, DAY, KEY, LEASE, MAX_ATTEMPTS, PIPELINE, START, World, created
 from tests.unit.test_consumer import Bench, message, put
 

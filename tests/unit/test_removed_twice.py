@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline, MemoryTables
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Fenced, Ordering, Row, Status, Verdict, row_changes
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.verdict import Verdict
 from tests.unit.support import DAY, KEY, AllRows, World, created, deleted, marked
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol import State
+    from intake_ledger.protocol.change import State
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 

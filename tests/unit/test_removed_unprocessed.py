@@ -8,20 +8,11 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import Commit, ObjectChange, Unprocessable
-from intake_ledger.protocol import (
-    ABSENT,
-    Ordering,
-    Retention,
-    Row,
-    Settlement,
-    State,
-    StateKind,
-    Status,
-    removed_partition,
-    row_changes,
-)
-from intake_ledger.set_members import FormKind, FormSettings
-from tests.inside.kit import PIPELINE
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Ordering, Retention, Row, Settlement, Status, removed_partition
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger_testing.local_settings import PIPELINE
 from tests.unit.executions_support import ExecutionPipeline
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, RETENTION, START, created, deleted, marked

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import NO_ROW, ConditionFailed, LedgerTable, is_conflict, read_batch, send_write, write_batch
-from intake_ledger.protocol import Row, RowKey, Status
-from tests.inside.rows import dynamodb_table
+from intake_ledger.ledger import dynamodb_table
+from intake_ledger.ledger.conditions import NO_ROW, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable, is_conflict, read_batch, send_write, write_batch
+from intake_ledger.protocol.row import Row, RowKey, Status
 from tests.unit.cli_support import Site, make_site
 from tests.unit.messages_support import Intake, sqs
 from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture

@@ -6,33 +6,28 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.aws import Queues
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    ABSENT,
-    KeyFilter,
-    Ordering,
-    Row,
-    State,
-    StateKind,
-    Status,
-    ulid,
-)
-from intake_ledger.requests import (
+from intake_ledger.aws.queues import Queues
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.requests.check import RequestCheck
+from intake_ledger.requests.record import (
     BATCH_ENTRIES,
     Command,
     Entry,
     RequestBatch,
-    RequestCheck,
-    Standing,
-    Stop,
     batch_item,
     batch_key,
     queried_batches,
-    read_stop,
-    standing_of,
 )
-from tests.inside.command import Aws, RequestRecorder, now_ms, recording, reprocess
+from intake_ledger.requests.standing import Standing, standing_of
+from intake_ledger.requests.stop import Stop, read_stop
+from intake_ledger_cli.act import recording, reprocess
+from intake_ledger_cli.act.recording import RequestRecorder
+from intake_ledger_cli.app import now_ms
+from intake_ledger_cli.aws.clients import Aws
 from tests.settings import CONSUMER
 from tests.unit.cli_support import Site, client, deny_puts, groups_of, make_message_site, make_site
 from tests.unit.support import DAY, HOUR, START

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import ObjectChange, Unprocessable
-from intake_ledger.protocol import Change, Ordering, State, StateKind, Status, Verdict
-from tests.inside.kit import BUCKET as LOCAL
-from tests.inside.kit import eventbridge_event, s3_notification
+from intake_ledger.protocol.change import Change, State, StateKind
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_testing.events import eventbridge_event, s3_notification
+from intake_ledger_testing.local_settings import BUCKET as LOCAL
 from tests.unit.support import (
     BUCKET,
     DAY,

@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     RowKey,
     Status,
+    failed,
+    rejected,
     review_partition,
     review_partitions,
     row_attributes,
     row_key,
 )
-from tests.inside.command import ReadBudget, reading
-from tests.inside.rows import failed, rejected
+from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.read_budget import ReadBudget
 from tests.unit.support import BUCKET, PIPELINE, START, created, make_reason
 from tests.unit.test_cli_formatting import DEPLOYED
 from tests.unit.test_groups import new_world

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable, RowHistoryRecord, record_key
-from intake_ledger.protocol import KeyFilter, Ordering, Retention, Row, Settings, StateKind, Status, Verdict
-from tests.inside.command import DeployedPipeline, reading
-from tests.inside.rows import exhausted
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.row_history import RowHistoryRecord, record_key
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import Ordering, Retention, Row, Status, exhausted
+from intake_ledger.protocol.settings import KeyFilter, Settings
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from intake_ledger.protocol import Ordering, Row, Status, row_attributes, to_dynamodb
-from tests.inside.audits import PowertoolsAuditTelemetry, RowNumbers, report_of, row_numbers, total
+from intake_ledger.audit.report import report_of
+from intake_ledger.audit.row_numbers import RowNumbers, row_numbers, total
+from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
+from intake_ledger.protocol.row import Ordering, Row, Status, row_attributes, to_dynamodb
 from tests.unit.audit_support import AuditWorld
 from tests.unit.support import HOUR, START
 

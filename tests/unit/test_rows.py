@@ -7,29 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import (
-    ABSENT,
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import ABSENT, Change, State, StateKind
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import (
     STORED_STATUSES,
-    Change,
     Ordering,
-    Policy,
-    Reason,
-    ReasonCode,
     Retention,
     Row,
     RowKey,
-    State,
-    StateKind,
     Status,
-    Verdict,
-    judge_state,
     removed_partition,
     row_attributes,
-    row_changes,
     row_from_attributes,
     row_key,
     truncate,
 )
+from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
 from tests.unit.support import (
     BUCKET,
     DAY,

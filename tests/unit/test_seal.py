@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.inside.outputs import FenceMissing, SealBreaks, seal
+from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 
 FENCE = 1_767_225_600_123
 fences = st.integers(1 << 33, 1 << 53)

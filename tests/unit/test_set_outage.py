@@ -6,10 +6,11 @@ from typing import override
 import pytest
 
 from intake_ledger import FileSet
-from intake_ledger.set_members import FormKind, FormSettings
-from tests.inside.kit import Killed
-from tests.inside.messages import RowFindings
-from tests.inside.sets import SetFindings, SetTelemetry
+from intake_ledger.messages.row_check import RowFindings
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger.sets.audit import SetFindings
+from intake_ledger.sets.waiting import SetTelemetry
+from intake_ledger_testing.local_worker import Killed
 from tests.unit.set_bench import SetBench
 
 SETS = 20

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import Unprocessable
-from intake_ledger.set_members import MAX_PARTS, FormKind, FormSettings, PartsFormat
-from tests.inside.sets import parts_of
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.set_members.forms import MAX_PARTS, FormKind, FormSettings, PartsFormat
+from intake_ledger.sets.manifest import parts_of
 
 NAMES = st.text('ab./:\\ué"\n,', max_size=8) | st.sampled_from(["s3://b/a", "/a", "../a", "m", "key"])
 CONTENTS = st.one_of(

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from intake_ledger import FileSet, ObjectReadError, SetFile
-from intake_ledger.processor import ObjectStream, OpenedObject
-from intake_ledger.protocol import State, StateKind, Status
-from intake_ledger.set_members import FormKind, FormSettings
+from intake_ledger.processor.object_stream import ObjectStream, OpenedObject
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Status
+from intake_ledger.set_members.forms import FormKind, FormSettings
 from tests.settings import examples
 from tests.unit.set_bench import SetBench
 

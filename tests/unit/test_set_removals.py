@@ -2,18 +2,24 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock
 
 import pytest
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin, Status, ulid
-from intake_ledger.set_members import FormKind, FormSettings, SetTarget, Wakes
-from tests.inside.kit import BUCKET
-from tests.inside.sets import Sets, SetTelemetry
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.set_members.forms import FormKind, FormSettings, SetTarget
+from intake_ledger.set_members.wakes import Wakes
+from intake_ledger.sets.waiting import SetTelemetry
+from intake_ledger_testing.local_settings import BUCKET
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, HOUR, MINUTE, one_change
+
+if TYPE_CHECKING:
+    from intake_ledger.kinds.sets import Sets
 
 MARKER = FormSettings(FormKind.MARKER, "s/*/_SUCCESS")
 QUIET = FormSettings(FormKind.QUIET, "s/*/", quiet_seconds=600)

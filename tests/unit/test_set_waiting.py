@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import OutcomeKind, Row, RowKey, State, StateKind, Status
-from intake_ledger.set_members import FormKind, FormSettings
-from tests.inside.audits import publish_ages, shortly_audited
-from tests.inside.sets import SetFindings, SetTelemetry
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.audit_powertools import publish_ages, shortly_audited
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger.sets.audit import SetFindings
+from intake_ledger.sets.waiting import SetTelemetry
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, HOUR, MINUTE, START, created, make_reason
 from tests.unit.test_telemetry import values

@@ -2,24 +2,32 @@
 
 import json
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger import FileSet, Unprocessable
-from intake_ledger.events import own_message
-from intake_ledger.protocol import KeyFilter, Origin, SettingsError, Status, ulid
-from intake_ledger.set_members import FormKind, FormSettings, PartsFormat, set_form, set_targets
-from intake_ledger.sets import set_settings
-from tests.inside.kit import BUCKET, START, Killed
-from tests.inside.sets import Sets, audit
-from tests.inside.sets import manifest as manifest_module
-from tests.inside.sets import reader as reader_module
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.set_members.forms import FormKind, FormSettings, PartsFormat, set_form, set_targets
+from intake_ledger.sets import audit
+from intake_ledger.sets import manifest as manifest_module
+from intake_ledger.sets import reader as reader_module
+from intake_ledger.sets.settings import set_settings
+from intake_ledger_testing.local_settings import BUCKET, START
+from intake_ledger_testing.local_worker import Killed
 from tests.unit import set_bench
 from tests.unit.set_bench import SetBench
 from tests.unit.support import DAY, HOUR, MINUTE
 from tests.unit.test_settings import CONSUMER
+
+if TYPE_CHECKING:
+    from intake_ledger.kinds.sets import Sets
 
 MANIFEST = FormSettings(FormKind.MANIFEST, "**/manifest.json")
 MARKER = FormSettings(FormKind.MARKER, "exports/*/_SUCCESS")

@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.protocol import (
-    AuditSettings,
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import (
     ConsumerSettings,
     KeyFilter,
-    Ordering,
-    Reports,
-    SettingsError,
-    audit_settings,
     consumer_settings,
     entrypoint_of,
     environment_of,
 )
+from intake_ledger.protocol.settings_audit import AuditSettings, Reports, audit_settings
 
 COMMON = {
     "INTAKE_PIPELINE_NAME": "Stack-Invoices",

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.ledger import LedgerTable, Starts
-from intake_ledger.protocol import Rate
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.starts import Starts
+from intake_ledger.protocol.rate import Rate
 from tests.unit.support import START, create_table
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import ABSENT, State, StateKind, bare_etag, identity_of, real_version
+from intake_ledger.protocol.change import ABSENT, State, StateKind, bare_etag, identity_of, real_version
 
 
 @pytest.mark.failure_mode("F36")

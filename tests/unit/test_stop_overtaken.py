@@ -4,9 +4,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner
-from intake_ledger.executions import OVERTAKEN
-from intake_ledger.protocol import Ordering, ReasonCode, Row, Status
-from tests.inside.kit import MemoryExecution, MemoryStepFunctions
+from intake_ledger.executions.decide import OVERTAKEN
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger_testing.memory_step_functions import MemoryExecution, MemoryStepFunctions
 from tests.unit.support import HOUR, MINUTE
 
 KEY = "talk.mp3"

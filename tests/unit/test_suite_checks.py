@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger_suite import test_durable, test_faults, test_metrics, test_pipelines, test_services, test_waits
 from intake_ledger_suite.deployed import Deployed
-from tests.inside.kit import FUNCTION, MemoryDurableFunctions
+from intake_ledger_testing.memory_durable_functions import FUNCTION, MemoryDurableFunctions
 
 Calls = dict[str, int]
 

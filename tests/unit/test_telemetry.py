@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Change, OutcomeKind, Row, RowKey, Ruling, State, StateKind, Status, Verdict
-from tests.inside.objects import PowertoolsTelemetry
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.powertools import PowertoolsTelemetry
+from intake_ledger.protocol.change import Change, State, StateKind
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.verdict import Ruling, Verdict
 from tests.unit.support import created, make_reason
 
 KEY, CHANGE = RowKey("uploads/a", "p@latest"), created(State(StateKind.OBJECT, "v1"))

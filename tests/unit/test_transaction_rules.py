@@ -7,8 +7,8 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import Commit, InvalidEffectError
-from intake_ledger.protocol import Reasons
-from tests.inside.kit import check_transaction
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger_testing.transaction_rules import check_transaction
 
 KEY = {"id": {"S": "1"}}
 

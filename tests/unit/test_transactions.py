@@ -9,20 +9,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.consumer import Services
-from intake_ledger.ledger import Claim, LedgerOptions, LedgerTable
-from intake_ledger.protocol import (
-    MAX_RESULT_BYTES,
-    Fenced,
-    InvalidTransactionError,
-    Row,
-    Status,
-    TransactionRefused,
-    check_transact,
-)
-from tests.inside.kit import object_consumer, object_ledger
-from tests.inside.rows import dynamodb_table as table
-from tests.inside.rows import refusal
+from intake_ledger.consumer.services import Services
+from intake_ledger.ledger import dynamodb_table as table
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Claim, LedgerOptions
+from intake_ledger.ledger.transactions import refusal
+from intake_ledger.protocol.errors import Fenced, InvalidTransactionError, TransactionRefused
+from intake_ledger.protocol.handover import MAX_RESULT_BYTES, check_transact
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger_testing.consumers import object_consumer, object_ledger
 from tests.settings import CONSUMER
 from tests.unit.support import (
     BUCKET,
@@ -42,8 +37,9 @@ from tests.unit.support import (
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger.aws import Bucket, Queues
-    from intake_ledger.observability import Telemetry
+    from intake_ledger.aws.bucket import Bucket
+    from intake_ledger.aws.queues import Queues
+    from intake_ledger.observability.telemetry import Telemetry
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 

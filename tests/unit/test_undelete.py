@@ -7,15 +7,9 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.protocol import (
-    Retention,
-    Row,
-    State,
-    StateKind,
-    Status,
-    rejected_rows_partition,
-    row_changes,
-)
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Retention, Row, Status, rejected_rows_partition
 from tests.unit.support import DAY, START, created, deleted, marked
 
 KEYS = ("in/a.csv", "in/b.csv", "in/c.csv")

@@ -7,23 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from intake_ledger.protocol import (
-    ABSENT,
-    STORED_STATUSES,
-    Change,
-    Origin,
-    Policy,
-    Retention,
-    Row,
-    Ruling,
-    State,
-    StateKind,
-    Status,
-    Verdict,
-    judge_row,
-    judge_state,
-    row_changes,
-)
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import ABSENT, Change, Origin, State, StateKind
+from intake_ledger.protocol.row import STORED_STATUSES, Retention, Row, Status
+from intake_ledger.protocol.verdict import Policy, Ruling, Verdict, judge_row, judge_state
 from tests.unit.support import (
     DAY,
     KEY,

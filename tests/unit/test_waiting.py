@@ -10,10 +10,10 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intake_ledger.aws import NotDone, Queues
-from intake_ledger.events import Message
-from intake_ledger.protocol import Row, Status
-from tests.inside.objects import LOOK_MS, MAX_DELAY_SECONDS, Crowd, Returns
+from intake_ledger.aws.queues import NotDone, Queues
+from intake_ledger.consumer.returns import LOOK_MS, MAX_DELAY_SECONDS, Crowd, Returns
+from intake_ledger.events.parser import Message
+from intake_ledger.protocol.row import Row, Status
 from tests.kinds.cells import KEY, Cell
 from tests.settings import CONSUMER
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, Clock

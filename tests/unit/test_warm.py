@@ -7,9 +7,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import MemoryDynamoDB
-from intake_ledger.protocol import Status
-from intake_ledger.set_members import FormKind, FormSettings
-from tests.inside.kit import MemoryS3, MemorySQS, MemoryStepFunctions, OutcomeCounter
+from intake_ledger.protocol.row import Status
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger_testing.memory_s3 import MemoryS3
+from intake_ledger_testing.memory_sqs import MemorySQS
+from intake_ledger_testing.memory_step_functions import MemoryStepFunctions
+from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.kinds.cells import Cell
 from tests.kinds.conformance import CELLS, Place
 from tests.unit.set_bench import SetBench

@@ -12,31 +12,22 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from intake_ledger.aws import Queues
-from intake_ledger.consumer import Services
-from intake_ledger.ledger import Claim, LedgerOptions
-from intake_ledger.processor import ObjectChange
-from intake_ledger.protocol import (
-    Fenced,
-    SettingsError,
-    Status,
-    Verdict,
-    WorkerSettings,
-    worker_settings,
-)
-from intake_ledger.worker import Worker
-from tests.inside.kit import DEAD_LETTER_URL, QUEUE_URL, MemorySQS, object_ledger
-from tests.inside.objects import Inline, Objects
-from tests.inside.workers import (
-    Extensions,
-    Heartbeat,
-    batch_size,
-    extensions_of,
-    heartbeats,
-    make_host,
-    watched,
-    worker,
-)
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.services import Services
+from intake_ledger.kinds.objects import Objects
+from intake_ledger.ledger.ledger import Claim, LedgerOptions
+from intake_ledger.processor.object_change import ObjectChange
+from intake_ledger.protocol.errors import Fenced, SettingsError
+from intake_ledger.protocol.row import Status
+from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
+from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.runners.inline import Inline
+from intake_ledger.worker import heartbeat as heartbeats
+from intake_ledger.worker import worker
+from intake_ledger.worker.heartbeat import Extensions, Heartbeat
+from intake_ledger.worker.worker import Worker, batch_size, extensions_of, make_host, watched
+from intake_ledger_testing.consumers import object_ledger
+from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
 from tests.unit.support import KEY, LATE_AFTER, PIPELINE, SECOND, World, created, notification, record
 from tests.unit.test_consumer import SKEW, FakeTelemetry
 from tests.unit.test_consumer import Bench as ConsumerBench
@@ -363,7 +354,7 @@ class TestStop:
 
 LONG_CALL = """
 import itertools
-from tests.inside.workers import Extensions, Heartbeat
+from intake_ledger.worker.heartbeat import Extensions, Heartbeat
 
 requests = Extensions(lease=None, visibility=None, report=print, end_process=None)
 heartbeat = Heartbeat(requests, hold_seconds=0.3, limit_seconds=600, clock=lambda: 0.0)

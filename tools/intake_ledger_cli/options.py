@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from rich.console import Group, RenderableType
 
-from intake_ledger.protocol import ReasonCode
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger_cli.app import now_ms, option
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline, find_pipeline

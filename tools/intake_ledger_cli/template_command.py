@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intake_ledger.protocol import Ordering
+from intake_ledger.protocol.row import Ordering
 from intake_ledger_cli.app import app, option
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.show.console import console, escape
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.template import TemplateFiles
+    from cdk_intake_ledger.template.files import TemplateFiles
 
 _CDK = ("aws_cdk", "cdk_intake_ledger", "constructs", "jsii")
 _SILENCE = ("END_OF_LIFE", "DEPRECATED")
@@ -103,7 +103,8 @@ def _write(options: dict[str, Any], folder: Path) -> "TemplateFiles":
         os.environ.setdefault(f"JSII_SILENCE_WARNING_{why}_NODE_VERSION", "20,22,24")
     try:
         from cdk_intake_ledger import IntakeConfigurationError  # noqa: PLC0415 - see the module
-        from cdk_intake_ledger.template import TemplateOptions, WrongTemplateOptions, write_template  # noqa: PLC0415
+        from cdk_intake_ledger.template.files import write_template  # noqa: PLC0415
+        from cdk_intake_ledger.template.options import TemplateOptions, WrongTemplateOptions  # noqa: PLC0415 - as above
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _CDK:
             raise

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import bucket_client
-from intake_ledger.consumer import Consumer, Services
+from intake_ledger.aws.clients import bucket_client
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
 from intake_ledger.kinds.objects import Objects
-from intake_ledger.ledger import Ledger, LedgerOptions, LedgerTable, StateReader, object_states
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions, StateReader, object_states
 from intake_ledger.runners import Runner
 from intake_ledger.runners.inline import Inline
 

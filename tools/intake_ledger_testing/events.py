@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any
 from urllib.parse import quote_plus
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin, State, StateKind
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin, State, StateKind
 
 _ACCOUNT, _REGION = "111122223333", "eu-central-1"
 _REMOVED = ("ObjectRemoved", "LifecycleExpiration")

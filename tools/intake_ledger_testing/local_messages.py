@@ -14,24 +14,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, override
 
-from intake_ledger.aws import Bucket, body_digest
-from intake_ledger.keyed import KeyLock
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import body_digest
+from intake_ledger.keyed.key_lock import KeyLock
 from intake_ledger.kinds.messages import Messages
-from intake_ledger.ledger import LedgerOptions, LedgerTable, row_unchanged
-from intake_ledger.messages import MessageSettings, MessageSourceType
+from intake_ledger.ledger.conditions import row_unchanged
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import LedgerOptions
 from intake_ledger.messages.reader import MessageReader
 from intake_ledger.messages.row_check import RowCheck
-from intake_ledger.protocol import (
-    LAST_TRY_SHARE,
-    Ordering,
-    Policy,
-    Reasons,
-    Row,
-    RowKey,
-    Status,
-    last_try_seconds,
-    row_key,
-)
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.protocol.settings import LAST_TRY_SHARE, Reasons, last_try_seconds
+from intake_ledger.protocol.verdict import Policy
 from intake_ledger_testing.local_runtime import LocalRuntime, check_calls
 from intake_ledger_testing.local_settings import check_processor, interrupted, local_settings
 from intake_ledger_testing.local_worker import LocalConnection, LocalRunner, LocalWorker

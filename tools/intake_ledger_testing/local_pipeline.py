@@ -23,11 +23,13 @@ from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
-from intake_ledger.aws import Bucket
+from intake_ledger.aws.bucket import Bucket
 from intake_ledger.kinds.objects import Objects
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.processor import BatchProcessor, ObjectChange, Processor
-from intake_ledger.protocol import AuditSettings, Ordering, Reasons, Row, Settings, row_key
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.processor.object_change import BatchProcessor, ObjectChange, Processor
+from intake_ledger.protocol.row import Ordering, Row, row_key
+from intake_ledger.protocol.settings import Reasons, Settings
+from intake_ledger.protocol.settings_audit import AuditSettings
 from intake_ledger_testing import events
 from intake_ledger_testing.local_runtime import LocalRuntime, check_calls, check_stops
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, interrupted, local_settings

@@ -13,38 +13,37 @@ from typing import TYPE_CHECKING, Any, cast, override
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from intake_ledger.aws import Bucket, Queues
-from intake_ledger.consumer import Consumer, Overrun, ProcessingTime, Services
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
+from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.host import IN_LAMBDA
-from intake_ledger.consumer.services import stops
-from intake_ledger.executions import DurableFunction, StateMachine
-from intake_ledger.keyed import GroupLock, group_locks
+from intake_ledger.consumer.services import Services, stops
+from intake_ledger.executions.durable_function import DurableFunction
+from intake_ledger.executions.state_machine import StateMachine
+from intake_ledger.keyed.group_lock import GroupLock, group_locks
 from intake_ledger.kinds import Kind
-from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
-from intake_ledger.processor import as_commit
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.forgotten import ForgottenKeys
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.processor.lambda_processor import remote_function
-from intake_ledger.protocol import (
-    ConsumerSettings,
-    DurableSettings,
-    ExecutionSettings,
-    InvalidEffectError,
-    NotYet,
-    ObjectGone,
-    Ordering,
-    Overtaken,
-    Policy,
-    Unprocessable,
-    WorkerSettings,
-    invalid_effect_of,
-    rejects_place,
-)
+from intake_ledger.processor.object_change import as_commit
+from intake_ledger.protocol.errors import InvalidEffectError, NotYet, ObjectGone, Overtaken, Unprocessable
+from intake_ledger.protocol.handover import invalid_effect_of
+from intake_ledger.protocol.row import Ordering, rejects_place
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.settings_durable import DurableSettings
+from intake_ledger.protocol.settings_executions import ExecutionSettings
+from intake_ledger.protocol.settings_worker import WorkerSettings
+from intake_ledger.protocol.verdict import Policy
 from intake_ledger.runners import Runner
 from intake_ledger.runners.calls import InlineCalls, is_failure, results_of
 from intake_ledger.runners.inline import Inline
 from intake_ledger.runners.later import Later
 from intake_ledger.runners.remote import Remote
-from intake_ledger.worker import Worker
-from intake_ledger.worker.worker import WorkerHost, extensions_of, make_host, watched
+from intake_ledger.worker.worker import Worker, WorkerHost, extensions_of, make_host, watched
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
 from intake_ledger_testing.local_settings import REJECTS, START, LocalClock, is_programming_error, refuse_conditions
@@ -63,7 +62,7 @@ from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction
 
 if TYPE_CHECKING:
-    from intake_ledger.observability import Telemetry
+    from intake_ledger.observability.telemetry import Telemetry
 
 BATCH_SIZE = 10
 _LOG = logging.getLogger("intake_ledger")

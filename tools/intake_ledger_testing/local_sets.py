@@ -12,16 +12,21 @@ def test_a_load_is_taken_once():
 from collections.abc import Callable, Sequence
 from typing import Any, cast, override
 
-from intake_ledger.aws import Bucket
+from intake_ledger.aws.bucket import Bucket
 from intake_ledger.consumer.set_wakes import SetWakes
-from intake_ledger.events import own_message
+from intake_ledger.events.parser import own_message
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.kinds.sets import Sets
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Ordering, Origin, Reasons, Row, row_key, ulid
-from intake_ledger.set_members import FormKind, FormSettings, Membership, SetTarget, Wakes
-from intake_ledger.sets import SetSettings
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering, Row, row_key
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.ulids import ulid
+from intake_ledger.set_members.forms import FormKind, FormSettings, SetTarget
+from intake_ledger.set_members.membership import Membership
+from intake_ledger.set_members.wakes import Wakes
 from intake_ledger.sets.audit import SetAudit
+from intake_ledger.sets.settings import SetSettings
 from intake_ledger.sets.waiting import WaitingSets
 from intake_ledger_testing.local_pipeline import LocalPipeline
 from intake_ledger_testing.local_runtime import LocalRuntime

@@ -11,16 +11,11 @@ from types import ModuleType
 from typing import Any
 
 from intake_ledger.consumer.deadline import deadline
-from intake_ledger.protocol import (
-    MOST_PER_CALL,
-    CommitTag,
-    ConsumerSettings,
-    GroupPattern,
-    Ordering,
-    Rate,
-    Reasons,
-    tag_problem,
-)
+from intake_ledger.protocol.commit_tag import CommitTag, tag_problem
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.rate import Rate
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import MOST_PER_CALL, ConsumerSettings, Reasons
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL
 
 BUCKET, PIPELINE, TABLE = "local-bucket", "local", "ledger"

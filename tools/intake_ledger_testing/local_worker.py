@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from intake_ledger.consumer import Consumer, Services
+    from intake_ledger.consumer.consumer import Consumer
+    from intake_ledger.consumer.services import Services
     from intake_ledger.kinds import Kind
-    from intake_ledger.worker import Worker
-    from intake_ledger.worker.worker import WorkerHost
+    from intake_ledger.worker.worker import Worker, WorkerHost
 
 HOLD_SECONDS = 60
 """`INTAKE_WORKER_HOLD_SECONDS` of a worker outside of Lambda."""

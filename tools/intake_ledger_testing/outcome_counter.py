@@ -7,21 +7,14 @@ from typing import Protocol, override
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import NotDone
-from intake_ledger.ledger import Claim
-from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import (
-    Change,
-    CopyRefused,
-    Fenced,
-    OutcomeKind,
-    Reason,
-    Row,
-    RowCounts,
-    Ruling,
-    TagRefused,
-    content_differs,
-)
+from intake_ledger.aws.queues import NotDone
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import CopyRefused, Fenced, TagRefused
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Row, RowCounts
+from intake_ledger.protocol.verdict import Ruling, content_differs
 
 _LOG = logging.getLogger("intake_ledger")
 

@@ -14,7 +14,7 @@ import botocore.session
 from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
-from intake_ledger.protocol import Element, value_problems
+from intake_ledger.protocol.handover import Element, value_problems
 
 _MAX_ITEM_BYTES = 400 * 1024
 _PLACEHOLDER = re.compile(r"[#:][A-Za-z0-9_]+")

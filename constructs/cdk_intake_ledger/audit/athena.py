@@ -12,7 +12,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.validation.nag_suppressions import FILES, Wildcards
-from intake_ledger.protocol import JoinSettings, environment_of
+from intake_ledger.protocol.settings import environment_of
+from intake_ledger.protocol.settings_audit import JoinSettings
 
 RESULTS = "results/"
 """The prefix of the results of queries."""

@@ -11,19 +11,14 @@ from cdk_intake_ledger.audit.join import AuditJoin
 from cdk_intake_ledger.audit.reports import allow_reports
 from cdk_intake_ledger.audit.schedule import schedule
 from cdk_intake_ledger.audit.state_machine import AuditMachine
-from cdk_intake_ledger.functions import (
-    TESTED_RUNTIME,
-    FunctionCode,
-    FunctionNetworking,
-    IntakeConsumer,
-    PipelineResources,
-    in_seconds,
-    in_text,
-    intake_function,
-)
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.key_access import grant_key
-from cdk_intake_ledger.options import AuditOptions, Delivery, Existing, to_seconds
-from cdk_intake_ledger.resources import expect
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing
+from cdk_intake_ledger.resources.final_template import expect
 from cdk_intake_ledger.validation.final_rules import WRITES_OF_A_CHANGE
 from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.validation.nag_suppressions import (
@@ -35,7 +30,9 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Wildcards,
     suppress,
 )
-from intake_ledger.protocol import AuditSettings, environment_of, operations_partition
+from intake_ledger.protocol.row import operations_partition
+from intake_ledger.protocol.settings import environment_of
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 BACKFILL_RATE, RESUBMIT_RATE = 3, 100
 """Messages per second when the options are omitted."""

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from cdk_intake_ledger.resources import expect
+from cdk_intake_ledger.resources.final_template import expect
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 
 

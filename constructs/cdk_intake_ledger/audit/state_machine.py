@@ -13,7 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.audit.join import AuditJoin
-from cdk_intake_ledger.options import AuditScale
+from cdk_intake_ledger.options.audit_scale import AuditScale
 from cdk_intake_ledger.validation.nag_suppressions import (
     INLINE_POLICIES,
     MACHINE_EXECUTIONS,

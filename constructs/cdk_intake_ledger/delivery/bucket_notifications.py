@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.validation.bucket_rules import NOTIFICATIONS_OVERLAP
 from cdk_intake_ledger.validation.registry import Problem
 

@@ -27,8 +27,9 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
 from cdk_intake_ledger.delivery.existing_delivery import existing_delivery_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
-from cdk_intake_ledger.options import Delivery, Ordering
-from cdk_intake_ledger.resources import FinalTemplates, other_consumer_problems
+from cdk_intake_ledger.options.options import Delivery, Ordering
+from cdk_intake_ledger.resources.event_sources import other_consumer_problems
+from cdk_intake_ledger.resources.final_template import FinalTemplates
 from cdk_intake_ledger.validation.bucket_rules import (
     EVENT_BRIDGE_SWITCHED_OFF,
     NOTIFICATIONS_REPLACED,

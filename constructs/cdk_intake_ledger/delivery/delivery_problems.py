@@ -14,7 +14,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
 )
 from cdk_intake_ledger.delivery.imported_buckets import import_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.options import Delivery
+from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.validation.bucket_rules import (
     BUCKET_IN_SAME_ENVIRONMENT,
     EXISTING_DELIVERY_NEEDS_BOTH,

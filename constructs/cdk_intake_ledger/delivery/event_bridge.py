@@ -10,7 +10,9 @@ from constructs import Construct
 
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, in_stack_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.resources import EVENT_BRIDGE_ENABLED, IntakeQueue, allow_service
+from cdk_intake_ledger.resources.bucket import EVENT_BRIDGE_ENABLED
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources.queue_access import allow_service
 from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
 from cdk_intake_ledger.validation.reporting import warn
 

@@ -17,7 +17,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
     resource_notifications,
 )
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.validation.bucket_rules import (
     EXISTING_DELIVERY_PARTLY,
     EXISTING_DELIVERY_SENDS_NOTHING,

@@ -29,7 +29,7 @@ from cdk_intake_ledger.validation.bucket_rules import (
 from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.protocol import KeyFilter
+from intake_ledger.protocol.settings import KeyFilter
 
 URI = re.compile(r"((s3a?|https?)://|arn:[\w-]+:s3:::)[^/]*/?")
 """A URI or an ARN, up to the key."""

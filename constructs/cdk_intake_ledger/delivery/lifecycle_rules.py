@@ -8,8 +8,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.options import Ordering
-from cdk_intake_ledger.resources import FinalTemplates
+from cdk_intake_ledger.options.options import Ordering
+from cdk_intake_ledger.resources.final_template import FinalTemplates
 from cdk_intake_ledger.validation.bucket_rules import (
     OBJECTS_EXPIRE_EARLY,
     OBJECTS_MAY_EXPIRE_EARLY,

@@ -12,10 +12,11 @@ from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, grant_keys, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS
-from cdk_intake_ledger.options import ConcurrencyOptions, Reasons, RetryOptions, to_seconds
-from cdk_intake_ledger.resources import IntakeQueue
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.options import ConcurrencyOptions, Reasons, RetryOptions
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.plan import QUEUE_RETENTION_DAYS, function_timeout
-from intake_ledger.protocol import HOLD_SHARE, ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import HOLD_SHARE, ConsumerSettings, environment_of
 
 LATE_AFTER = 6 * 3_600
 """Seconds after which an event is late, so that the ledger looks at the object before it claims. The longest known gap

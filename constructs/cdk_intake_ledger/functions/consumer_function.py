@@ -13,7 +13,8 @@ from cdk_intake_ledger.functions.lambda_function import (
     record_version,
 )
 from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.resources import IntakeQueue, expect
+from cdk_intake_ledger.resources.final_template import expect
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, Wildcards, suppress
 
 MAPPING = {"FunctionResponseTypes": ["ReportBatchItemFailures"], "Enabled": True, "FilterCriteria": None}

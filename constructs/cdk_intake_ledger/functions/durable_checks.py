@@ -8,7 +8,7 @@ from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, Fn, Token
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.resources import environments_of, properties_of
+from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 from cdk_intake_ledger.validation.durable_rules import (
     DURABLE_ENVIRONMENT,
     DURABLE_MANAGED,

@@ -11,10 +11,11 @@ from constructs import Construct
 from cdk_intake_ledger.functions.durable_checks import DurableConfiguration, durable_problems, unqualified_arn
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.pipeline_resources import in_seconds, in_text
-from cdk_intake_ledger.resources import IntakeQueue
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import DURABLE_EXECUTIONS, Wildcards
 from cdk_intake_ledger.validation.registry import Problem
-from intake_ledger.protocol import DurableSettings, environment_of
+from intake_ledger.protocol.settings import environment_of
+from intake_ledger.protocol.settings_durable import DurableSettings
 
 LONGEST_EVENT_AGE = 6 * 3_600
 """Seconds for which Lambda queues an asynchronous invocation at most (developer guide, "Asynchronous invocation").

@@ -9,8 +9,8 @@ from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk_intake_ledger.options import to_seconds
-from cdk_intake_ledger.resources import IntakeQueue
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.registry import Problem
 

@@ -15,8 +15,9 @@ from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
-from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions
-from cdk_intake_ledger.resources import LogEncryption, expect
+from cdk_intake_ledger.options.options import MonitoringOptions, NetworkOptions
+from cdk_intake_ledger.resources.final_template import expect
+from cdk_intake_ledger.resources.log_encryption import LogEncryption
 from cdk_intake_ledger.validation.final_rules import LOG_LEVELS, NONE
 from cdk_intake_ledger.validation.nag_suppressions import (
     INLINE_POLICIES,
@@ -27,7 +28,8 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Suppression,
     suppress,
 )
-from intake_ledger.protocol import AuditSettings, ConsumerSettings, variable_of
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 _VERSION = variable_of(ConsumerSettings, "processor_version")
 _MAY_CHANGE = (variable_of(AuditSettings, "deployed"), "POWERTOOLS_LOG_LEVEL")

@@ -8,7 +8,7 @@ from aws_cdk import Duration, Token
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.resources import environments_of, properties_of
+from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 from cdk_intake_ledger.validation.execution_rules import (
     MACHINE_ENVIRONMENT,
     MACHINE_EXPRESS,

@@ -7,8 +7,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.bundling import ProcessorFolder, form_problem
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.bundling.entrypoint import form_problem
+from cdk_intake_ledger.bundling.processor_folder import ProcessorFolder
 from cdk_intake_ledger.functions.durable_function import DurableExecutions
 from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem

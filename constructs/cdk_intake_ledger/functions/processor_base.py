@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from aws_cdk import Duration, Size
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.processor_problems import (
@@ -18,10 +18,10 @@ from cdk_intake_ledger.functions.remote_function import RemoteFunction, WorkElse
 from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.validation.processor_rules import FUNCTION_ARGUMENT_TYPE
 from cdk_intake_ledger.validation.registry import Problem
-from intake_ledger.protocol import ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.bundling import ProcessorFolder
+    from cdk_intake_ledger.bundling.processor_folder import ProcessorFolder
 
 
 ARGUMENT_TYPES = ("ObjectChange", "KeyedMessage", "FileSet")

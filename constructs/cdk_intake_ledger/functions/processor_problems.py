@@ -15,7 +15,7 @@ from cdk_intake_ledger.validation.processor_rules import (
     RUNTIME_VERSION,
 )
 from cdk_intake_ledger.validation.registry import Problem
-from intake_ledger.protocol import VERSION_BYTES
+from intake_ledger.protocol.settings import VERSION_BYTES
 
 MIN_PYTHON = (3, 12)
 MIN_MANAGED_PYTHON = (3, 13)

@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from intake_ledger.protocol import ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 
 class WorkElsewhere(Protocol):

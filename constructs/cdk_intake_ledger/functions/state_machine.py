@@ -12,10 +12,12 @@ from constructs import Construct
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.pipeline_resources import in_seconds
-from cdk_intake_ledger.resources import IntakeQueue, allow_service
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources.queue_access import allow_service
 from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
 from cdk_intake_ledger.validation.registry import Problem
-from intake_ledger.protocol import ExecutionSettings, environment_of
+from intake_ledger.protocol.settings import environment_of
+from intake_ledger.protocol.settings_executions import ExecutionSettings
 
 ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """The states in which an execution has ended."""

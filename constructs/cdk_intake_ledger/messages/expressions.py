@@ -13,7 +13,7 @@ from constructs import Construct
 from jmespath.functions import Functions  # type: ignore[import-untyped]
 
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
-from cdk_intake_ledger.resources import properties_of
+from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_EXPRESSION,
     MESSAGE_FIELD,

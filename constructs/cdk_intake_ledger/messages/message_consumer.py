@@ -7,30 +7,24 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.functions import (
-    LATE_AFTER,
-    MAPPING,
-    OF_MESSAGES,
-    ConsumerFunction,
-    FunctionNetworking,
-    Processor,
-    grant_keys,
-    hold_seconds,
-    in_seconds,
-    in_text,
-    options_environment,
-    warn_without_endpoints,
-)
+from cdk_intake_ledger.functions.consumer import LATE_AFTER, hold_seconds, options_environment
+from cdk_intake_ledger.functions.consumer_function import MAPPING, ConsumerFunction
+from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
+from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, warn_without_endpoints
+from cdk_intake_ledger.functions.pipeline_resources import grant_keys, in_seconds, in_text
+from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
 from cdk_intake_ledger.messages.message_plan import longest_hold
 from cdk_intake_ledger.messages.message_source import MessageSource
-from cdk_intake_ledger.options import Ordering, Reasons, RetryOptions
-from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, expect
+from cdk_intake_ledger.options.options import Ordering, Reasons, RetryOptions
+from cdk_intake_ledger.resources.final_template import expect
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import STREAM_DESTINATION, Wildcards, suppress
 from cdk_intake_ledger.validation.plan import Plan
 from intake_ledger.contract import METRICS_NAMESPACE
-from intake_ledger.messages import MessageSettings
-from intake_ledger.protocol import ConsumerSettings, environment_of
+from intake_ledger.messages.settings import MessageSettings
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 TABLE_ACTIONS = (
     "dynamodb:BatchGetItem",

@@ -9,21 +9,19 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct, IValidation
 
-from cdk_intake_ledger.audit import stack_selector
-from cdk_intake_ledger.functions import ConsumerFunction
+from cdk_intake_ledger.audit.deployed_settings import stack_selector
+from cdk_intake_ledger.functions.consumer_function import ConsumerFunction
 from cdk_intake_ledger.messages.message_source import MessageSource
-from cdk_intake_ledger.resources import (
-    FinalTemplates,
-    IntakeQueue,
-    allow_service,
-    other_consumer_problems,
-    properties_of,
-)
+from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.event_sources import other_consumer_problems
+from cdk_intake_ledger.resources.final_template import FinalTemplates
+from cdk_intake_ledger.resources.queue import IntakeQueue
+from cdk_intake_ledger.resources.queue_access import allow_service
 from cdk_intake_ledger.validation.message_rules import MESSAGE_SNS_ENVELOPE
 from cdk_intake_ledger.validation.nag_suppressions import MAPPINGS, STREAMS, Wildcards
 from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.messages import MessageSettings
-from intake_ledger.protocol import variable_of
+from intake_ledger.messages.settings import MessageSettings
+from intake_ledger.protocol.settings import variable_of
 
 DEPLOYED = variable_of(MessageSettings, "deployed")
 

@@ -7,9 +7,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.audit import TICK_MINUTES
-from cdk_intake_ledger.functions import FunctionNetworking, Processor
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.audit.intake_audit import TICK_MINUTES
+from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
+from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.messages.expressions import reads_sns_envelope, warn_about_identity, warn_about_records
 from cdk_intake_ledger.messages.message_consumer import MessageConsumer, MessageResources, source_name
@@ -21,12 +22,10 @@ from cdk_intake_ledger.messages.message_delivery import (
 )
 from cdk_intake_ledger.messages.message_plan import message_plan, message_problems, number_problems, remembered
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
-from cdk_intake_ledger.options import MonitoringOptions, NetworkOptions, RetryOptions
-from cdk_intake_ledger.resources import (
-    IntakeLedger,
-    IntakeQueue,
-    fix_names,
-)
+from cdk_intake_ledger.options.options import MonitoringOptions, NetworkOptions, RetryOptions
+from cdk_intake_ledger.resources.fixed_names import fix_names
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.nag_suppressions import Wildcards
 from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import MESSAGES

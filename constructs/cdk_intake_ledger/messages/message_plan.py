@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from aws_cdk import Duration
 from constructs import Construct
 
-from cdk_intake_ledger.functions import Executions, Processor
+from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.messages.expressions import expression_problems
 from cdk_intake_ledger.messages.message_source import MessageSource, SourceKind
-from cdk_intake_ledger.options import RetryOptions
+from cdk_intake_ledger.options.options import RetryOptions
 from cdk_intake_ledger.pipeline_checks import plan_problems, processor_problems, stop_problems
 from cdk_intake_ledger.pipeline_plan import number_of, numbers_of, seconds_of
-from cdk_intake_ledger.resources import IntakeLedger, IntakeQueue, pipeline_name_problems
+from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
+from cdk_intake_ledger.resources.ledger_table import IntakeLedger
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.validation.limits import MAX_STREAM_BATCH
 from cdk_intake_ledger.validation.message_rules import (
     MESSAGE_ATTEMPTS,
@@ -38,7 +41,7 @@ from cdk_intake_ledger.validation.plan import (
     span,
 )
 from cdk_intake_ledger.validation.registry import Problem
-from intake_ledger.protocol import HOLD_SHARE, last_try_seconds
+from intake_ledger.protocol.settings import HOLD_SHARE, last_try_seconds
 
 MAX_FIFO_BATCH = 10
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from aws_cdk import Duration, aws_dynamodb, aws_events, aws_kinesis, aws_sqs
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.resources import dead_letter_queue_of
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.resources.existing_queue import dead_letter_queue_of
 
 
 class SourceKind(StrEnum):

@@ -13,10 +13,11 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics, MetricOptions
-from cdk_intake_ledger.options import AlarmAction, MonitoringOptions, to_seconds
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.options import AlarmAction, MonitoringOptions
 from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.validation.monitoring_rules import ALARM_ACTION

@@ -8,7 +8,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.extra import Extra
 from cdk_intake_ledger.validation.plan import DAY, span
@@ -23,7 +23,8 @@ from cdk_intake_ledger.validation.tag_rules import (
 )
 from intake_ledger.contract import Need
 from intake_ledger.delivery_check.lifecycle import ARCHIVES
-from intake_ledger.protocol import KeyFilter, tag_problem
+from intake_ledger.protocol.commit_tag import tag_problem
+from intake_ledger.protocol.settings import KeyFilter
 
 
 @check_arguments

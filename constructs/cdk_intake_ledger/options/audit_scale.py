@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.validation.audit_rules import (
     AUDIT_CONCURRENCY,

@@ -8,7 +8,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.validation.registry import Problem
 from intake_ledger.contract import Need
-from intake_ledger.protocol import KeyFilter
+from intake_ledger.protocol.settings import KeyFilter
 
 
 class Extra:

@@ -5,13 +5,15 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import OUTPUT_SID, KeyPattern, key_text_problems, warn_about_key_text
-from cdk_intake_ledger.functions import IntakeConsumer
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
 from cdk_intake_ledger.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
 from cdk_intake_ledger.outputs.places import HasPlaces
-from cdk_intake_ledger.resources import accounts_of, statement_text
+from cdk_intake_ledger.resources.cloudformation import accounts_of
+from cdk_intake_ledger.resources.queue_access import statement_text
 from cdk_intake_ledger.validation.nag_suppressions import OUTPUTS, Wildcards
 from cdk_intake_ledger.validation.output_rules import (
     OUTPUT_BUCKET_POLICY,
@@ -22,7 +24,7 @@ from cdk_intake_ledger.validation.output_rules import (
     REJECTS_TWICE,
 )
 from cdk_intake_ledger.validation.reporting import refuse, warn
-from intake_ledger.protocol import ConsumerSettings, variable_of
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 BUCKET_ACTIONS = ("s3:ListBucket",)
 """Without it, S3 answers 403 for an output that does not exist yet, as it does for a forbidden one."""

@@ -26,7 +26,7 @@ from cdk_intake_ledger.validation.ledger_rules import (
 from cdk_intake_ledger.validation.limits import MAX_NAME
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, warn
-from intake_ledger.protocol import PIPELINE_TAG
+from intake_ledger.protocol.settings import PIPELINE_TAG
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 _MAX_READABLE = 240

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.key_access import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from cdk_intake_ledger.resources.final_template import expect
@@ -27,7 +27,9 @@ from cdk_intake_ledger.validation.ledger_rules import (
 from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.validation.registry import Problem
 from cdk_intake_ledger.validation.reporting import warn
-from intake_ledger.protocol import REVIEW_INDEX, AuditSettings, operations_partition, variable_of
+from intake_ledger.protocol.row import REVIEW_INDEX, operations_partition
+from intake_ledger.protocol.settings import variable_of
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 DEFAULT_RETENTION = Duration.days(LEDGER_RETENTION_DAYS)
 PARTITION_KEY, SORT_KEY, EXPIRY = "pk", "sk", "expires_at"

@@ -9,7 +9,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.resources.cloudformation import arn_identity
 from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes, dead_letter_queue_of
 from cdk_intake_ledger.resources.final_template import expect

@@ -8,31 +8,33 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import LifecycleValidation
-from cdk_intake_ledger.functions import (
-    IntakeConsumer,
-    Processor,
-)
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.key_access import QUEUE_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.options import AuditOptions, ConcurrencyOptions, MonitoringOptions, Ordering, RetryOptions
-from cdk_intake_ledger.outputs import Places
+from cdk_intake_ledger.options.options import (
+    AuditOptions,
+    ConcurrencyOptions,
+    MonitoringOptions,
+    Ordering,
+    RetryOptions,
+)
+from cdk_intake_ledger.outputs.places import Places
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.pipeline_checks import option_problems, plan_problems, stop_problems
 from cdk_intake_ledger.pipeline_grants import FileIntake
 from cdk_intake_ledger.pipeline_plan import plan_of
-from cdk_intake_ledger.resources import (
-    IntakeQueue,
-    fix_names,
-    pipeline_name_problems,
-)
+from cdk_intake_ledger.resources.fixed_names import fix_names, pipeline_name_problems
+from cdk_intake_ledger.resources.queue import IntakeQueue
 from cdk_intake_ledger.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.sets.set_problems import alarm_problems, set_problems, warn_of_expiry
 from cdk_intake_ledger.sets.set_processor import SetProcessor
 from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import SETS
-from intake_ledger.protocol import REVIEW_INDEX, ConsumerSettings, variable_of
+from intake_ledger.protocol.row import REVIEW_INDEX
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 AUDIT_INTERVAL = Duration.hours(1)
 """The time between two audits of sets."""

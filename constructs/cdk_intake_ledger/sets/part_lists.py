@@ -11,7 +11,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.resources import private_bucket
+from cdk_intake_ledger.resources.bucket import private_bucket
 from cdk_intake_ledger.validation.nag_compliance import FILE_COPIES
 from cdk_intake_ledger.validation.nag_suppressions import FILE_ACCESS_LOGS, PART_LISTS, Wildcards, suppress
 

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from cdk_intake_ledger.delivery import KeyPattern
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 
 ANYTHING = "**"
 

@@ -7,8 +7,8 @@ from typing import Any
 from aws_cdk import Duration, Token
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
-from cdk_intake_ledger.delivery import KeyPattern, key_text_problems, warn_about_key_text
+from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.sets.patterns import ANYTHING, can_match_both, can_pass
 from cdk_intake_ledger.validation.number_rules import NEEDED_AT_SYNTHESIS
 from cdk_intake_ledger.validation.registry import Problem

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from aws_cdk import Duration, Stack
 from constructs import Construct
 
-from cdk_intake_ledger.functions import IntakeConsumer, PipelineResources, Processor
-from cdk_intake_ledger.options import Ordering, RetryOptions
+from cdk_intake_ledger.functions.consumer import IntakeConsumer
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.options.options import Ordering, RetryOptions
 from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
 from cdk_intake_ledger.sets.set_form import SetForm
 from cdk_intake_ledger.validation.plan import DAY, QUEUE_RETENTION_DAYS, Plan, span
@@ -25,7 +27,7 @@ from cdk_intake_ledger.validation.set_rules import (
     deadline_problems,
     quiet_deadline_problems,
 )
-from intake_ledger.protocol import HOLD_SHARE
+from intake_ledger.protocol.settings import HOLD_SHARE
 
 
 def _expiry_problems(parts: PipelineResources, path: str) -> Iterator[Problem]:

@@ -2,9 +2,9 @@
 
 import json
 
-from cdk_intake_ledger.functions import Processor
+from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.sets.set_form import SetForm
-from intake_ledger.protocol import PART_LISTS, SET_FORM, SET_PARTS_PIPELINE
+from intake_ledger.protocol.settings import PART_LISTS, SET_FORM, SET_PARTS_PIPELINE
 
 
 class SetProcessor(Processor):

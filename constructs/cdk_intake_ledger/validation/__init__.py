@@ -1,4 +1,4 @@
 """Refuse at synthesis a pipeline that cannot work.
 
-This package has no door. A rule is imported from the module of its subject by the code that checks it.
+A rule is imported from the module of its subject by the code that checks it.
 """

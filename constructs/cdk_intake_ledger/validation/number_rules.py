@@ -17,7 +17,8 @@ from cdk_intake_ledger.validation.plan import (
 )
 from cdk_intake_ledger.validation.plan_check import Check, between, compare, whole
 from cdk_intake_ledger.validation.registry import Problem, Subject
-from intake_ledger.protocol import HOLD_SHARE, MAX_BURST_SECONDS, MAX_RATE, MIN_RATE, MOST_PER_CALL
+from intake_ledger.protocol.rate import MAX_BURST_SECONDS, MAX_RATE, MIN_RATE
+from intake_ledger.protocol.settings import HOLD_SHARE, MOST_PER_CALL
 
 SUBJECT = Subject("The consumer's numbers")
 

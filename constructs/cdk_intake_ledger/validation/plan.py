@@ -6,7 +6,7 @@ A number is NaN if CDK will know it only at deployment (a token), or if it was n
 import math
 from dataclasses import dataclass
 
-from intake_ledger.protocol import lease_length
+from intake_ledger.protocol.row import lease_length
 
 UNKNOWN = math.nan
 UNCONVERTED = float("nan")

@@ -2,7 +2,7 @@
 
 from cdk_intake_ledger.validation.limits import MAX_ENVIRONMENT
 from cdk_intake_ledger.validation.registry import Subject
-from intake_ledger.protocol import VERSION_BYTES
+from intake_ledger.protocol.settings import VERSION_BYTES
 
 SUBJECT = Subject("Processor")
 

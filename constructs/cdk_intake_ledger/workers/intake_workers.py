@@ -12,16 +12,16 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.arguments import check_arguments
+from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.final_check import FinalCheck
 from cdk_intake_ledger.intake import Intake
 from cdk_intake_ledger.pipeline_plan import seconds_of, unknown_times
-from cdk_intake_ledger.resources import expect
+from cdk_intake_ledger.resources.final_template import expect
 from cdk_intake_ledger.validation.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
 from cdk_intake_ledger.validation.reporting import refuse
 from cdk_intake_ledger.validation.worker_rules import worker_problems
-from intake_ledger.protocol import ConsumerSettings, environment_of, variable_of
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of, variable_of
 
 STOP_TIMEOUT = Duration.seconds(120)
 """The longest time that Fargate gives a container after SIGTERM (Amazon ECS, `stopTimeout`)."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import condition_failed
-from intake_ledger.protocol import AuditSettings
+from intake_ledger.ledger.dynamodb_table import condition_failed
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from intake_ledger.protocol import Row, State, StateKind, Status
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Row, Status
 
 
 class _Described(StrEnum):

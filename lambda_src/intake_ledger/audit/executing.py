@@ -6,8 +6,10 @@ The lease of such a row may have ended: it is extended at each poll, and a poll 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intake_ledger.executions import Action, decide, execution_name, place_of
-from intake_ledger.protocol import Row, RowKey, elsewhere_of
+from intake_ledger.executions.decide import Action, decide, execution_name
+from intake_ledger.executions.place import place_of
+from intake_ledger.protocol.row import Row, RowKey
+from intake_ledger.protocol.settings import elsewhere_of
 
 IsExecuting = Callable[[RowKey, Row], bool]
 """True if an execution processes the row now, its start waits, or tasks of a stopped one may run. Raises ClientError if

@@ -25,21 +25,20 @@ from intake_ledger.audit.publish import publish
 from intake_ledger.audit.report import Report, Stopped
 from intake_ledger.audit.runs import RunNotDue
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.aws import InvocationContext, Queues
+from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
+from intake_ledger.aws.queues import Queues
 from intake_ledger.delivery_check.check import DeliveryCheck
 from intake_ledger.delivery_check.former_names import former_names, problems
 from intake_ledger.delivery_check.looked import UNKNOWN, Looked
-from intake_ledger.ledger import LedgerTable, RowHistoryRecord
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
 from intake_ledger.observability.audit_telemetry import AuditTelemetry
-from intake_ledger.protocol import (
-    AuditSettings,
-    audit_settings,
-    elsewhere_of,
-    lease_length,
-)
-from intake_ledger.requests import RequestCheck, RequestFindings
+from intake_ledger.protocol.row import lease_length
+from intake_ledger.protocol.settings import elsewhere_of
+from intake_ledger.protocol.settings_audit import AuditSettings, audit_settings
+from intake_ledger.requests.check import RequestCheck, RequestFindings
 
 if TYPE_CHECKING:
     from intake_ledger.audit.executing import IsExecuting

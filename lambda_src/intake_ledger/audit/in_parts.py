@@ -39,7 +39,7 @@ from intake_ledger.audit.scratch import (
 )
 from intake_ledger.audit.shards import Shard
 from intake_ledger.audit.tools import Judgement, Tools
-from intake_ledger.protocol import Ordering
+from intake_ledger.protocol.row import Ordering
 
 SAMPLES_FOR_A_SHARD = 14
 LEAST_SAMPLES = 200

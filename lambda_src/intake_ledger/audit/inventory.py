@@ -16,7 +16,8 @@ from urllib.parse import unquote_plus
 
 from intake_ledger.audit.join.duckdb import connection
 from intake_ledger.audit.listing import Page, Place
-from intake_ledger.protocol import SettingsError, State, StateKind, bare_etag, real_version
+from intake_ledger.protocol.change import State, StateKind, bare_etag, real_version
+from intake_ledger.protocol.errors import SettingsError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.audit.shards import Sample, Shard, cut
-from intake_ledger.protocol import AuditSettings, Ordering, State, StateKind, bare_etag, real_version
+from intake_ledger.protocol.change import State, StateKind, bare_etag, real_version
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from datetime import datetime

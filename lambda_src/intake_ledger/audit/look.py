@@ -15,10 +15,13 @@ from intake_ledger.audit.budget import Budget
 from intake_ledger.audit.diff import Line, Mark, Window, is_marked, judge, judge_tags
 from intake_ledger.audit.relations import Candidate
 from intake_ledger.audit.report import Report, Stopped
-from intake_ledger.aws import Bucket
-from intake_ledger.events import own_message
-from intake_ledger.ledger import BATCH_STATEMENTS, NO_ROW, Condition, LedgerTable, same_claim
-from intake_ledger.protocol import AuditSettings, Ordering, Origin, Row, RowKey, row_from_attributes
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.conditions import NO_ROW, Condition, same_claim
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering, Row, RowKey, row_from_attributes
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -20,7 +20,7 @@ from intake_ledger.audit.look import BATCH, STOP_BEFORE_MS, Look
 from intake_ledger.audit.relations import HELD, LISTED, Entries, held, listed
 from intake_ledger.audit.report import Pass, Report, Stopped
 from intake_ledger.audit.shards import Shard
-from intake_ledger.protocol import AuditSettings
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

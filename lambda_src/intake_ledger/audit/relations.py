@@ -13,7 +13,9 @@ from intake_ledger.audit.diff import Window
 from intake_ledger.audit.listing import Page, Place
 from intake_ledger.audit.row_numbers import RowNumbers
 from intake_ledger.audit.table import AuditTable, Held
-from intake_ledger.protocol import ABSENT, AuditSettings, RowKey, State, StateKind, row_key
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.row import RowKey, row_key
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -14,7 +14,7 @@ from typing import Any
 
 from intake_ledger.audit.diff import NOT_JUDGED, WAITING, Finding, Line
 from intake_ledger.audit.row_numbers import RowNumbers, row_numbers
-from intake_ledger.protocol import State
+from intake_ledger.protocol.change import State
 
 NAMED_FINDINGS = 100
 """Findings that a report names. `counts` has the number of all."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from intake_ledger.protocol import Settlement, Status
+from intake_ledger.protocol.row import Settlement, Status
 
 
 @dataclass(slots=True)

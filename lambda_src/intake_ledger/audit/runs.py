@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.audit.report import SOON, Report, Stopped, within
-from intake_ledger.ledger import condition_failed
-from intake_ledger.protocol import AuditSettings, from_dynamodb, truncate
+from intake_ledger.ledger.dynamodb_table import condition_failed
+from intake_ledger.protocol.row import from_dynamodb, truncate
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.change import State
+from intake_ledger.protocol.row import (
     FORMAT,
     STORED_STATUSES,
     Ordering,
     RowKey,
-    State,
     Status,
     from_dynamodb,
     is_settled,

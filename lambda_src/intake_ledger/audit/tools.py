@@ -8,9 +8,9 @@ from intake_ledger.audit.budget import Budget
 from intake_ledger.audit.diff import Window
 from intake_ledger.audit.look import Look
 from intake_ledger.audit.runs import AuditRuns
-from intake_ledger.aws import Bucket
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import AuditSettings
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.processor import ObjectStream, open_state
-from intake_ledger.protocol import ABSENT, Change, ObjectGone, ObjectReadError, Row, State, StateKind, real_version
+from intake_ledger.processor.object_stream import ObjectStream, open_state
+from intake_ledger.protocol.change import ABSENT, Change, State, StateKind, real_version
+from intake_ledger.protocol.errors import ObjectGone, ObjectReadError
+from intake_ledger.protocol.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger.protocol import CommitTag
+    from intake_ledger.protocol.commit_tag import CommitTag
 
 _OWN_READ = "while the consumer opened the object"
 """A note on errors of this read. The same error of another request is the processor's."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.protocol import CopyRefused
+from intake_ledger.protocol.errors import CopyRefused
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

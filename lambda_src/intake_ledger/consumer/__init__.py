@@ -7,18 +7,6 @@ only when the ledger shows that everything it reports is finished. `handler` is 
 from intake_ledger.garbage import no_garbage_collection
 
 with no_garbage_collection(freeze=True):
-    from intake_ledger.consumer.batch import ProcessingTime
-    from intake_ledger.consumer.composition import handler, make_parts, make_runner
-    from intake_ledger.consumer.consumer import Consumer
-    from intake_ledger.consumer.deadline import Overrun
-    from intake_ledger.consumer.services import Services
+    from intake_ledger.consumer.composition import handler
 
-__all__ = [
-    "Consumer",
-    "Overrun",
-    "ProcessingTime",
-    "Services",
-    "handler",
-    "make_parts",
-    "make_runner",
-]
+__all__ = ["handler"]

@@ -18,36 +18,33 @@ from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, call_die
 from intake_ledger.consumer.hooks import NO_HOOKS, Hooks
 from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message, Unparseable, body_unknown, own_message
+from intake_ledger.events.parser import Message, Unparseable, body_unknown, own_message
 from intake_ledger.kinds import Kind, Work
-from intake_ledger.ledger import Claim
-from intake_ledger.observability import describe
-from intake_ledger.processor import Commit, as_commit
-from intake_ledger.protocol import (
-    REMOVED_UNPROCESSED,
-    Change,
-    Copied,
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.error_text import describe
+from intake_ledger.processor.object_change import Commit, as_commit
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.errors import (
     CopyRefused,
     Fenced,
     InvalidEffectError,
     LateWriteFound,
     LibraryError,
-    Origin,
-    OutcomeKind,
-    Reason,
-    ReasonCode,
+    TransactionRefused,
+)
+from intake_ledger.protocol.handover import remaining_seconds
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode
+from intake_ledger.protocol.row import (
+    REMOVED_UNPROCESSED,
+    Copied,
     Row,
     RowCounts,
     RowKey,
-    Ruling,
     Status,
-    TransactionRefused,
     after_copy,
-    is_another_message,
-    may_be_another,
-    remaining_seconds,
     result_note,
 )
+from intake_ledger.protocol.verdict import Ruling, is_another_message, may_be_another
 from intake_ledger.runners import Run, Runner, Started
 
 Limit = Callable[[Claim, float], AbstractContextManager[None]]

@@ -5,16 +5,16 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
-from intake_ledger.aws import InvocationContext
+from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.consumer.returns import Crowd, Returns
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message
+from intake_ledger.events.parser import Message
 from intake_ledger.kinds import ReceivedMessages
-from intake_ledger.ledger import Claim
-from intake_ledger.processor import Commit
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.processor.object_change import Commit
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol import Ruling
+    from intake_ledger.protocol.verdict import Ruling
 
 
 RESERVE_SECONDS = 3.0

@@ -7,7 +7,7 @@ and is given alone from then on.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Batch, HeldCommit
@@ -15,12 +15,17 @@ from intake_ledger.consumer.consumer import Groups, may_be_stopped
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.ending import Outcome, Stage
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message
+from intake_ledger.events.parser import Message
 from intake_ledger.kinds import Kind, Work
-from intake_ledger.ledger import Claim
-from intake_ledger.processor import Commit, as_commit
-from intake_ledger.protocol import Change, OutcomeKind, WrongReturnError, remaining_seconds
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.processor.object_change import Commit, as_commit
+from intake_ledger.protocol.errors import WrongReturnError
+from intake_ledger.protocol.handover import remaining_seconds
+from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.runners import Ended, Run, SharedRunner
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.change import Change
 
 
 class Member(NamedTuple):

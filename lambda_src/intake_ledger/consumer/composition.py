@@ -8,27 +8,33 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from intake_ledger.aws import POOL, Bucket, InvocationContext, Queues, bucket_client, ledger_client, make_client
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
+from intake_ledger.aws.invocation_context import InvocationContext
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.host import IN_LAMBDA, Host
 from intake_ledger.consumer.services import Services, stops
 from intake_ledger.garbage import no_garbage_collection
-from intake_ledger.ledger import ForgottenKeys, Ledger, LedgerOptions, LedgerTable, RowHistoryRecord
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.forgotten import ForgottenKeys
+from intake_ledger.ledger.ledger import Ledger, LedgerOptions
+from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor import load_processor
-from intake_ledger.protocol import (
+from intake_ledger.processor.object_change import load_processor
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import (
     MESSAGE_SOURCE,
     MESSAGE_VARIABLES,
     SET_VARIABLES,
     ConsumerSettings,
-    Policy,
-    SettingsError,
     consumer_settings,
     elsewhere_of,
     entrypoint_of,
     longest_execution_seconds,
     variable_of,
 )
+from intake_ledger.protocol.verdict import Policy
 from intake_ledger.runners.inline import Inline
 
 if TYPE_CHECKING:
@@ -38,8 +44,8 @@ if TYPE_CHECKING:
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.kinds import Kind
     from intake_ledger.kinds.sets import Sets
-    from intake_ledger.ledger import GroupGuard
-    from intake_ledger.observability import Telemetry
+    from intake_ledger.ledger.ledger import GroupGuard
+    from intake_ledger.observability.telemetry import Telemetry
     from intake_ledger.runners import Runner
 
 _KINDS = {"messages": MESSAGE_VARIABLES, "sets of files": SET_VARIABLES}
@@ -75,8 +81,8 @@ def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, A
         return audit_sets(cast("Sets", kind), services, context, dry_run=event.get("dryRun") is True)
     if "checkRows" in event:
         from intake_ledger.delivery_check.sources import SourceCheck  # noqa: PLC0415 - likewise
-        from intake_ledger.messages import message_settings  # noqa: PLC0415
         from intake_ledger.messages.row_check import tick  # noqa: PLC0415
+        from intake_ledger.messages.settings import message_settings  # noqa: PLC0415
 
         services, deployed = make_parts(os.environ).services, message_settings(os.environ).deployed
         function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")
@@ -148,7 +154,7 @@ def make_runner(
     settings = services.settings
     _check_calls(settings, environment)
     if elsewhere_of(environment):
-        from intake_ledger.executions import place_of  # noqa: PLC0415 - few have work that answers later
+        from intake_ledger.executions.place import place_of  # noqa: PLC0415 - few have work that answers later
         from intake_ledger.runners.later import Later  # noqa: PLC0415 - as above
 
         def make_maker(service: str) -> Callable[[], Any]:
@@ -237,7 +243,7 @@ def _groups(
     """The locks of groups; see `group_locks`."""
     if settings.exclusive_by is None:
         return ()
-    from intake_ledger.keyed import group_locks  # noqa: PLC0415 - most pipelines have no groups
+    from intake_ledger.keyed.group_lock import group_locks  # noqa: PLC0415 - most pipelines have no groups
 
     longest = _longest_work_ms(tools.environment)
     retention, clock = tools.options.retention, tools.clock
@@ -254,9 +260,9 @@ def _longest_work_ms(environment: Mapping[str, str]) -> int | None:
 
 
 def _messages(environment: Mapping[str, str]) -> _Kind:
-    from intake_ledger.keyed import KeyLock  # noqa: PLC0415
+    from intake_ledger.keyed.key_lock import KeyLock  # noqa: PLC0415
     from intake_ledger.kinds.messages import Messages  # noqa: PLC0415
-    from intake_ledger.messages import MessageSourceType, message_settings  # noqa: PLC0415
+    from intake_ledger.messages.settings import MessageSourceType, message_settings  # noqa: PLC0415
 
     settings = message_settings(environment)
     place = elsewhere_of(environment)
@@ -282,8 +288,8 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
 
 def _sets(environment: Mapping[str, str]) -> _Kind:
     from intake_ledger.kinds.sets import S3PartLists, Sets  # noqa: PLC0415
-    from intake_ledger.set_members import Membership  # noqa: PLC0415
-    from intake_ledger.sets import set_settings  # noqa: PLC0415
+    from intake_ledger.set_members.membership import Membership  # noqa: PLC0415
+    from intake_ledger.sets.settings import set_settings  # noqa: PLC0415
     from intake_ledger.sets.waiting import SetTelemetry  # noqa: PLC0415
 
     settings = set_settings(environment)

@@ -10,7 +10,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from intake_ledger.aws import InvocationContext, body_digest
+from intake_ledger.aws.invocation_context import InvocationContext
+from intake_ledger.aws.queues import body_digest
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import (
     CLAIMED_RESERVE_SECONDS,
@@ -25,28 +26,23 @@ from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.hooks import hooks_of
 from intake_ledger.consumer.returns import Crowd, ids_of, renews
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
+from intake_ledger.events.parser import WAY_OUT, Ignored, Message, Parsed, Unparseable, merge_unparseable
 from intake_ledger.kinds import Kind
-from intake_ledger.ledger import BATCH_STATEMENTS, Claim
-from intake_ledger.observability import describe
-from intake_ledger.protocol import (
-    Change,
-    Ordering,
-    Origin,
-    OutcomeKind,
-    Reason,
-    ReasonCode,
-    Row,
+from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.error_text import describe
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status, result_note
+from intake_ledger.protocol.ulids import made_at
+from intake_ledger.protocol.verdict import (
     Ruling,
-    Status,
     Verdict,
     content_differs,
     has_content,
     is_late_copy,
     keeps_copy,
-    made_at,
     may_be_another,
-    result_note,
 )
 from intake_ledger.runners import Runner, SharedRunner
 
@@ -211,7 +207,7 @@ def operation_of(message: Message) -> str | None:
     """The ID of the operation of a person that has sent the message: a redrive or a reprocess. None: there is none."""
     if message.redriven_by is None:
         return change.reprocess_id if (change := message.only_change) else None
-    from intake_ledger.requests import redriven  # noqa: PLC0415 - few messages are of an operation
+    from intake_ledger.requests.redriven import redriven  # noqa: PLC0415 - few messages are of an operation
 
     return back.request_id if (back := redriven(message.redriven_by)) else None
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message
-from intake_ledger.ledger import AWS_ERRORS
-from intake_ledger.protocol import Reason
+from intake_ledger.events.parser import Message
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
+from intake_ledger.protocol.reasons import Reason
 
 _ASKED_MS = 60_000
 

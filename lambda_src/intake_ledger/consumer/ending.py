@@ -28,14 +28,13 @@ from enum import Enum, auto
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import is_own_read, s3_refusal
+from intake_ledger.aws.bucket import is_own_read, s3_refusal
 from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.ledger import Claim
-from intake_ledger.observability import describe, text_of
-from intake_ledger.processor import Commit
-from intake_ledger.protocol import (
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.observability.error_text import describe, text_of
+from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
-    ConsumerSettings,
     ExecutionStopped,
     Fenced,
     GroupHeld,
@@ -43,21 +42,15 @@ from intake_ledger.protocol import (
     NotBegun,
     NotYet,
     ObjectGone,
-    Ordering,
-    OutcomeKind,
     OutputReserved,
-    Reason,
-    ReasonCode,
-    Row,
-    RowCounts,
-    Status,
     TransactionRefused,
     Unprocessable,
-    code_of,
-    invalid_effect_of,
-    keeps_copy,
-    wait_seconds,
 )
+from intake_ledger.protocol.handover import invalid_effect_of, wait_seconds
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of
+from intake_ledger.protocol.row import Ordering, Row, RowCounts, Status
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.verdict import keeps_copy
 from intake_ledger.runners import StartRefused
 
 GROWTH = 1 / 16

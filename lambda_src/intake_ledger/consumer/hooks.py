@@ -13,13 +13,14 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
-from intake_ledger.protocol import ConsumerSettings
+from intake_ledger.protocol.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.attempt import Failures
-    from intake_ledger.events import Message
-    from intake_ledger.ledger import Claim
-    from intake_ledger.protocol import Change, Row, RowKey
+    from intake_ledger.events.parser import Message
+    from intake_ledger.ledger.ledger import Claim
+    from intake_ledger.protocol.change import Change
+    from intake_ledger.protocol.row import Row, RowKey
 
 OPTIONS = ("after_commit", "max_rate")
 """The settings whose options have hooks, in the order in which they are asked. `max_rate` stays last: nothing may end

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from intake_ledger.ledger import Guard
-from intake_ledger.protocol import lease_length
+from intake_ledger.ledger.ledger import Guard
+from intake_ledger.protocol.row import lease_length
 
 
 class Host(Protocol):

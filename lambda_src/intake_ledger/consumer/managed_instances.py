@@ -8,7 +8,7 @@ import faulthandler
 from collections.abc import Mapping
 from typing import Any
 
-from intake_ledger.aws import InvocationContext
+from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.consumer import composition
 from intake_ledger.consumer.deadline import STDERR
 

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
 
-from intake_ledger.aws import Queues
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.host import IN_LAMBDA
-from intake_ledger.events import Message
-from intake_ledger.protocol import ConsumerSettings
+from intake_ledger.events.parser import Message
+from intake_ledger.protocol.settings import ConsumerSettings
 
 FULL = 10
 """SQS takes ten messages in one request."""

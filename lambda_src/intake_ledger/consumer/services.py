@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from intake_ledger.aws import Bucket, Queues
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.host import IN_LAMBDA, Host
-from intake_ledger.ledger import Ledger, LedgerTable
-from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import ConsumerSettings
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import Ledger
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol.settings import ConsumerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ def stops(table: LedgerTable, pipeline: str) -> Callable[[str], bool]:
     """Tell whether an operation of the pipeline was stopped; see `Services.is_stopped`."""
 
     def is_stopped(request_id: str) -> bool:
-        from intake_ledger.requests import read_stop  # noqa: PLC0415 - few messages are of an operation
+        from intake_ledger.requests.stop import read_stop  # noqa: PLC0415 - few messages are of an operation
 
         return read_stop(table, pipeline, request_id) is not None
 

@@ -6,12 +6,18 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from intake_ledger.aws import Queues, ledger_client
+from intake_ledger.aws.clients import ledger_client
+from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.batch import Batch
-from intake_ledger.events import Message
-from intake_ledger.observability import Telemetry
-from intake_ledger.protocol import Change, ConsumerSettings, Ordering, SettingsError
-from intake_ledger.set_members import Membership, Wake, Wakes, set_targets
+from intake_ledger.events.parser import Message
+from intake_ledger.observability.telemetry import Telemetry
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.set_members.forms import set_targets
+from intake_ledger.set_members.membership import Membership
+from intake_ledger.set_members.wakes import Wake, Wakes
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

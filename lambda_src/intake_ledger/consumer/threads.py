@@ -17,11 +17,11 @@ from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.group_by_key import group_by_key
 from intake_ledger.consumer.returns import ids_of
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message
-from intake_ledger.ledger import Claim
+from intake_ledger.events.parser import Message
+from intake_ledger.ledger.ledger import Claim
 
 if TYPE_CHECKING:
-    from intake_ledger.protocol import GroupPattern
+    from intake_ledger.protocol.group_pattern import GroupPattern
 
 
 class ProcessorThreads:

@@ -5,9 +5,11 @@ its object is as before. A message whose work has begun is no longer the operati
 """
 
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message
-from intake_ledger.protocol import Change, Row, Status, made_at
-from intake_ledger.requests import redriven
+from intake_ledger.events.parser import Message
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.ulids import made_at
+from intake_ledger.requests.redriven import redriven
 
 
 def withdraw(message: Message, operation: str, services: Services) -> bool:

@@ -27,7 +27,9 @@ from intake_ledger.delivery_check.looked import UNKNOWN, Looked
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.delivery_check.policies import Caller, PolicyDecision, decide
 from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
-from intake_ledger.protocol import AuditSettings, Delivery, KeyFilter, Ordering
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings_audit import AuditSettings, Delivery
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import unquote_plus
 
-from intake_ledger.protocol import KeyFilter, SettingsError
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import KeyFilter
 
 EXPIRY = "expires_at"
 NOT_POLLING = "so that no message is processed"

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import AuditSettings, from_dynamodb
+from intake_ledger.protocol.row import from_dynamodb
+from intake_ledger.protocol.settings_audit import AuditSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -7,7 +7,7 @@ S3's API. Pure functions.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from intake_ledger.protocol import KeyFilter
+from intake_ledger.protocol.settings import KeyFilter
 
 TOMBSTONE_TAG = ("intake-tombstone", "1")
 """The tag that the pipeline gives to an object that stands for a removed output. No pipeline processes it."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import from_dynamodb, pause_key
+from intake_ledger.protocol.row import from_dynamodb, pause_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -6,7 +6,7 @@ Synthesis asks about the app, and the delivery check asks about the deployed con
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from intake_ledger.protocol import KeyFilter
+from intake_ledger.protocol.settings import KeyFilter
 
 EVENTS = {
     "s3:ObjectCreated:*": ("Put", "Post", "Copy", "CompleteMultipartUpload"),

@@ -16,7 +16,7 @@ from intake_ledger.events.parser import (
     own_message,
     read_fields,
 )
-from intake_ledger.protocol import Change, EndedExecution, Origin, requested_state
+from intake_ledger.protocol.change import Change, EndedExecution, Origin, requested_state
 
 _DETAIL = (
     Field("detail.name"),

@@ -14,19 +14,11 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_plus
 
 from intake_ledger.events.copies import ATTRIBUTE, REDRIVEN, Carried, carried, names_of, trace_of
-from intake_ledger.protocol import (
-    RESTORED,
-    Change,
-    Origin,
-    ReasonCode,
-    Row,
-    State,
-    StateKind,
-    Status,
-    is_ulid,
-    json_text,
-    real_version,
-)
+from intake_ledger.protocol.change import RESTORED, Change, Origin, State, StateKind, real_version
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.ulids import is_ulid
+from intake_ledger.protocol.utf8_json import json_text
 
 _MAX_TEXT_BYTES = 3 * 1024
 """A form-encoded key may have three bytes for each of the 1,024 that S3 allows. Everything else is shorter."""

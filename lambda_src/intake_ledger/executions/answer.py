@@ -4,9 +4,15 @@ import json
 import re
 
 from intake_ledger.executions.decide import OVERTAKEN, Execution
-from intake_ledger.processor import Commit
 from intake_ledger.processor.lambda_processor import commit_from
-from intake_ledger.protocol import ExecutionStopped, RemoteError, RemoteTimeoutError, Unprocessable, WrongReturnError
+from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol.errors import (
+    ExecutionStopped,
+    RemoteError,
+    RemoteTimeoutError,
+    Unprocessable,
+    WrongReturnError,
+)
 
 _ERROR = re.compile(r"[A-Za-z_$][\w$.:-]{0,80}")
 """The name of an error, such as `States.TaskFailed`. Any other text might be content."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from intake_ledger.protocol import Row, RowKey, Status
+from intake_ledger.protocol.row import Row, RowKey, Status
 
 MIN_POLL_MS = 30_000
 _MAX_POLL_MS = 11 * 3_600_000

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from botocore.exceptions import ClientError
 
 from intake_ledger.executions.decide import OVERTAKEN, QUEUED, Execution, epoch_ms
-from intake_ledger.protocol import DurableSettings
+from intake_ledger.protocol.settings_durable import DurableSettings
 
 _STATUSES = {"STOPPED": "ABORTED"}
 """Lambda's names for what Step Functions names otherwise."""

@@ -7,13 +7,10 @@ import botocore
 
 from intake_ledger.executions.durable_function import DurableFunction
 from intake_ledger.executions.state_machine import StateMachine
-from intake_ledger.protocol import (
-    DURABLE_FUNCTION,
-    SettingsError,
-    durable_settings,
-    elsewhere_of,
-    execution_settings,
-)
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import DURABLE_FUNCTION, elsewhere_of
+from intake_ledger.protocol.settings_durable import durable_settings
+from intake_ledger.protocol.settings_executions import execution_settings
 
 _KNOWS_DURABLE = (1, 42, 1)
 """The first botocore whose Invoke has `DurableExecutionName`."""

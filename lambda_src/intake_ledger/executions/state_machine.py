@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from intake_ledger.executions.decide import OVERTAKEN, Execution, epoch_ms
-from intake_ledger.protocol import ExecutionSettings
+from intake_ledger.protocol.settings_executions import ExecutionSettings
 
 
 class StepFunctions(Protocol):

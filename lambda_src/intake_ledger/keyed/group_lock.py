@@ -19,20 +19,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from intake_ledger.events import own_message
+from intake_ledger.events.parser import own_message
 from intake_ledger.keyed.key_lock import KeyLock, is_holding
-from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, LedgerTable
-from intake_ledger.protocol import (
-    ConsumerSettings,
-    Element,
-    GroupHeld,
-    Origin,
-    Retention,
-    RowKey,
-    Ruling,
-    group_key,
-    group_line,
-)
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.errors import GroupHeld
+from intake_ledger.protocol.handover import Element
+from intake_ledger.protocol.row import Retention, RowKey, group_key, group_line
+from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.verdict import Ruling
 
 _MOST_GONE = 25
 """Keys in line that wait no more, and that one end removes. The next end goes on."""

@@ -24,19 +24,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import AWS_ERRORS, Claim, Condition, ConditionFailed, LedgerTable, is_conflict
-from intake_ledger.protocol import (
-    Element,
-    Fenced,
-    Retention,
-    Row,
-    RowKey,
-    Ruling,
-    StateKind,
-    Status,
-    Verdict,
-    to_dynamodb,
-)
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable, is_conflict
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.handover import Element
+from intake_ledger.protocol.row import Retention, Row, RowKey, Status, to_dynamodb
+from intake_ledger.protocol.verdict import Ruling, Verdict
 
 _TRIES = 5
 """A lock is tried again if it was taken or freed between two requests."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.batch import Batch
-    from intake_ledger.events import Message
-    from intake_ledger.ledger import Claim, GroupGuard, Guard
-    from intake_ledger.protocol import Change, ObjectGone, Row, RowCounts, State
+    from intake_ledger.events.parser import Message
+    from intake_ledger.ledger.ledger import Claim, GroupGuard, Guard
+    from intake_ledger.protocol.change import Change, State
+    from intake_ledger.protocol.errors import ObjectGone
+    from intake_ledger.protocol.row import Row, RowCounts
 
 FORMAT = 1
 """The version of the request. It changes only if a field is removed or gets another meaning."""

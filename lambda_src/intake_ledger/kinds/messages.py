@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
 from intake_ledger.consumer.batch import ANY_ORDER, RESERVE_SECONDS, Batch, Response, response_of
-from intake_ledger.events import Message, in_order
-from intake_ledger.keyed import KeyLock, idempotency_key
+from intake_ledger.events.parser import Message, in_order
+from intake_ledger.keyed.key_lock import KeyLock
+from intake_ledger.keyed.names import idempotency_key
 from intake_ledger.kinds import FORMAT, ReceivedMessages
-from intake_ledger.ledger import Claim, Guard
+from intake_ledger.ledger.ledger import Claim, Guard
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
 from intake_ledger.messages.reader import MessageReader, is_stream_record, pointer_of
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType
 from intake_ledger.messages.stream_values import as_json
-from intake_ledger.protocol import Change, LibraryError, ObjectGone, Row, State, Unprocessable
+from intake_ledger.protocol.change import Change, State
+from intake_ledger.protocol.errors import LibraryError, ObjectGone, Unprocessable
+from intake_ledger.protocol.row import Row
 
 MAX_PAUSE_SECONDS = 5.0
 """The longest wait before a batch of a stream is returned. Lambda retries it at once, and each retry is a request."""

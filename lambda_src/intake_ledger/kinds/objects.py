@@ -5,28 +5,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from intake_ledger.aws import Bucket, bucket_client
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
-from intake_ledger.events import read_batch
+from intake_ledger.events.parser import read_batch
 from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
-from intake_ledger.ledger import Claim, GroupGuard, object_states
-from intake_ledger.processor import ObjectChange, OpenedObject, make_object_change
-from intake_ledger.protocol import (
-    ConsumerSettings,
-    ObjectGone,
-    Ordering,
-    OutputError,
-    RowCounts,
-    State,
-    rejects_may_exist,
-    rejects_place,
-)
+from intake_ledger.ledger.ledger import Claim, GroupGuard, object_states
+from intake_ledger.processor.object_change import ObjectChange, make_object_change
+from intake_ledger.processor.object_stream import OpenedObject
+from intake_ledger.protocol.change import State
+from intake_ledger.protocol.errors import ObjectGone, OutputError
+from intake_ledger.protocol.row import Ordering, RowCounts, rejects_may_exist, rejects_place
+from intake_ledger.protocol.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from intake_ledger.consumer.set_wakes import SetWakes
-    from intake_ledger.outputs import AttemptOutputs, Output
+    from intake_ledger.outputs.output import AttemptOutputs, Output
     from intake_ledger.processor.rejects import AttemptRejects, Reading, Rejects
 
 REJECTS_TYPE = "application/x-ndjson"
@@ -161,7 +157,8 @@ class ClaimOutputs:
     def output(self, bucket: str, key: str) -> "Output":
         """The output with this name. The first call imports the modules and makes the client."""
         if self._outputs is None:
-            from intake_ledger.outputs import AttemptOutputs, source_of  # noqa: PLC0415 - most processors need none
+            from intake_ledger.outputs.conditional_put import source_of  # noqa: PLC0415 - most processors need none
+            from intake_ledger.outputs.output import AttemptOutputs  # noqa: PLC0415 - as above
 
             version = self.claim.state.identity if self.ordering is Ordering.EVERY_VERSION else None
             self._outputs = AttemptOutputs(

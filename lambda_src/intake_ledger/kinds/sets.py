@@ -8,28 +8,21 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Bucket, bucket_client
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.clients import bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
-from intake_ledger.events import read_batch
+from intake_ledger.events.parser import read_batch
 from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
 from intake_ledger.kinds.objects import ClaimOutputs, ClaimRejects
-from intake_ledger.ledger import AWS_ERRORS, Claim, GroupGuard, LedgerTable, present_state
-from intake_ledger.processor import OpenedObject
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable
+from intake_ledger.ledger.ledger import Claim, GroupGuard, present_state
 from intake_ledger.processor.file_set import FileSet, SetFile
-from intake_ledger.protocol import (
-    MAX_RETRY_IN,
-    Change,
-    LibraryError,
-    NotYet,
-    ObjectGone,
-    Ordering,
-    Row,
-    RowCounts,
-    State,
-    Unprocessable,
-    state_key,
-)
-from intake_ledger.set_members import FormKind, Membership
+from intake_ledger.processor.object_stream import OpenedObject
+from intake_ledger.protocol.change import Change, State, state_key
+from intake_ledger.protocol.errors import MAX_RETRY_IN, LibraryError, NotYet, ObjectGone, Unprocessable
+from intake_ledger.protocol.row import Ordering, Row, RowCounts
+from intake_ledger.set_members.forms import FormKind
+from intake_ledger.set_members.membership import Membership
 from intake_ledger.sets.reader import COMPLETE, SHRINKING, Contents, Listing, SetReader, known_row
 from intake_ledger.sets.settings import SetSettings
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from intake_ledger.protocol import FORMAT, LEASE_ENDED, Row, RowKey, StateKind, Status, to_dynamodb
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import FORMAT, LEASE_ENDED, Row, RowKey, Status, to_dynamodb
 
 
 class ConditionFailed(Exception):  # noqa: N818 - an answer, not an error

@@ -24,12 +24,11 @@ from intake_ledger.ledger.conditions import (
     update_statement,
 )
 from intake_ledger.ledger.transactions import refusal
-from intake_ledger.protocol import (
-    Element,
-    InvalidTransactionError,
+from intake_ledger.protocol.errors import InvalidTransactionError, TransactionRefused
+from intake_ledger.protocol.handover import Element
+from intake_ledger.protocol.row import (
     Row,
     RowKey,
-    TransactionRefused,
     from_dynamodb,
     row_attributes,
     row_difference,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol import RowKey, forgotten_key, newest_forgotten_key
+from intake_ledger.protocol.row import RowKey, forgotten_key, newest_forgotten_key
 
 FORGOTTEN_AT = "forgotten_at"
 """The attribute of a marker with the time at which its key was forgotten, in epoch milliseconds."""

@@ -33,45 +33,37 @@ from intake_ledger.ledger.conditions import (
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
 from intake_ledger.ledger.forgotten import UNCHECKED_MS, Forgotten, NothingForgotten
 from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
-from intake_ledger.protocol import (
-    CallMark,
-    Change,
-    Copied,
-    Element,
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import Change, State, StateKind, may_be_directory_marker
+from intake_ledger.protocol.errors import (
     Fenced,
     GroupHeld,
     InvalidTransactionError,
     LateWriteFound,
     ObjectGone,
+    TransactionRefused,
+)
+from intake_ledger.protocol.handover import Element, check_transact
+from intake_ledger.protocol.reasons import Reason
+from intake_ledger.protocol.row import (
+    CallMark,
+    Copied,
     Ordering,
-    Policy,
-    Reason,
     Retention,
     Row,
     RowCounts,
     RowKey,
-    Ruling,
-    State,
-    StateKind,
     Status,
-    TransactionRefused,
-    Verdict,
     breaker_key,
-    check_transact,
-    is_forgotten,
-    judge_row,
-    judge_state,
-    may_be_directory_marker,
     rejected_rows_partition,
     removed_partition,
     review_partition,
-    row_changes,
     row_from_attributes,
     row_key,
-    sent_at,
     success_key,
     waiting_partition,
 )
+from intake_ledger.protocol.verdict import Policy, Ruling, Verdict, is_forgotten, judge_row, judge_state, sent_at
 
 MAX_JUDGEMENTS = 5
 """A row is judged again when another attempt changed it in between. After this number, that attempt keeps the row."""

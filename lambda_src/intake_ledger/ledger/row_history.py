@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol import RowKey, Settings
+from intake_ledger.protocol.row import RowKey
+from intake_ledger.protocol.settings import Settings
 
 KEPT, NOT_KEPT, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
 """Start times in the item, in epoch milliseconds: rows of objects are kept, some rows may be missing, and the pipeline

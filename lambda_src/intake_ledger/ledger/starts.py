@@ -20,7 +20,8 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable, is_throttled
-from intake_ledger.protocol import LONGEST_LINE_SECONDS, Rate, StartTimes, rate_key
+from intake_ledger.protocol.rate import LONGEST_LINE_SECONDS, Rate, StartTimes
+from intake_ledger.protocol.row import rate_key
 
 _TRIES = 4
 """A write is repeated if another worker has moved the time past the present one in between."""

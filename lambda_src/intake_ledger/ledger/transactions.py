@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intake_ledger.protocol import Element, InvalidTransactionError, TransactionRefused
+from intake_ledger.protocol.errors import InvalidTransactionError, TransactionRefused
+from intake_ledger.protocol.handover import Element
 
 PASSING = frozenset({"None", "ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
 """DynamoDB's codes for a valid element."""

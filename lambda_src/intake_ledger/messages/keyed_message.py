@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from intake_ledger.processor import Commit
-from intake_ledger.protocol import Change
+from intake_ledger.processor.object_change import Commit
+from intake_ledger.protocol.change import Change
 
 
 @dataclass(frozen=True, slots=True)

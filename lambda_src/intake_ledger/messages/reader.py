@@ -11,12 +11,14 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from intake_ledger.events import BODY_UNKNOWN, OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
-from intake_ledger.keyed import InvalidName, name_of
+from intake_ledger.events.parser import BODY_UNKNOWN, OWN_MESSAGE, MalformedError, Message, Parsed, Unparseable
+from intake_ledger.keyed.names import InvalidName, name_of
 from intake_ledger.messages.keyed_message import MessageChange
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType, compiled
 from intake_ledger.messages.stream_values import dynamodb_record, kinesis_data
-from intake_ledger.protocol import LAST_TRY_SHARE, Change, Origin, State, StateKind, json_text, last_try_seconds
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
+from intake_ledger.protocol.settings import LAST_TRY_SHARE, last_try_seconds
+from intake_ledger.protocol.utf8_json import json_text
 
 RECORD = "record"
 """The kind of our own message that has a record of a stream."""

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import InvocationContext, Queues, ledger_client
+from intake_ledger.aws.clients import ledger_client
+from intake_ledger.aws.invocation_context import InvocationContext
+from intake_ledger.aws.queues import Queues
 from intake_ledger.delivery_check.sources import SourceCheck
 from intake_ledger.observability.audit_powertools import (
     PowertoolsAuditTelemetry,
@@ -19,17 +21,11 @@ from intake_ledger.observability.audit_powertools import (
     requests_checked,
 )
 from intake_ledger.observability.short_report import short_report
-from intake_ledger.protocol import (
-    ABSENT,
-    HOLD_SHARE,
-    RANDOM_BITS,
-    ConsumerSettings,
-    RowKey,
-    Status,
-    from_dynamodb,
-    ulid,
-)
-from intake_ledger.requests import RequestCheck, RequestFindings
+from intake_ledger.protocol.change import ABSENT
+from intake_ledger.protocol.row import RowKey, Status, from_dynamodb
+from intake_ledger.protocol.settings import HOLD_SHARE, ConsumerSettings
+from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
+from intake_ledger.requests.check import RequestCheck, RequestFindings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import (
     MESSAGE_IDENTITY,
     MESSAGE_KEY,
     MESSAGE_SOURCE,
     ConsumerSettings,
-    Ordering,
-    SettingsError,
     Variable,
     consumer_settings,
     settings_from,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from intake_ledger.events import MalformedError
+from intake_ledger.events.parser import MalformedError
 
 _IMAGES = ("Keys", "NewImage", "OldImage")
 _LARGEST_WHOLE = 2**53

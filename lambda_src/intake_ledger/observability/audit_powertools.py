@@ -9,7 +9,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from intake_ledger.observability.audit_telemetry import AuditTelemetry, RequestCounts
 from intake_ledger.observability.short_report import keep_report
 from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE
-from intake_ledger.protocol import ConsumerSettings
+from intake_ledger.protocol.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

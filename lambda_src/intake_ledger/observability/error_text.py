@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import LibraryError, Reasons
+from intake_ledger.protocol.errors import LibraryError
+from intake_ledger.protocol.settings import Reasons
 
 if TYPE_CHECKING:
     from types import TracebackType

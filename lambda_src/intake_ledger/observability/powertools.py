@@ -9,27 +9,16 @@ from typing import override
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from intake_ledger.ledger import Claim
+from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.log_lines import ChangeFormatter, ChangeLines
 from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE, Telemetry
-from intake_ledger.protocol import (
-    VERDICT_METRICS,
-    Change,
-    LibraryError,
-    OutcomeKind,
-    Reason,
-    ReasonCode,
-    Reasons,
-    Row,
-    RowCounts,
-    RowKey,
-    Ruling,
-    Status,
-    Verdict,
-    code_of,
-    content_differs,
-)
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.errors import LibraryError
+from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of
+from intake_ledger.protocol.row import Row, RowCounts, RowKey, Status
+from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.verdict import VERDICT_METRICS, Ruling, Verdict, content_differs
 
 _VERDICT = "verdict"
 _GOOD = frozenset({OutcomeKind.COMMITTED, OutcomeKind.STARTED})

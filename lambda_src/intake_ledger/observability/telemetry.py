@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Change, OutcomeKind, Reason, Row, RowCounts, Ruling
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.reasons import OutcomeKind, Reason
+from intake_ledger.protocol.row import Row, RowCounts
+from intake_ledger.protocol.verdict import Ruling
 
 OLDEST_CLAIM_AGE = "OldestClaimAge"
 """The metric that the consumer and each audit write."""

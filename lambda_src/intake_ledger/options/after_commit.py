@@ -8,24 +8,18 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import s3_refusal
+from intake_ledger.aws.bucket import s3_refusal
 from intake_ledger.consumer.attempt import Failures
 from intake_ledger.consumer.hooks import Option
 from intake_ledger.consumer.services import Services
-from intake_ledger.events import Message
-from intake_ledger.ledger import AWS_ERRORS
-from intake_ledger.observability import describe
-from intake_ledger.protocol import (
-    Change,
-    CommitTag,
-    Reason,
-    ReasonCode,
-    Row,
-    RowKey,
-    TagRefused,
-    TagsFull,
-    code_of,
-)
+from intake_ledger.events.parser import Message
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
+from intake_ledger.observability.error_text import describe
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.errors import TagRefused, TagsFull
+from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
+from intake_ledger.protocol.row import Row, RowKey
 
 _GROWTH = 1 / 16
 """A tag that is refused for longer is tried again after this share of the age of its message."""

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from intake_ledger.consumer.attempt import Failures
 from intake_ledger.consumer.ending import NotNow
 from intake_ledger.consumer.hooks import Option
-from intake_ledger.events import Message
-from intake_ledger.ledger import AWS_ERRORS, Claim, Starts
-from intake_ledger.protocol import Rate, ReasonCode
+from intake_ledger.events.parser import Message
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.ledger.starts import Starts
+from intake_ledger.protocol.rate import Rate
+from intake_ledger.protocol.reasons import ReasonCode
 
 
 @dataclass(slots=True, eq=False)

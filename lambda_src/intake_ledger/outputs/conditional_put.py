@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import OutputConflict, OutputError, OutputReserved, OutputTaken, Overtaken
+from intake_ledger.protocol.errors import OutputConflict, OutputError, OutputReserved, OutputTaken, Overtaken
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from intake_ledger.outputs.conditional_put import FENCE, REMOVED, ConditionalPut, PartsLost, WriteMark
 from intake_ledger.outputs.seal import FenceMissing, SealBreaks, seal
 from intake_ledger.outputs.upload import PART_BYTES, split, upload
-from intake_ledger.protocol import InvalidOutputError, InvalidOutputNameError, InvalidOutputTypeError
+from intake_ledger.protocol.errors import InvalidOutputError, InvalidOutputNameError, InvalidOutputTypeError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

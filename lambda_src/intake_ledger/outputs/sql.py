@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from intake_ledger.protocol import Overtaken
+from intake_ledger.protocol.errors import Overtaken
 
 TABLE = "intake_objects"
 """The table's default name."""

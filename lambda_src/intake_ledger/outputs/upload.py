@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import InvalidOutputError
+from intake_ledger.protocol.errors import InvalidOutputError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

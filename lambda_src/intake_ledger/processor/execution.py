@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.outputs import AttemptOutputs, source_of
+from intake_ledger.outputs.conditional_put import source_of
+from intake_ledger.outputs.output import AttemptOutputs
 from intake_ledger.processor.file_set import FileSet, SetFile
 from intake_ledger.processor.object_change import KINDS, ObjectChange
 from intake_ledger.processor.object_stream import OpenedObject, open_state
-from intake_ledger.protocol import ObjectGone, OutputError, State, requested_state
+from intake_ledger.protocol.change import State, requested_state
+from intake_ledger.protocol.errors import ObjectGone, OutputError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger.outputs import Output
+    from intake_ledger.outputs.output import Output
 
 _FORMAT = 1
 """The version of the input, as `intake_ledger.kinds.FORMAT`, which the processor's side does not import."""

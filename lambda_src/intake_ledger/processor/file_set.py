@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, override
 
 from intake_ledger.processor.object_change import Commit
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, ReadableObject
-from intake_ledger.protocol import State
+from intake_ledger.protocol.change import State
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger.outputs import Output
+    from intake_ledger.outputs.output import Output
     from intake_ledger.processor.rejects import Reading, Rejects
 
 

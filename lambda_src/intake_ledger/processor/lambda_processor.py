@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from botocore.exceptions import ClientError
 
 from intake_ledger.processor.object_change import Commit
-from intake_ledger.protocol import (
+from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     NotBegun,
     NotYet,
@@ -20,8 +20,8 @@ from intake_ledger.protocol import (
     RemoteTimeoutError,
     Unprocessable,
     WrongReturnError,
-    json_text,
 )
+from intake_ledger.protocol.utf8_json import json_text
 
 if TYPE_CHECKING:
     from typing import BinaryIO

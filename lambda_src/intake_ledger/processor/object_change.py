@@ -6,24 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, override
 
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, ReadableObject
-from intake_ledger.protocol import (
-    Change,
-    InvalidOutputNameError,
-    Ordering,
-    Row,
-    SettingsError,
-    State,
-    StateKind,
-    WrongReturnError,
-    is_sequence,
-    shown,
-    state_key,
-)
+from intake_ledger.protocol.change import Change, State, StateKind, state_key
+from intake_ledger.protocol.errors import InvalidOutputNameError, SettingsError, WrongReturnError
+from intake_ledger.protocol.handover import is_sequence, shown
+from intake_ledger.protocol.row import Ordering, Row
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger.outputs import Output
+    from intake_ledger.outputs.output import Output
     from intake_ledger.processor.rejects import Reading, Rejects
 
 

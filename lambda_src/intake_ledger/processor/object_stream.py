@@ -23,7 +23,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, overload
 
 from intake_ledger.processor import text
-from intake_ledger.protocol import NoSpaceError, ObjectGone, ObjectReadError, State, Unprocessable
+from intake_ledger.protocol.change import State
+from intake_ledger.protocol.errors import NoSpaceError, ObjectGone, ObjectReadError, Unprocessable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast, override
 
 from intake_ledger.processor.text import RowProblem, RowReader, closing
-from intake_ledger.protocol import LibraryError, State, TooManyRejects, Unprocessable
+from intake_ledger.protocol.change import State
+from intake_ledger.protocol.errors import LibraryError, TooManyRejects, Unprocessable
 
 _IN_MEMORY = 1024 * 1024
 """Bytes of rejected rows of a file. More of them are in a temporary file."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
-from intake_ledger.protocol import SchemaDrift, Unprocessable
+from intake_ledger.protocol.errors import SchemaDrift, Unprocessable
 
 if TYPE_CHECKING:
     from intake_ledger.processor.rejects import Reading, Rejects

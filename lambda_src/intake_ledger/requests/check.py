@@ -12,22 +12,15 @@ from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.events import REDRIVEN, own_message
-from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable, condition_failed, send_write
-from intake_ledger.protocol import (
-    ABSENT,
-    Ordering,
-    Origin,
-    ReasonCode,
-    Row,
-    RowKey,
-    Settings,
-    State,
-    StateKind,
-    Status,
-    made_at,
-    to_dynamodb,
-)
+from intake_ledger.events.copies import REDRIVEN
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable, condition_failed, send_write
+from intake_ledger.protocol.change import ABSENT, Origin, State, StateKind
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, to_dynamodb
+from intake_ledger.protocol.settings import Settings
+from intake_ledger.protocol.ulids import made_at
 from intake_ledger.requests.record import (
     Command,
     Entry,
@@ -44,7 +37,7 @@ from intake_ledger.requests.stop import Stop, read_stops
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from intake_ledger.aws import Queues
+    from intake_ledger.aws.queues import Queues
 
 MOST_SENT = 10_000
 """The largest number of messages of a check. The next check continues."""

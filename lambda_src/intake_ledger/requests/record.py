@@ -12,13 +12,12 @@ from enum import StrEnum
 from itertools import batched
 from typing import Any, NamedTuple, Self
 
-from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol import (
+from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     RowKey,
-    State,
-    StateKind,
     from_dynamodb,
     operations_partition,
     row_from_attributes,

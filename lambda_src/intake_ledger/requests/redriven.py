@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from intake_ledger.events import REDRIVEN, WAITING
-from intake_ledger.protocol import is_ulid
+from intake_ledger.events.copies import ATTRIBUTE as WAITING
+from intake_ledger.events.copies import REDRIVEN
+from intake_ledger.protocol.ulids import is_ulid
 
 _READ = ("rejected_fence", WAITING)
 """Attributes that the consumer reads. They stay as they are."""

@@ -2,7 +2,9 @@
 
 from enum import StrEnum
 
-from intake_ledger.protocol import ReasonCode, Row, Status, made_at
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.ulids import made_at
 from intake_ledger.requests.record import Command, Entry, RequestBatch
 
 

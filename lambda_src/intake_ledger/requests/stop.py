@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import RowKey, from_dynamodb, operations_partition
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import RowKey, from_dynamodb, operations_partition
 from intake_ledger.requests.record import KEPT_SECONDS, queried_items
 
 STOPS = "stop#"

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from intake_ledger.kinds import Work
-    from intake_ledger.ledger import Claim
-    from intake_ledger.protocol import Change, RowCounts, Ruling
+    from intake_ledger.ledger.ledger import Claim
+    from intake_ledger.protocol.change import Change
+    from intake_ledger.protocol.row import RowCounts
+    from intake_ledger.protocol.verdict import Ruling
 
 
 @dataclass(slots=True)

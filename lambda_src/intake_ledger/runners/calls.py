@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from intake_ledger.protocol import MissingResultError, WrongReturnError, shown
+from intake_ledger.protocol.errors import MissingResultError, WrongReturnError
+from intake_ledger.protocol.handover import shown
 from intake_ledger.runners import Ended
 from intake_ledger.runners.inline import Inline
 

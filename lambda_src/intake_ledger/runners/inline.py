@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import ObjectGone
+from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.runners import AnswersAtOnce, Run
 
 if TYPE_CHECKING:
     from intake_ledger.kinds import Work
-    from intake_ledger.ledger import Claim
+    from intake_ledger.ledger.ledger import Claim
 
 
 class Inline(AnswersAtOnce):

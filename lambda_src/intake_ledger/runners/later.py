@@ -11,34 +11,26 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.events import own_message
-from intake_ledger.executions import (
+from intake_ledger.events.parser import own_message
+from intake_ledger.executions.answer import commit_of
+from intake_ledger.executions.decide import (
     ABORTED,
     MIN_POLL_MS,
     RUNNING,
     Action,
     Execution,
-    commit_of,
     decide,
     execution_name,
-    is_refused,
-    is_throttled,
     poll_ms,
 )
-from intake_ledger.ledger import AWS_ERRORS, Claim
-from intake_ledger.protocol import (
-    Change,
-    EndedByPerson,
-    Fenced,
-    Origin,
-    Row,
-    Ruling,
-    Status,
-    Unprocessable,
-    Verdict,
-    is_another_message,
-    json_text,
-)
+from intake_ledger.executions.state_machine import is_refused, is_throttled
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.change import Change, Origin
+from intake_ledger.protocol.errors import EndedByPerson, Fenced, Unprocessable
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.utf8_json import json_text
+from intake_ledger.protocol.verdict import Ruling, Verdict, is_another_message
 from intake_ledger.runners import Run, Started, StartRefused
 
 if TYPE_CHECKING:

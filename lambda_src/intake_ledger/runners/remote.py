@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from intake_ledger.kinds import Work
-    from intake_ledger.ledger import Claim
-    from intake_ledger.processor import Commit
+    from intake_ledger.ledger.ledger import Claim
+    from intake_ledger.processor.object_change import Commit
 
 
 class Remote(AnswersAtOnce):

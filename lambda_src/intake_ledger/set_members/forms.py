@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from intake_ledger.protocol import ConsumerSettings, SettingsError, variable_of
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 MAX_PARTS = 10_000
 """A set with more parts is rejected. A part's commit and a look at the set would take too long."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import write_batch
-from intake_ledger.protocol import RowKey
+from intake_ledger.ledger.dynamodb_table import write_batch
+from intake_ledger.protocol.row import RowKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
 from intake_ledger.set_members.forms import FormKind, SetTarget
 from intake_ledger.set_members.membership import Membership
 

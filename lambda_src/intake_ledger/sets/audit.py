@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from intake_ledger.aws import InvocationContext, ledger_client
-from intake_ledger.consumer import Services
-from intake_ledger.events import own_message
+from intake_ledger.aws.clients import ledger_client
+from intake_ledger.aws.invocation_context import InvocationContext
+from intake_ledger.consumer.services import Services
+from intake_ledger.events.parser import own_message
 from intake_ledger.kinds.sets import Sets
-from intake_ledger.ledger import LedgerTable
+from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.observability.audit_powertools import claim_ages, publish_ages, publish_report, requests_checked
 from intake_ledger.observability.short_report import short_report
-from intake_ledger.protocol import RANDOM_BITS, Ordering, Origin, Row, RowKey, State, Status, row_key, ulid
-from intake_ledger.requests import RequestCheck
-from intake_ledger.set_members import FormKind
+from intake_ledger.protocol.change import Origin, State
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_key
+from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
+from intake_ledger.requests.check import RequestCheck
+from intake_ledger.set_members.forms import FormKind
 from intake_ledger.sets.reader import SetReader
 from intake_ledger.sets.settings import SetSettings
 from intake_ledger.sets.waiting import OLDEST_WAITING_SET, WaitingSets

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from intake_ledger.processor.text import load_json
-from intake_ledger.protocol import Unprocessable
-from intake_ledger.set_members import MAX_PARTS, FormSettings, PartsFormat
+from intake_ledger.protocol.errors import Unprocessable
+from intake_ledger.set_members.forms import MAX_PARTS, FormSettings, PartsFormat
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest manifest. The keys of 10,000 parts have at most 10 MB."""

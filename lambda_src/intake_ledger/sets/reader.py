@@ -14,24 +14,13 @@ from itertools import batched, chain
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.aws import Bucket, s3_refusal
-from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol import (
-    ABSENT,
-    Change,
-    ObjectGone,
-    Ordering,
-    Row,
-    RowKey,
-    State,
-    StateKind,
-    Status,
-    Unprocessable,
-    is_directory_marker,
-    row_from_attributes,
-    row_key,
-)
-from intake_ledger.set_members import MAX_PARTS, FormKind, expirations_key
+from intake_ledger.aws.bucket import Bucket, s3_refusal
+from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol.change import ABSENT, Change, State, StateKind, is_directory_marker
+from intake_ledger.protocol.errors import ObjectGone, Unprocessable
+from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_from_attributes, row_key
+from intake_ledger.set_members.forms import MAX_PARTS, FormKind
+from intake_ledger.set_members.membership import expirations_key
 from intake_ledger.sets.manifest import MAX_BYTES, parts_of
 from intake_ledger.sets.settings import SetSettings
 

@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.settings import (
     PART_LISTS,
     SET_FORM,
     SET_PARTS_PIPELINE,
     ConsumerSettings,
     KeyFilter,
-    Ordering,
-    SettingsError,
     Variable,
     consumer_settings,
     elsewhere_of,
     settings_from,
     variable_of,
 )
-from intake_ledger.set_members import FormSettings, set_form
+from intake_ledger.set_members.forms import FormSettings, set_form
 
 
 def _form(name: str, text: str) -> FormSettings:

@@ -7,17 +7,11 @@ a set whose message was lost has an age too.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, override
 
-from intake_ledger.ledger import Claim
+from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol import (
-    REVIEW_INDEX,
-    Change,
-    Row,
-    Ruling,
-    from_dynamodb,
-    row_from_attributes,
-    waiting_partition,
-)
+from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.row import REVIEW_INDEX, Row, from_dynamodb, row_from_attributes, waiting_partition
+from intake_ledger.protocol.verdict import Ruling
 from intake_ledger.sets.reader import MOVING, SHRINKING
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 
 from botocore.exceptions import BotoCoreError, NoRegionError
 
-from intake_ledger.protocol import SettingsError
+from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.worker.worker import make_worker
 
 

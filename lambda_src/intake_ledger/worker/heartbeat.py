@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from intake_ledger.consumer.deadline import STDERR
-from intake_ledger.ledger import Claim
-from intake_ledger.protocol import Element, Fenced
+from intake_ledger.ledger.ledger import Claim
+from intake_ledger.protocol.errors import Fenced
+from intake_ledger.protocol.handover import Element
 
 BEATS = 3
 """The number of heartbeats in the time for which a claim is held. Two of them may fail."""

@@ -8,20 +8,17 @@ from functools import cached_property, partial, wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws import POOL, make_client
-from intake_ledger.consumer import Consumer, Services, make_parts, make_runner
+from intake_ledger.aws.clients import POOL, make_client
+from intake_ledger.consumer.composition import make_parts, make_runner
+from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.kinds import Kind
-from intake_ledger.ledger import Guard
-from intake_ledger.protocol import (
-    MESSAGE_SOURCE,
-    ConsumerSettings,
-    SettingsError,
-    WorkerSettings,
-    consumer_settings,
-    lease_length,
-    worker_settings,
-)
+from intake_ledger.ledger.ledger import Guard
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.row import lease_length
+from intake_ledger.protocol.settings import MESSAGE_SOURCE, ConsumerSettings, consumer_settings
+from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
 from intake_ledger.runners import Runner
 from intake_ledger.worker.heartbeat import Extensions, Heartbeat
 

@@ -10,7 +10,7 @@ import sys
 
 import boto3
 
-from tests.inside.audits import handler
+from intake_ledger.audit.function import handler
 
 REMAINING_MS = 31_000
 """Just enough time for a run to begin (it stops 30 seconds before its end), so that its lease ends soon."""

@@ -22,27 +22,22 @@ from urllib.parse import unquote, urlsplit
 from benchmarks.audit import AGE_MS, NOW, PAGE, Item, Source, json_response, key_of, number_of, response, row_of
 from benchmarks.measure import peak_mb
 
-from intake_ledger.aws import Bucket
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import ABSENT, FORMAT, State, StateKind, Status
-from tests.inside.audits import (
-    AT_THE_SAME_TIME,
-    AuditInOneFunction,
-    AuditInParts,
-    Finding,
-    Judgement,
-    Line,
-    Look,
-    OwnBudget,
-    Report,
-    Tools,
-    Window,
-    in_parts,
-    join_parts,
-    parse_scans_directly,
-    parse_versions_once,
-)
-from tests.inside.kit import inserted_item, parse_update_statement
+from intake_ledger.audit import in_parts
+from intake_ledger.audit.budget import OwnBudget
+from intake_ledger.audit.diff import Finding, Line, Window
+from intake_ledger.audit.function import AT_THE_SAME_TIME
+from intake_ledger.audit.in_parts import AuditInParts
+from intake_ledger.audit.join.parts import join_parts
+from intake_ledger.audit.look import Look
+from intake_ledger.audit.one_function import AuditInOneFunction
+from intake_ledger.audit.report import Report
+from intake_ledger.audit.tools import Judgement, Tools
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.aws.page_parsing import parse_scans_directly, parse_versions_once
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.row import FORMAT, Status
+from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
 from tests.settings import AUDIT
 from tests.unit.audit_scratch import FolderScratch
 from tests.unit.audit_support import FakeSQS

@@ -7,12 +7,16 @@ import json
 import os
 import time
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from intake_ledger.aws import ledger_client
-from intake_ledger.consumer import make_parts
-from intake_ledger.ledger import LedgerTable
-from tests.inside.sets import MINUTE, SETTLE_MS, SetAudit, Sets, WaitingSets
+from intake_ledger.aws.clients import ledger_client
+from intake_ledger.consumer.composition import make_parts
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.sets.audit import MINUTE, SETTLE_MS, SetAudit
+from intake_ledger.sets.waiting import WaitingSets
+
+if TYPE_CHECKING:
+    from intake_ledger.kinds.sets import Sets
 
 SECONDS = 120.0
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, Self
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import Origin
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin
 from tests.local.faults.judge import Report
 from tests.local.faults.set_judge import Part, SetFacts, SetRow, SetsExpected, judge_sets
 from tests.local.faults.world import Line, Sources

@@ -2,7 +2,7 @@
 
 from aws_cdk import aws_lambda as lambda_
 
-from intake_ledger.protocol import ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 AS_COPIES = ("Killed", "Outage", "Grouped", "Executions", "Durable", "Messages", "Sets")
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from botocore.exceptions import ClientError
 
-from tests.inside.kit import MemoryDurableExecution, MemoryDurableFunctions
+from intake_ledger_testing.memory_durable_functions import MemoryDurableExecution, MemoryDurableFunctions
 from tests.local.corrections import Answer, Request
 
 INVOKE, GET, LIST, STOP = "Invoke", "GetDurableExecution", "ListDurableExecutionsByFunction", "StopDurableExecution"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import Any, ClassVar, override
 
-from intake_ledger.events import OWN_MESSAGE
+from intake_ledger.events.parser import OWN_MESSAGE
 from tests.local.faults.intakes import Intake, body_of
 from tests.local.faults.judge import Report
 from tests.local.faults.message_judge import MessagesExpected, Name

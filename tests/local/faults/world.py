@@ -14,10 +14,10 @@ from urllib.parse import unquote
 from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.events import parse_message
-from intake_ledger.outputs import REMOVED
-from intake_ledger.protocol import Change
-from tests.inside.kit import s3_notification
+from intake_ledger.events.parser import parse_message
+from intake_ledger.outputs.conditional_put import REMOVED
+from intake_ledger.protocol.change import Change
+from intake_ledger_testing.events import s3_notification
 from tests.local.faults.downstream import Downstream
 from tests.local.faults.durable_api import DurableApi, Invoked
 from tests.local.faults.judge import Expected, Facts, Letter, Report, Row, Version, judge

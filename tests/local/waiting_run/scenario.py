@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger.protocol import ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 from tests.local.faults.proxy import Proxy
 from tests.local.worker_run.scenario import Workers, effects_of, worker_environment
 

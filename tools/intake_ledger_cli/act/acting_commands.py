@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from intake_ledger.protocol import Status
-from intake_ledger.requests import AfterStop
+from intake_ledger.protocol.row import Status
+from intake_ledger.requests.standing import AfterStop
 from intake_ledger_cli.act import operations, pausing, recording, releasing, stopping
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.act.recording import Progress

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from intake_ledger.requests import BATCH_ENTRIES, Command
+from intake_ledger.requests.record import BATCH_ENTRIES, Command
 from intake_ledger_cli.act import operations, reprocess
 from intake_ledger_cli.act import selection as positions
 from intake_ledger_cli.act.rate_limit import RateLimit

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from intake_ledger.protocol import Row, Status
+from intake_ledger.protocol.row import Row, Status
 from intake_ledger_cli.show.formatting import relative_time
 
 JUST_DUE_MS = 10_000

@@ -12,18 +12,11 @@ from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.events import own_message
-from intake_ledger.ledger import condition_failed, send_write
-from intake_ledger.protocol import (
-    Ordering,
-    Origin,
-    ReasonCode,
-    RowKey,
-    Status,
-    dismissed_partition,
-    review_partition,
-    row_key,
-)
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.dynamodb_table import condition_failed, send_write
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, RowKey, Status, dismissed_partition, review_partition, row_key
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
 from intake_ledger_cli.aws.drain import Drain
@@ -151,7 +144,7 @@ def await_source(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow") -
 
 def _is_rejection(message: "DeadLetterMessage", entry: "ObjectRow") -> bool:
     """True if the message is only about the rejection of this row. Without attributes, its digest tells it."""
-    from intake_ledger.aws import body_digest  # noqa: PLC0415 - it imports the runtime's clients
+    from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
 
     row = entry.row
     of_fence = message.rejected_fence == str(row.rejected_fence)
@@ -200,7 +193,7 @@ def _place(deployed: "DeployedPipeline", entry: "ObjectRow") -> RowKey:
 
 def dead_letter_of(deployed: "DeployedPipeline", entry: "ObjectRow") -> DeadLetterMessage:
     """The message that the rejection had, as far as the row tells. The ledger accepts one copy of it."""
-    from intake_ledger.aws import taken_text  # noqa: PLC0415 - it imports the runtime's clients
+    from intake_ledger.aws.queues import taken_text  # noqa: PLC0415 - it imports the runtime's clients
 
     row = entry.row
     state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None

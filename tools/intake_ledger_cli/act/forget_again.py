@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import forgotten_key, to_dynamodb
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import forgotten_key, to_dynamodb
 from intake_ledger_cli.act.forgetting import Forgetting, mark_forgotten, wait
 from intake_ledger_cli.aws.consumer_log import OPERATIONS_STREAM, group_name, refusal
 from intake_ledger_cli.errors import CliError

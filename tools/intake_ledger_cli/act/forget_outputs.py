@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.outputs import REMOVED, Present, source_of
-from intake_ledger.protocol import Ordering, rejects_place
+from intake_ledger.outputs.conditional_put import REMOVED, Present, source_of
+from intake_ledger.protocol.row import Ordering, rejects_place
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.show.formatting import relative_time
 

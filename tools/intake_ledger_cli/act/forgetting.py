@@ -15,32 +15,26 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from intake_ledger.keyed import holder_row
-from intake_ledger.ledger import (
-    FORGOTTEN_AT,
-    REMOVED,
-    UNCHECKED_MS,
-    Condition,
-    ConditionFailed,
-    LedgerTable,
-    row_unchanged,
-)
-from intake_ledger.protocol import (
+from intake_ledger.keyed.group_lock import holder_row
+from intake_ledger.ledger.conditions import Condition, ConditionFailed, row_unchanged
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.forgotten import FORGOTTEN_AT, REMOVED, UNCHECKED_MS
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import (
     Ordering,
     Row,
     RowKey,
-    StateKind,
     Status,
     forgotten_key,
     from_dynamodb,
     group_key,
-    made_at,
     newest_forgotten_key,
     row_from_attributes,
     to_dynamodb,
 )
-from intake_ledger.requests import batch_item, batch_key, queried_batches
-from intake_ledger.set_members import FormKind, set_targets
+from intake_ledger.protocol.ulids import made_at
+from intake_ledger.requests.record import batch_item, batch_key, queried_batches
+from intake_ledger.set_members.forms import FormKind, set_targets
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.drain import Drain
 from intake_ledger_cli.aws.read_budget import token_values

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import RowKey, from_dynamodb
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import RowKey, from_dynamodb
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import write_operation

@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import pause_key
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import pause_key
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline

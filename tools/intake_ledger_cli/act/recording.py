@@ -8,25 +8,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol import Row, made_at
-from intake_ledger.requests import (
+from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol.row import Row
+from intake_ledger.protocol.ulids import made_at
+from intake_ledger.requests.record import (
     BATCH_BYTES,
-    AfterStop,
     Command,
     Entry,
     RequestBatch,
-    Standing,
-    Stop,
-    after_stop,
     batch_item,
     batch_key,
     entries_size,
     queried_batches,
-    read_stops,
     rows_of,
-    standing_of,
 )
+from intake_ledger.requests.standing import AfterStop, Standing, after_stop, standing_of
+from intake_ledger.requests.stop import Stop, read_stops
 from intake_ledger_cli.act import operations
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms

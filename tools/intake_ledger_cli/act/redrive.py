@@ -10,8 +10,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger.protocol import Ordering, ReasonCode, Status
-from intake_ledger.requests import packed
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.requests.redriven import packed
 from intake_ledger_cli.act import retrying
 from intake_ledger_cli.act.rate_limit import RateLimit
 from intake_ledger_cli.act.recording import RequestRecorder
@@ -95,7 +96,7 @@ def opened_by(
         if message.attributes:
             return message.opening(entry.row.rejected_fence or entry.row.fence)
         if not dry_run:
-            from intake_ledger.aws import body_digest  # noqa: PLC0415 - as below
+            from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - as below
 
             retrying.expect_copy(aws, deployed, entry, body_digest(message.body))
         return message

@@ -13,8 +13,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import condition_failed
-from intake_ledger.protocol import from_dynamodb, to_dynamodb
+from intake_ledger.ledger.dynamodb_table import condition_failed
+from intake_ledger.protocol.row import from_dynamodb, to_dynamodb
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, denied_action

@@ -7,9 +7,12 @@ import time
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from intake_ledger.events import body_unknown
-from intake_ledger.ledger import ConditionFailed, LedgerTable, break_claim, end_work
-from intake_ledger.protocol import Ordering, Reason, ReasonCode, Row, Status
+from intake_ledger.events.parser import body_unknown
+from intake_ledger.ledger.conditions import ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.ledger import break_claim, end_work
+from intake_ledger.protocol.reasons import Reason, ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.act import retrying
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.aws import reading

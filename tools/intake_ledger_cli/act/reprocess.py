@@ -7,16 +7,11 @@ from dataclasses import dataclass, field
 from itertools import batched
 from typing import TYPE_CHECKING
 
-from intake_ledger.events import own_message
-from intake_ledger.protocol import (
-    Ordering,
-    Origin,
-    State,
-    StateKind,
-    is_ulid,
-    made_at,
-)
-from intake_ledger.requests import BATCH_ENTRIES, Entry
+from intake_ledger.events.parser import own_message
+from intake_ledger.protocol.change import Origin, State, StateKind
+from intake_ledger.protocol.row import Ordering
+from intake_ledger.protocol.ulids import is_ulid, made_at
+from intake_ledger.requests.record import BATCH_ENTRIES, Entry
 from intake_ledger_cli.act.rate_limit import RateLimit
 from intake_ledger_cli.act.recording import RequestRecorder
 from intake_ledger_cli.aws import s3_listing

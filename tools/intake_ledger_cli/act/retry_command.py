@@ -13,8 +13,10 @@ import typer
 from botocore.exceptions import ClientError
 from rich.console import Group
 
-from intake_ledger.protocol import RANDOM_BITS, Ordering, Status, ulid
-from intake_ledger.requests import BATCH_ENTRIES, Command, packed
+from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
+from intake_ledger.requests.record import BATCH_ENTRIES, Command
+from intake_ledger.requests.redriven import packed
 from intake_ledger_cli.act import operations, retrying, selection
 from intake_ledger_cli.act.again import AgainCall
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
@@ -332,7 +334,7 @@ class RetryCall:
 
     def _opens(self, letter: DeadLetterMessage, entry: ObjectRow) -> bool:
         """True if the consumer takes the letter for a copy of the rejection, or the row needs none."""
-        from intake_ledger.aws import body_digest  # noqa: PLC0415 - it imports the runtime's clients
+        from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
 
         bare = not letter.attributes and not self.deployed.work.in_bucket and entry.row.status is Status.REJECTED
         return not bare or body_digest(letter.body) == entry.row.bare_copy_digest

@@ -5,15 +5,11 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any
 
-from intake_ledger.events import own_message
-from intake_ledger.ledger import Condition, ConditionFailed, LedgerTable
-from intake_ledger.protocol import (
-    Ordering,
-    Origin,
-    Row,
-    Status,
-    success_key,
-)
+from intake_ledger.events.parser import own_message
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import Origin
+from intake_ledger.protocol.row import Ordering, Row, Status, success_key
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow

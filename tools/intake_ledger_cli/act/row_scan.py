@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import StateKind, Status, to_dynamodb
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.row import Status, to_dynamodb
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target, row_target
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline

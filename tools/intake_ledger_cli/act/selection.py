@@ -9,16 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    RowKey,
-    Status,
-    made_at,
-    matches_reason,
-    review_partitions,
-    short_version,
-    waiting_partition,
-)
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.reasons import matches_reason
+from intake_ledger.protocol.row import RowKey, Status, review_partitions, waiting_partition
+from intake_ledger.protocol.settings import short_version
+from intake_ledger.protocol.ulids import made_at
 from intake_ledger_cli.act import reprocess, row_scan
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target
 from intake_ledger_cli.act.row_scan import CommitFilter

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from intake_ledger.set_members import FormKind, FormSettings
-from intake_ledger.sets import set_settings
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger.sets.settings import set_settings
 from intake_ledger_cli.act.reprocess import Target
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.deployed import DeployedPipeline

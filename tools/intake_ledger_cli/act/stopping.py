@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Status
-from intake_ledger.requests import AfterStop, Stop, queried_batches, read_stop
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Status
+from intake_ledger.requests.record import queried_batches
+from intake_ledger.requests.standing import AfterStop
+from intake_ledger.requests.stop import Stop, read_stop
 from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.operations import Operation
 from intake_ledger_cli.app import now_ms

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from intake_ledger.events import REDRIVEN, parse_message
-from intake_ledger.protocol import Change, ReasonCode, StateKind, identity_of, matches_reason
-from intake_ledger.requests import Entry, redriven
+from intake_ledger.events.copies import REDRIVEN
+from intake_ledger.events.parser import parse_message
+from intake_ledger.protocol.change import Change, StateKind, identity_of
+from intake_ledger.protocol.reasons import ReasonCode, matches_reason
+from intake_ledger.requests.record import Entry
+from intake_ledger.requests.redriven import redriven
 
 NO_REASON = "given up by SQS: received too often"
 """The reason of a message without attributes, which SQS itself moved. Few bodies leave no room for attributes."""

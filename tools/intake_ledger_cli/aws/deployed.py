@@ -8,30 +8,25 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.change import State, is_skipped_marker
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.rate import Rate
+from intake_ledger.protocol.row import Ordering, RowKey, operations_partition, row_key
+from intake_ledger.protocol.settings import (
     DURABLE_FUNCTION,
     MESSAGE_SOURCE,
     SET_FORM,
     SET_PARTS_PIPELINE,
     STATE_MACHINE,
-    AuditSettings,
     ConsumerSettings,
-    DurableSettings,
-    GroupPattern,
     KeyFilter,
-    Ordering,
-    Rate,
-    Reports,
-    RowKey,
-    SettingsError,
-    State,
-    is_skipped_marker,
-    operations_partition,
-    row_key,
     setting_from,
     variable_of,
 )
-from intake_ledger.set_members import set_targets
+from intake_ledger.protocol.settings_audit import AuditSettings, Reports
+from intake_ledger.protocol.settings_durable import DurableSettings
+from intake_ledger.set_members.forms import set_targets
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, denied_action
 from intake_ledger_cli.kinds import MESSAGES, OBJECTS, SETS, Work
@@ -127,8 +122,8 @@ class DeployedPipeline:
         if self.message_variables is None:
             return lambda _: None
         # They import the runtime's clients, which `--help` does not need.
-        from intake_ledger.messages import message_settings  # noqa: PLC0415
         from intake_ledger.messages.reader import MessageReader  # noqa: PLC0415
+        from intake_ledger.messages.settings import message_settings  # noqa: PLC0415
 
         try:
             return MessageReader(message_settings(self.message_variables)).names_in
@@ -175,7 +170,7 @@ class DeployedPipeline:
 def _durable(variables: Mapping[str, str]) -> DurableSettings | None:
     if DURABLE_FUNCTION not in variables:
         return None
-    from intake_ledger.protocol import durable_settings  # noqa: PLC0415 - few have a durable function
+    from intake_ledger.protocol.settings_durable import durable_settings  # noqa: PLC0415 - few have a durable function
 
     return durable_settings(variables)
 

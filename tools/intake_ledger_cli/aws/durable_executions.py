@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.executions import DurableFunction, Execution, execution_name
-from intake_ledger.protocol import DurableSettings, Row, RowKey
+from intake_ledger.executions.decide import Execution, execution_name
+from intake_ledger.executions.durable_function import DurableFunction
+from intake_ledger.protocol.row import Row, RowKey
+from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:

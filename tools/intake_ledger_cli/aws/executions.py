@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from intake_ledger.executions import STOPPED, Execution, StateMachine, execution_name
-from intake_ledger.protocol import ExecutionSettings, Row, RowKey, Status
+from intake_ledger.executions.decide import STOPPED, Execution, execution_name
+from intake_ledger.executions.state_machine import StateMachine
+from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.settings_executions import ExecutionSettings
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow

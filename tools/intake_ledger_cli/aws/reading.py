@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.ledger import LedgerTable, all_rows_since, record_key
-from intake_ledger.protocol import (
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.ledger.row_history import all_rows_since, record_key
+from intake_ledger.protocol.row import (
     REVIEW_INDEX,
     Ordering,
     Row,
     RowKey,
-    Settings,
     Status,
     from_dynamodb,
     review_partitions,
     row_from_attributes,
 )
+from intake_ledger.protocol.settings import Settings
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
 from intake_ledger_cli.show.json_output import document

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import State, StateKind, bare_etag, real_version
+from intake_ledger.protocol.change import State, StateKind, bare_etag, real_version
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 if TYPE_CHECKING:

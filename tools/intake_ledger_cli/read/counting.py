@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.row import (
     REVIEW_INDEX,
     dismissed_partition,
     from_dynamodb,

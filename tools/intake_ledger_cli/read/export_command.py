@@ -12,7 +12,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intake_ledger.protocol import Row, StateKind, Status, matches_reason
+from intake_ledger.protocol.change import StateKind
+from intake_ledger.protocol.reasons import matches_reason
+from intake_ledger.protocol.row import Row, Status
 from intake_ledger_cli.act.row_scan import CommitFilter, scan_request
 from intake_ledger_cli.act.selection import commit_filter, parse_time
 from intake_ledger_cli.app import app, argument, option

@@ -7,15 +7,11 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from intake_ledger.keyed import holder_hash, holder_row, is_holding
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    ReasonCode,
-    RowKey,
-    group_key,
-    row_from_attributes,
-    waiting_partition,
-)
+from intake_ledger.keyed.group_lock import holder_hash, holder_row
+from intake_ledger.keyed.key_lock import is_holding
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import RowKey, group_key, row_from_attributes, waiting_partition
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline

@@ -7,7 +7,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import OutcomeKind, Row, Status, Verdict
+from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import group_name, refusal
 from intake_ledger_cli.aws.deployed import DeployedPipeline

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol import ABSENT, KeyFilter, Ordering, Row, State, StateKind, Status
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger_cli.aws import reading, s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol import (
+from intake_ledger.protocol.row import (
     Status,
     dismissed_partition,
     rejected_rows_partition,

@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Row, Status
-from intake_ledger.requests import Entry, RequestBatch, Standing, Stop, queried_batches, read_stop
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Row, Status
+from intake_ledger.requests.record import Entry, RequestBatch, queried_batches
+from intake_ledger.requests.standing import Standing
+from intake_ledger.requests.stop import Stop, read_stop
 from intake_ledger_cli.act import operations, recording
 from intake_ledger_cli.act.stopping import SEARCHED
 from intake_ledger_cli.app import now_ms

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
-from intake_ledger.protocol import PIPELINE_TAG
+from intake_ledger.protocol.settings import PIPELINE_TAG
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.show.console import WARNING
 from intake_ledger_cli.show.render import table

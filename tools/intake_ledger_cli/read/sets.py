@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
-from intake_ledger.aws import Bucket
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import Ordering, Row, row_key
-from intake_ledger.sets import Contents, SetReader, set_settings
+from intake_ledger.aws.bucket import Bucket
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Ordering, Row, row_key
+from intake_ledger.sets.reader import Contents, SetReader
+from intake_ledger.sets.settings import set_settings
 from intake_ledger_cli.act.set_keys import check_set_key
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws

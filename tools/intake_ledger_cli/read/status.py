@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger import LedgerTable
-from intake_ledger.protocol import (
-    REVIEW_INDEX,
-    RowKey,
-    StartTimes,
-    breaker_key,
-    pause_key,
-    rate_key,
-    success_key,
-)
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.rate import StartTimes
+from intake_ledger.protocol.row import REVIEW_INDEX, RowKey, breaker_key, pause_key, rate_key, success_key
 from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.app import now_ms

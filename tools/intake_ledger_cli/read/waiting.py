@@ -14,8 +14,9 @@ from typing import Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from intake_ledger.ledger import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol import Ordering, Row, State, Status, row_from_attributes
+from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.protocol.change import State
+from intake_ledger.protocol.row import Ordering, Row, Status, row_from_attributes
 from intake_ledger_cli.act import recording, set_keys
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.clients import Aws

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
-from intake_ledger.protocol import Row, Settlement, State, StateKind, Status
+from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.row import Row, Settlement, Status
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.show.console import many

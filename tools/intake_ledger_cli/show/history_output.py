@@ -5,7 +5,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from intake_ledger.protocol import OutcomeKind
+from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger_cli.read.history import Attempt, History
 from intake_ledger_cli.show import formatting
 from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape, many

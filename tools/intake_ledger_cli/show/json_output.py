@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from intake_ledger.protocol import Row, row_attributes
+from intake_ledger.protocol.row import Row, row_attributes
 
 JsonObject = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from intake_ledger.protocol import MAX_NAME_BYTES, Row, truncate
+from intake_ledger.protocol.row import MAX_NAME_BYTES, Row, truncate
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ReviewPage
 from intake_ledger_cli.read.inspection import InspectedKey

@@ -20,7 +20,8 @@ from intake_ledger.audit.join.duckdb import Join, slice_name
 from intake_ledger.audit.join.parts import Chains, store_joined
 from intake_ledger.audit.relations import COLUMNS
 from intake_ledger.audit.scratch import PLAN, Scratch, relation_of
-from intake_ledger.protocol import JoinSettings, settings_from
+from intake_ledger.protocol.settings import settings_from
+from intake_ledger.protocol.settings_audit import JoinSettings
 
 ASKED = "asked.json"
 MOST_ATTEMPTS = 3

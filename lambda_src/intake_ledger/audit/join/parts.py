@@ -16,7 +16,8 @@ from intake_ledger.audit.relations import HELD, LISTED
 from intake_ledger.audit.row_numbers import row_numbers, total
 from intake_ledger.audit.scratch import CANDIDATES, JOINED, PLAN, Scratch, number_of, part_name, relation_of, segments
 from intake_ledger.audit.shards import Shard
-from intake_ledger.protocol import JoinSettings, settings_from
+from intake_ledger.protocol.settings import settings_from
+from intake_ledger.protocol.settings_audit import JoinSettings
 
 if TYPE_CHECKING:
     from intake_ledger.audit.join.athena import AthenaResult

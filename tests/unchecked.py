@@ -1,0 +1,12 @@
+"""Templates that differ from their plans, for tests with other times than the rules allow."""
+
+from constructs import Construct
+
+from cdk_intake_ledger.resources.final_template import _app, expected_in
+
+
+def unchecked(scope: Construct) -> None:
+    """Let the final template of a construct differ from its plan."""
+    gone, expected = expected_in(scope), _app(scope).expected
+    for place in [place for place, one in expected.items() if any(one is other for other in gone)]:
+        del expected[place]
