@@ -27,6 +27,7 @@ def numbers(text: str) -> list[str]:
 
 def parse(command: str) -> None:
     """Parse a command as the user's shell would."""
+    commands.load()
     known = typer.main.get_group(commands.app).commands
     _, name, *rest = shlex.split(command)
     assert name in known, f"no such command: {name}"

@@ -125,6 +125,7 @@ def test_cfn_lint_finds_nothing_else_and_the_template_fits_into_a_request(
 
 def test_the_page_lists_options_parameters_and_outputs(plain: TemplateFiles) -> None:
     """All of them, and no others."""
+    commands.load()
     template, command = read(plain), get_command(commands.app)
     options = {option for one in command.commands["template"].params for option in one.opts}  # type: ignore[attr-defined]
     rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)

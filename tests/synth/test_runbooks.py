@@ -60,6 +60,7 @@ def code(text: str) -> Iterator[str]:
 
 def parse_own(words: list[str]) -> None:
     """Parse a command as the user's shell would. A missing command or option is an error."""
+    commands.load()
     known = typer.main.get_group(commands.app).commands
     name, *rest = words
     assert name in known, f"no such command: {name}"
