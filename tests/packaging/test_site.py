@@ -82,6 +82,7 @@ def names() -> dict[str, str]:
         for one in inspect.signature(function).parameters.values()
         if one.kind is one.KEYWORD_ONLY
     )
+    commands.load()
     subcommands = (
         f"intake-ledger {one.name or getattr(one.callback, '__name__', '')}" for one in commands.app.registered_commands
     )
