@@ -151,7 +151,7 @@ METRICS: Mapping[str, MetricRow] = {
     ),
     "LongWaits": MetricRow(
         "changes that wait for a tenth of `max_wait` (for a group or a rate), half of it (for `NotYet`), or "
-        "`alarm_after` (sets), each once, at the look before",
+        "`alarm_after` (sets), each once",
     ),
     "OldestClaimAge": MetricRow(
         "milliseconds since [the oldest claim without an outcome](monitoring.md#work-that-stays-in-processing) that "

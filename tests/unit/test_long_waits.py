@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import NotYet, ObjectChange
+from intake_ledger.consumer.ending import Stage, ending
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.errors import GroupHeld
 from intake_ledger.protocol.reasons import OutcomeKind, Reason
 from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.settings import Reasons
 from intake_ledger.sets.waiting import SetTelemetry
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.unit.support import HOUR, MINUTE, START, created, make_reason
@@ -56,12 +60,12 @@ def test_a_wait_counts_once_after_its_share_of_max_wait(
     assert len(pipeline.dead_letters) == 2
     assert sorted(key for key, _ in long) == ["a.csv", "b.csv"]
     for _, waited in long:
-        assert hours * HOUR * 0.9 < waited <= hours * HOUR
+        assert hours * HOUR <= waited < hours * HOUR * 1.1
 
 
 @pytest.mark.failure_mode("F723")
 def test_each_change_in_a_long_line_of_a_rate_counts_once(long: list[tuple[str, int]]) -> None:
-    """Before it waits: a tenth of `max_wait` is three hours, and the rate starts one an hour."""
+    """Before it waits, since its place is known. A tenth of `max_wait` is three hours, and one an hour may start."""
     pipeline = LocalPipeline(lambda _: None, max_wait=MAX_WAIT, max_rate=1 / 3_600)
     for number in range(9):
         pipeline.put(f"{number}.csv", "1")
@@ -69,6 +73,29 @@ def test_each_change_in_a_long_line_of_a_rate_counts_once(long: list[tuple[str, 
     assert 4 <= len(long) <= 6
     assert len({key for key, _ in long}) == len(long)
     assert {waited for _, waited in long} == {0}
+
+
+def look(at: int, before: int | None) -> bool:
+    """True if a look at a wait counts it, which comes this long after the first one. `before` is the look before."""
+    settings = SimpleNamespace(max_wait_seconds=MAX_WAIT, alarm_after_seconds=0, reasons=Reasons.TYPES)
+    facts: Any = SimpleNamespace(
+        settings=settings, now=START + at, last_try_at=None, renews=True, stage=Stage.PROCESSING, given_up=False
+    )
+    state = State(StateKind.OBJECT, "v")
+    seen = None if before is None else replace(ROW, status=Status.FAILED, updated_at=START + before)
+    row = replace(ROW, waiting_since=START if seen else None)
+    claim = Claim(RowKey("uploads/m", "latest"), created(state), state, row, seen, "why")
+    return ending(claim, NotYet("not there", retry_in=900), facts).becomes_long
+
+
+@pytest.mark.failure_mode("F723")
+@pytest.mark.parametrize("late", [0, 1, 300])
+def test_a_late_look_counts_and_an_early_one_does_not_count_again(late: int) -> None:
+    """Looks come late after an outage, and early by a wake. A wait that may end soon is not long yet."""
+    half = 15 * HOUR
+    looks = [0, half - MINUTE, half + late * MINUTE, half + late * MINUTE + 1, half + late * MINUTE + HOUR]
+    counted = [look(at, before) for before, at in pairwise([None, *looks]) if at is not None]
+    assert counted == [False, False, True, False, False]
 
 
 def test_a_short_wait_does_not_count(long: list[tuple[str, int]]) -> None:

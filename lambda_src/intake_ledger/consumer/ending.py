@@ -313,7 +313,7 @@ def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     held = isinstance(missing, GroupHeld)
     wanted *= _spread(claim) if held else 1
     reason = Reason(code_of(missing, ReasonCode.NOT_YET), text)
-    return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT, blocks=held)
+    return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT, share=0.1 if held else 0.5)
 
 
 def _spread(claim: Claim) -> float:
@@ -327,7 +327,7 @@ def _not_now(claim: Claim, later: NotNow, facts: Facts) -> Outcome:
     if claim.continued:
         reason = Reason(ReasonCode.START_REFUSED, str(later))
         return Outcome(OutcomeKind.WAITING, Write.POSTPONE, reason, math.ceil(wanted))
-    return _wait(claim, wanted, Reason(later.code, str(later)), facts, rejected=later.code, blocks=True)
+    return _wait(claim, wanted, Reason(later.code, str(later)), facts, rejected=later.code, share=0.1, sure=True)
 
 
 def _waited_ms(claim: Claim, facts: Facts) -> int:
@@ -335,11 +335,11 @@ def _waited_ms(claim: Claim, facts: Facts) -> int:
 
 
 def _wait(
-    claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected: ReasonCode, blocks: bool = False
+    claim: Claim, wanted: float, reason: Reason, facts: Facts, *, rejected: ReasonCode, share: float, sure: bool = False
 ) -> Outcome:
     """Retry after these seconds, without an attempt. The last try is at the end of `max_wait`.
 
-    If what it waits for `blocks` further changes, its wait is long earlier.
+    The wait is long after this `share` of `max_wait`, or after `alarm_after`. `sure`: it cannot end before.
     """
     waited_ms = _waited_ms(claim, facts)
     left_ms, limit = facts.settings.max_wait_seconds * 1000 - waited_ms, "max_wait"
@@ -349,9 +349,17 @@ def _wait(
         text = f"waited for {waited_ms / 3_600_000:.3g} hours ({limit}): {reason.text}"
         return _rejected(Reason(rejected, text), waited_too_long=True)
     delay = math.ceil(min(wanted, MAX_RETRY_IN, left_ms / 1000))
-    long_ms = 1000 * (facts.settings.alarm_after_seconds or (0.1 if blocks else 0.5) * facts.settings.max_wait_seconds)
-    becomes_long = waited_ms < long_ms <= waited_ms + 1000 * delay
+    long_ms = 1000 * (facts.settings.alarm_after_seconds or share * facts.settings.max_wait_seconds)
+    becomes_long = _counted_ms(claim, sure=sure) < long_ms <= waited_ms + (1000 * delay if sure else 0)
     return Outcome(OutcomeKind.WAITING, Write.WAIT, reason, delay, becomes_long=becomes_long)
+
+
+def _counted_ms(claim: Claim, *, sure: bool) -> int:
+    """The part of the wait that the look before has counted. Looks may come late, and a wake comes early."""
+    since, seen = claim.row.waiting_since, claim.seen
+    if since is None or seen is None:
+        return 0
+    return max(seen.retry_at or 0 if sure else 0, seen.updated_at) - since
 
 
 def _gone(claim: Claim, facts: Facts) -> Outcome:
