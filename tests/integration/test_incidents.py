@@ -140,6 +140,7 @@ def test_files_that_a_bug_rejected(stage: Callable[..., Incident]) -> None:
     assert incident.next_command() == "list --by-reason"
     assert "no amount" in incident.types("list --by-reason")
     incident.broken = False
+    assert "moved back to the queue  2" in incident.types("retry --reason 'no amount' --dry-run")
     incident.types("retry --reason 'no amount'")
     assert (incident.next_command(), incident.calls) == ("OK", ["in/a", "in/b"] * 2)
 
@@ -186,6 +187,9 @@ def test_a_forgotten_pause(stage: Callable[..., Incident]) -> None:
     assert "because the warehouse is being moved" in incident.person.types("status").splitlines()[0]
     command = incident.next_command()
     assert command == "resume"
+    incident.person.functions.source = "Enabled"
+    assert "Paused" not in incident.person.types("status"), "a deployment has enabled the mapping"
+    incident.person.functions.source = "Disabled"
     incident.types(command)
     assert (incident.next_command(), incident.calls) == ("OK", ["in/a"])
 

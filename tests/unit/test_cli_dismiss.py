@@ -253,6 +253,22 @@ def test_one_dead_letter_is_deleted_unless_a_row_needs_it(
     assert dead_letters(person) == (1 if said else 0)
 
 
+@pytest.mark.failure_mode("F757")
+def test_a_dead_letter_whose_row_cannot_be_known_stays(sit: Callable[..., Person]) -> None:  # noqa: F811
+    """The copy of a rejection whose body names no key, and each letter if the function is of another release."""
+    person = sit(make_message_site())
+    person.site.dead_letter("{}", rejected_fence=FENCE)
+    client_ = client("sqs")
+    url = person.site.deployed.dead_letter_url
+    [found] = client_.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+    person.types("dismiss", "--letter", found["MessageId"], "--because", BECAUSE, ends=1)
+    assert "names no key" in person.complaint
+    del person.functions.environments["consumer"]["INTAKE_PROCESSING_TIMEOUT_SECONDS"]
+    person.types("dismiss", "--letter", found["MessageId"], "--because", BECAUSE, ends=1)
+    assert "use the command of the release" in person.complaint
+    assert dead_letters(person) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

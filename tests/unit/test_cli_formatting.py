@@ -354,3 +354,20 @@ def test_a_part_that_was_not_read_is_no_trouble_of_the_pipeline(value: Any, said
     assert line.plain == said
     assert style in {str(span.style) for span in line.spans}
     assert ("bold red" in {str(span.style) for span in line.spans}) is ("waiting" in value)
+
+
+@pytest.mark.parametrize(
+    ("parent", "name", "value", "said"),
+    [
+        ("audit", "sending", {"sent": 0, "of": 5000}, "0 sent, of at most 5,000 messages"),
+        ("redriven", "ofOthers", {"invoices": 1}, "1 invoices"),
+        ("status", "groups", [{"group": f"g{n}", "heldBy": "a"} for n in range(12)], "; and 2 more"),
+    ],
+)
+def test_a_line_has_each_number_and_name(parent: str, name: str, value: Any, said: str) -> None:
+    assert said in render.line(parent, name, value, START).plain
+
+
+def test_a_table_of_texts_says_that_it_was_cut() -> None:
+    shown = [*render.view("ForgetAgainResult", {"left": {f"k{n}": "in use" for n in range(60)}}, START)]
+    assert "and 10 more, see --json" in str(shown[-1])

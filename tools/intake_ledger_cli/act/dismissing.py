@@ -122,6 +122,10 @@ def _check_unneeded(aws: "Aws", deployed: "DeployedPipeline", message: DeadLette
     """Refuse a dead letter that a row needs."""
     if message.pipeline not in ("", deployed.name):
         raise CliError(f"{message.id} is a dead letter of {message.pipeline}: use the stack of that pipeline")
+    if not deployed.work.in_bucket and deployed.reader_of_names() is None:
+        raise CliError(f"the key of {message.id} is not known: use the command of the release that made the function")
+    if not message.keys and message.rejected_fence:
+        raise CliError(f"{message.id} is the copy of a rejection, and its body names no key: use retry --letter")
     for entry in [one for key in message.keys for one in reading.read_rows(aws.dynamodb, deployed, key)]:
         if deployed.ordering is Ordering.EVERY_VERSION and message.identity not in ("", entry.row.version_id):
             continue

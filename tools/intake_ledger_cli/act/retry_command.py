@@ -251,6 +251,8 @@ class RetryCall:
                 if left.pop(one.id, None) is not None and choice.act is Act.REDRIVE and one not in closed:
                     self._letters.append(one.id)
         for one in left.values():
+            if one.identity and self.wanted.version_id not in (None, one.identity):
+                continue
             self._letters.append(one.id)
             choice = choose(None, has_letter=True, asked=asked)
             status = "no row" if self.wanted.keys else "dead letter"  # otherwise only rows that need review were read
@@ -268,7 +270,7 @@ class RetryCall:
 
     def _why(self, choice: Choice, entry: ObjectRow, closed: list[DeadLetterMessage], now: int) -> str:
         """The reason, with what the execution and the dead letters say. `closed` do not open the row by themselves."""
-        if closed and choice.act is Act.LEAVE:
+        if closed and choice.act is Act.LEAVE and entry.row.committed_state is None:
             return f"its dead letter has no fence: `retry --letter {closed[0].id}` opens it"
         executions = executions_of(self.aws, self.deployed) if entry.row.status is Status.PROCESSING else None
         if executions is not None:
@@ -495,6 +497,9 @@ def _shown(found: RetriedResult) -> dict[str, Any]:
     for one, closed in zip(shown["redriven"]["closed"], found.redriven.closed, strict=True) if found.redriven else ():
         one["identity"] = closed.identity
     chosen = Counter(one.choice.value for one in found.choices)
-    if found.dry_run:
+    if found.dry_run or not (found.sent or (found.redriven and found.redriven.moved)):
         del shown["requestId"]
+    if found.dry_run and found.redriven:
+        # The numbers of a real call.
+        shown["redriven"]["moved"] = found.redriven.matched
     return ({"chosen": chosen} if chosen or found.again is None else {}) | shown

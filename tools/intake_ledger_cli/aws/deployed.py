@@ -117,8 +117,11 @@ class DeployedPipeline:
             return MESSAGES
         return OBJECTS if self.set_variables is None else SETS
 
-    def reader_of_names(self) -> Callable[[str], tuple[str, str] | None]:
-        """Read the key and the identity in a body. It has None without them, and for a bucket."""
+    def reader_of_names(self) -> Callable[[str], tuple[str, str] | None] | None:
+        """Read the key and the identity in a body. It has None without them, and for a bucket.
+
+        None: the function is of another release, whose settings this one cannot read.
+        """
         if self.message_variables is None:
             return lambda _: None
         # They import the runtime's clients, which `--help` does not need.
@@ -127,8 +130,8 @@ class DeployedPipeline:
 
         try:
             return MessageReader(message_settings(self.message_variables)).names_in
-        except SettingsError:  # the function is of another release
-            return lambda _: None
+        except SettingsError:
+            return None
 
     @property
     def place(self) -> str:

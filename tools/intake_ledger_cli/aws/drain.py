@@ -29,7 +29,7 @@ class Drain:
     def __init__(self, client: "SQSClient", deployed: "DeployedPipeline") -> None:
         self._client = client
         self._url = deployed.dead_letter_url
-        self._names_in = deployed.reader_of_names()
+        self._names_in = deployed.reader_of_names() or (lambda _: None)
         self._kept: dict[str, str] = {}
         self.overfull = False
         """True if SQS refuses more messages in flight, so that the remaining messages were not received."""

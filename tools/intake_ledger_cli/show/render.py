@@ -78,6 +78,7 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "audit.summary": Field("{}"),
     "sending.leftMs": Field("about {} left"),
     "sending.of": Field("of at most {} messages"),
+    "sending.sent": Field("{} sent", empty="0 sent"),
     "status.breaker": Field("Breaker"),
     "breaker.lastFailureAt": Field("the last failure {}"),
     "breaker.lastSuccessAt": Field("the last success {}"),
@@ -257,6 +258,7 @@ def view(parent: str, content: Mapping[str, Any], now: int) -> Iterator[Renderab
             listed = table(("", ""), list(value.items())[:_SHOWN])
             listed.show_header = False
             yield listed
+            yield from _more(len(value))
         else:
             yield from view(name, value, now)
 
@@ -293,6 +295,7 @@ def _text(parent: str, name: str, value: Any, now: int, *, brief: bool) -> Text:
         text = Text(", ").join(filter(None, (_part(name, one, each, now) for one, each in value.items())))
     elif isinstance(value, list) and value and isinstance(value[0], Mapping):
         text = Text("; ").join(_text(parent, name, one, now, brief=True) for one in value[:_NAMED])
+        text.append(f"; and {len(value) - _NAMED:,} more" if len(value) > _NAMED else "")
     elif isinstance(value, list):
         more = f" and {len(value) - _NAMED:,} more" if len(value) > _NAMED else ""
         between = "\n" if any(" " in str(one) for one in value) else ", "
@@ -333,7 +336,7 @@ def _part(parent: str, name: str, value: Any, now: int) -> Text:
     if value is True:
         return Text(field.label, style=style)
     before, place, after = field.label.partition("{}")
-    if text.plain == "1" and not before:
+    if text.plain == "1" and not before and parent not in _NAMES:
         after = after.removesuffix("s")
     return Text.assemble((f"{before}{'' if place else ' '}", style), text, (after, style))
 
@@ -377,8 +380,12 @@ def rows(parent: str, found: Sequence[Mapping[str, Any]], now: int) -> Iterator[
     ordered = sorted(found, key=lambda row: row.get("choice") != "leave")
     cells = [[_text(parent, name, row.get(name), now, brief=False) for name in names] for row in ordered]
     yield table([_title(parent, one) for one in names], cells[:_SHOWN])
-    if len(found) > _SHOWN:
-        yield Text(f"and {len(found) - _SHOWN:,} more, see --json", style=DIM)
+    yield from _more(len(found))
+
+
+def _more(number: int) -> Iterator[Text]:
+    if number > _SHOWN:
+        yield Text(f"and {number - _SHOWN:,} more, see --json", style=DIM)
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

@@ -38,7 +38,8 @@ def status_table(deployed: DeployedPipeline, found: PipelineStatus, *, every: bo
         text = value if isinstance(value, Text) else render.line("status", name, value, found.at, hints.get(name, ""))
         styles = {str(text.style), *(str(span.style) for span in text.spans)}
         mark = next((mark for style, mark in _MARKS.items() if style in styles), "")
-        if every or mark or (text and GOOD not in styles and name not in _QUIET):
+        denied = isinstance(value, Mapping) and "denied" in value
+        if every or mark or denied or (text and GOOD not in styles and name not in _QUIET):
             label = Text(render.field_of("status", name).label, style=DIM)
             lines.add_row(mark or " ", label, text or Text("none"))
     findings = verdict.findings_of(found)
@@ -55,6 +56,8 @@ def _content(deployed: DeployedPipeline, found: PipelineStatus) -> dict[str, Any
             content[camel_case(one.name)] = count_parts(count)
     if isinstance(found.consumer, str):
         content["consumer"] = _consumer(found.consumer, workers=deployed.workers)
+    # A deployment may have enabled the mapping, and left the record of the pause.
+    content["pause"] = None if found.consumer == "Enabled" else content["pause"]
     if isinstance(found.breaker, BreakerState) and found.breaker.status is BreakerStatus.CLOSED:
         content["breaker"] = {"status": "closed"}
     if isinstance(found.move_task, NotRead) and found.move_task.why:
