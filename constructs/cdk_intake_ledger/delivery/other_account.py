@@ -22,7 +22,7 @@ BUCKET_ACTIONS = [
     "s3:ListBucket",
     "s3:ListBucketVersions",
 ]
-"""What the consumer and the audit do with the bucket."""
+"""The actions of the consumer and the audit on the bucket."""
 OBJECT_ACTIONS = ["s3:GetObject", "s3:GetObjectVersion"]
 NOTIFY = "s3:PutBucketNotification"
 """CDK's custom resource writes the notification from the pipeline's account."""

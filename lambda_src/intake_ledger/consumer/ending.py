@@ -132,7 +132,9 @@ class Outcome:
     waited_too_long: bool = False
     """The change was rejected because something that it needs was missing for all of `max_wait`."""
     becomes_long: bool = False
-    """The wait becomes long, which a person should see, before the next look."""
+    """The wait has become long since the last look, or surely becomes long before the next look. A person should see
+    it, once.
+    """
     unprocessed: bool = False
     """The object was removed before it was processed."""
     keeps_copy: bool = False

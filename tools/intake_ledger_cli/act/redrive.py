@@ -96,7 +96,7 @@ def opened_by(
         if message.attributes:
             return message.opening(entry.row.rejected_fence or entry.row.fence)
         if not dry_run:
-            from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - as below
+            from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
 
             retrying.expect_copy(aws, deployed, entry, body_digest(message.body))
         return message
