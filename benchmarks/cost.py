@@ -215,10 +215,10 @@ def idle() -> dict[str, dict[str, float]]:
     """
     alarms = [row for row in ALARMS if OBJECTS in row.kinds and row.need is None and row.call is not None]
     # Each metric of an alarm counts. `AuditMissing` has a second alarm, which shows that the audit has begun.
-    metrics = len(alarms) + sum(bool(row.other) for row in alarms) + 1
+    metrics = len(alarms) + sum(bool(row.other) for row in alarms) + 2
     tick = prices.LAMBDA_REQUEST + AUDIT_GB_SECONDS * prices.LAMBDA_GB_SECOND
     rows = {
-        f"{len(alarms) + 1} alarms": metrics * prices.ALARM_MONTH,
+        f"{len(alarms) + 2} alarms": metrics * prices.ALARM_MONTH,
         f"{len(Call)} composite alarms": len(Call) * prices.COMPOSITE_MONTH,
         f"{AUDIT_METRICS} metrics of the audit": AUDIT_METRICS * prices.METRIC_MONTH,
         "receives of an empty queue": IDLE_RECEIVES * DAYS_OF_A_MONTH * prices.SQS_REQUEST,

@@ -181,6 +181,10 @@ METRICS: Mapping[str, MetricRow] = {
         kinds=(OBJECTS,),
         reason="a message is never overtaken, and a set that changes may be incomplete for a while",
     ),
+    "Recovering": MetricRow(
+        "claims for messages that the audit, a backfill or a person has sent. While there are any, "
+        "[`OldestMessage`](runbooks.md#oldestmessage) calls nobody",
+    ),
     "Rejected": MetricRow("changes that were rejected"),
     "RejectedRows": MetricRow(
         "[rejected rows](outputs.md#rejected-rows) of files that were committed without them",

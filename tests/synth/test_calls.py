@@ -16,7 +16,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 
 from cdk_intake_ledger import IntakePipeline, MonitoringOptions
-from intake_ledger.contract import ALARMS, KINDS, Call
+from intake_ledger.contract import ALARMS, KINDS, METRICS_NAMESPACE, Call
 from tests.alarms import Point, composites_of
 from tests.synth.build import Json, new_app, new_stack, only, processor, refused, resources, template_of
 from tests.synth.test_alarms_of_all_kinds import CONSTRUCTS, HOURS, alarm, rows_of, stack_of_all_kinds
@@ -169,6 +169,21 @@ def template() -> Json:
     return template_of(stack_of_all_kinds(default=True))
 
 
+@pytest.mark.failure_mode("F758")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recovery_that_progresses_calls_nobody(template: Json, kind: str) -> None:
+    """Two days of old messages, served one at least in ten minutes. When nothing is served any more, it calls."""
+    watched, stops = Watched(template, kind), FAULT_AT + 2 * DAY
+    points = watched.healthy(stops + 2 * HOUR)
+    points += watched.fault([Effect("OldestMessage", 3 * HOUR * 60, grows=300, number=2 * DAY // 5 + 24)])
+    served = range(FAULT_AT - 5, stops, 10)
+    # The metric of the alarm that the composite reads beside it.
+    dimensions = next(dimensions for _, _, dimensions in watched.metrics("Rejected"))
+    points += [Point(at * MINUTE, METRICS_NAMESPACE, "Recovering", dimensions, 1) for at in served]
+    assert not watched.times(NOW, points, FAULT_AT, stops)
+    assert watched.times(NOW, points, stops, stops + 30)
+
+
 def until_the_fault(points: Sequence[Point], name: str) -> list[Point]:
     """The values without those of one metric after the fault."""
     return [one for one in points if one.name != name or one.at < FAULT_AT * MINUTE]
@@ -236,7 +251,7 @@ def test_each_composite_has_its_children(template: Json) -> None:
     for kind in KINDS:
         for call, made in Watched(template, kind).calls.items():
             expected = {row.name for row in rows_of(kind) if row.call is call}
-            expected |= {"AuditBegan"} if call is NOW else set()
+            expected |= {"AuditBegan", "Recovering"} if call is NOW else set()
             begin = len(f"{CONSTRUCTS[kind]}Monitoring")
             assert {name[begin:-8] for name in made.children} == expected
             assert len(made.children) <= 100

@@ -46,7 +46,7 @@ def descriptions() -> dict[str, str]:
     for stack in (with_workers(), stack_of_all_kinds(default=False)):
         for name, alarm in resources(template_of(stack), "AWS::CloudWatch::Alarm").items():
             # These set the number of tasks, and call no person.
-            if not name.startswith("WorkersServiceTaskCountTarget") and "AuditBegan" not in name:
+            if not re.search("^WorkersServiceTaskCountTarget|AuditBegan|Recovering", name):
                 found[name] = alarm["Properties"]["AlarmDescription"]
     return found
 

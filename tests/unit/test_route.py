@@ -27,7 +27,7 @@ NAMES = {
     "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock group_locks GroupHeld
         GroupGuard group_fence""",
 }
-RESOURCES = 39
+RESOURCES = 40
 """Of the stack of the start page."""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.protocol.change import Change, State, StateKind
+from intake_ledger.protocol.change import Change, Origin, State, StateKind
 from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.protocol.row import Row, RowKey, Status
 from intake_ledger.protocol.verdict import Ruling, Verdict
@@ -48,6 +48,29 @@ def test_an_invocation_without_counts_writes_nothing(
 ) -> None:
     telemetry.flush()
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.failure_mode("F758")
+@pytest.mark.parametrize(
+    ("change", "counted"),
+    [
+        (CHANGE, 0),
+        (replace(CHANGE, origin=Origin.EVENTBRIDGE), 0),
+        (replace(CHANGE, origin=Origin.GROUP), 0),
+        (replace(CHANGE, origin=Origin.AUDIT), 1),
+        (replace(CHANGE, origin=Origin.REPROCESS, reprocess_id="01J"), 1),
+        (replace(CHANGE, rejected_fence=3), 1),
+    ],
+)
+def test_a_claim_for_a_message_of_a_recovery_counts(
+    telemetry: PowertoolsTelemetry, capsys: pytest.CaptureFixture[str], change: Change, counted: int
+) -> None:
+    """A ruling does not: the messages that are still not due are no progress."""
+    row = Row(Status.PROCESSING, 1, version_id="v1")
+    telemetry.decided(change, Ruling(Verdict.BUSY, "why", row), now=1)
+    telemetry.decided(change, Claim(KEY, change, State(StateKind.OBJECT, "v1"), row, None, "why"), now=1)
+    telemetry.flush()
+    assert len(values(capsys).get("Recovering", [])) == counted
 
 
 class TestRepeats:

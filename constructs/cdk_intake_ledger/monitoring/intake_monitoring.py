@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Literal, Required, TypedDict, Unpack, cast
 
 from aws_cdk import Duration, Stack, Token, Tokenization
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -51,6 +51,14 @@ _NO_DATA = {
     NoData.BAD: cloudwatch.TreatMissingData.BREACHING,
     NoData.SAME: cloudwatch.TreatMissingData.IGNORE,
 }
+
+
+class _Condition(TypedDict, total=False):
+    threshold: Required[float]
+    comparison_operator: Required[cloudwatch.ComparisonOperator]
+    evaluation_periods: Required[int]
+    datapoints_to_alarm: int
+    treat_missing_data: Required[cloudwatch.TreatMissingData]
 
 
 @check_arguments
@@ -249,7 +257,10 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         children = [self._alarms[row.name] for row in self._rows if row.call is call and row.name in self._alarms]
         if not children:
             return None
-        rules = [self._began(one) if one is self._alarms.get("AuditMissing") else one for one in children]
+        rules: list[cloudwatch.IAlarmRule] = list(children)
+        for name, rule in (("AuditMissing", self._began), ("OldestMessage", self._stands_still)):
+            if (alarm := self._alarms.get(name)) in children:
+                rules[children.index(alarm)] = rule(alarm)
         stack = Stack.of(self).stack_name
         made = cloudwatch.CompositeAlarm(
             self,
@@ -268,21 +279,44 @@ class IntakeMonitoring(Construct, IntakeMetrics):
 
         A second alarm on the same metric is never in ALARM, and without data until the first tick.
         """
-        began = cloudwatch.Alarm(
-            self,
+        began = self._quiet(
             "AuditBegan",
-            metric=missing.metric,
+            missing.metric,
+            "without data until the first tick",
             threshold=0,
-            evaluation_periods=1,
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            evaluation_periods=1,
             treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
-            alarm_description=describe(
-                self._name, "without data until the first tick", "status", Stack.of(self).stack_name, RUNBOOKS
-            ),
         )
-        suppress(began, ACTION_OF_COMPOSITE)
         no_data = cloudwatch.AlarmRule.from_alarm(began, cloudwatch.AlarmState.INSUFFICIENT_DATA)
         return cloudwatch.AlarmRule.all_of(missing, cloudwatch.AlarmRule.not_(no_data))
+
+    def _stands_still(self, oldest: cloudwatch.Alarm) -> cloudwatch.IAlarmRule:
+        """The rule of `OldestMessage`: a long recovery has old messages, and fair queues serve fresh ones before them.
+
+        A second alarm is in ALARM while a recovery goes on. Metric math would have no value, and call nobody, in a
+        pipeline that had no recovery: FILL needs a value in its range.
+        """
+        recovering = self._quiet(
+            "Recovering",
+            self.metric("Recovering", period=FIVE_MINUTES),
+            "a recovery goes on, and calls nobody",
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=3,
+            datapoints_to_alarm=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        return cloudwatch.AlarmRule.all_of(oldest, cloudwatch.AlarmRule.not_(recovering))
+
+    def _quiet(
+        self, id: str, metric: cloudwatch.IMetric, meaning: str, **condition: Unpack[_Condition]
+    ) -> cloudwatch.Alarm:
+        """An alarm that calls nobody and that the rule of a composite reads."""
+        text = describe(self._name, meaning, "status", Stack.of(self).stack_name, RUNBOOKS)
+        made = cloudwatch.Alarm(self, id, metric=metric, alarm_description=text, **condition)
+        suppress(made, ACTION_OF_COMPOSITE)
+        return made
 
     def _action(self, action: AlarmAction | sns.ITopic) -> cloudwatch.IAlarmAction:
         """The action as CDK's interface. A topic is notified.

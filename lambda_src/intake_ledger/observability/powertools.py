@@ -13,7 +13,7 @@ from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, stack_of
 from intake_ledger.observability.log_lines import ChangeFormatter, ChangeLines
 from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE, Telemetry
-from intake_ledger.protocol.change import Change
+from intake_ledger.protocol.change import Change, Origin
 from intake_ledger.protocol.errors import LibraryError
 from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, code_of
 from intake_ledger.protocol.row import Row, RowCounts, RowKey, Status
@@ -22,6 +22,8 @@ from intake_ledger.protocol.verdict import VERDICT_METRICS, Ruling, Verdict, con
 
 _VERDICT = "verdict"
 _GOOD = frozenset({OutcomeKind.COMMITTED, OutcomeKind.STARTED})
+_RECOVERS = (Origin.AUDIT, Origin.REPROCESS)
+"""Origins of messages that recover work. No event reports them."""
 _TAKES_OVER = frozenset({Verdict.ACCEPTED, Verdict.EXHAUSTED, Verdict.SETTLED})
 """Verdicts after which the row that was judged is replaced."""
 
@@ -68,6 +70,8 @@ class PowertoolsTelemetry(Telemetry):
         if (claim_age_ms := _claim_age_ms(answer, now)) is not None:
             with self._lock:
                 self._oldest_claim_ms = max(claim_age_ms, self._oldest_claim_ms or 0)
+        if isinstance(answer, Claim) and (change.origin in _RECOVERS or change.rejected_fence is not None):
+            self._count("Recovering")
         if isinstance(answer, Claim) and _is_ordinary(answer):
             with self._lock:
                 self._claims[answer.key, answer.row.fence] = answer, now
