@@ -35,7 +35,8 @@ def test_alarms_are_chosen_omitted_and_given_thresholds() -> None:
     pipeline.monitoring.dashboard()
     template = template_of(stack)
     assert set(pipeline.alarms) == {"DeadLetters", "OldestMessage"}
-    assert len(resources(template, "AWS::CloudWatch::Alarm")) == 2
+    # And the one that the composite of `OldestMessage` reads.
+    assert len(resources(template, "AWS::CloudWatch::Alarm")) == 3
     assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringOldest")["Threshold"] == 7_200
     assert only(template, "AWS::CloudWatch::Alarm", "OrdersMonitoringDead")["Threshold"] == 0
 

@@ -99,6 +99,7 @@ def refused(*lines: str) -> str:
     return problem
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F420")
 def test_the_index_is_the_one_of_pip(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of uv counts only if pip has no index."""
@@ -115,6 +116,7 @@ def test_the_index_is_the_one_of_pip(index: Index, tmp_path: Path, monkeypatch: 
     assert versions("one==1.1") == ["one-1.1"]
 
 
+@pytest.mark.thorough
 def test_of_several_indexes_each_version_counts(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """The default of uv is the first index that has the name."""
     monkeypatch.setenv("PIP_INDEX_URL", index.private)
@@ -123,6 +125,7 @@ def test_of_several_indexes_each_version_counts(index: Index, monkeypatch: pytes
     assert versions("two==1.0") == ["one-1.1", "two-1.0"]
 
 
+@pytest.mark.thorough
 @pytest.mark.failure_mode("F420")
 def test_an_index_in_the_file_replaces_those_of_the_settings(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a public index could answer for a private name. The address may contain a variable."""
@@ -133,6 +136,7 @@ def test_an_index_in_the_file_replaces_those_of_the_settings(index: Index, monke
     assert versions(lines[0], f"--extra-index-url {index.private}", lines[1]) == ["one-1.1"]
 
 
+@pytest.mark.thorough
 def test_folders_of_wheels_and_no_index(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are relative to the working directory. Missing ones are ignored, as in pip."""
     monkeypatch.chdir(index.folder)
@@ -145,6 +149,7 @@ def test_folders_of_wheels_and_no_index(index: Index, monkeypatch: pytest.Monkey
     assert versions("one==1.1") == ["one-1.1"]
 
 
+@pytest.mark.thorough
 def test_credentials_are_taken_from_netrc(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a password never is in a message."""
     monkeypatch.setenv("PIP_INDEX_URL", index.private.replace("team:secret", "team:wrong-one"))
@@ -159,6 +164,7 @@ def test_credentials_are_taken_from_netrc(index: Index, tmp_path: Path, monkeypa
     assert versions("one==1.1") == ["one-1.1"]
 
 
+@pytest.mark.thorough
 def test_constraints_hold_for_what_is_not_pinned(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several files, relative to the working directory."""
     monkeypatch.chdir(index.folder)
@@ -170,6 +176,7 @@ def test_constraints_hold_for_what_is_not_pinned(index: Index, monkeypatch: pyte
     assert versions("two==1.0") == ["one-1.0", "two-1.0"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "value", "variable"),
     [
@@ -192,6 +199,7 @@ def test_a_setting_without_an_equal_is_refused_with_the_variable_of_uv(
     assert _uv_settings(parse_requirements([]))[1][variable] == "given"
 
 
+@pytest.mark.thorough
 def test_a_proxy_is_used(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host of the index is known to the proxy only."""
     monkeypatch.setenv("PIP_INDEX_URL", "http://packages.invalid/public/simple")
@@ -202,6 +210,7 @@ def test_a_proxy_is_used(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "http://packages.invalid/public/simple/one/" in index.seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "value", "variable"),
     [
@@ -251,6 +260,7 @@ def test_a_private_index_in_a_file_of_pip_is_asked_alone(
     assert rules_in(problem) == ["pip-settings"]
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_be_read_is_named(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it, the wheels could come from another index."""
     (tmp_path / "pip.conf").write_text("index-url = http://example.org\n")

@@ -610,6 +610,7 @@ def test_numbers_that_come_with_the_deployment_pass_through() -> None:
     assert {"Ref": "AWS::AccountId"} in filters["Fn::Join"][1]
 
 
+@pytest.mark.thorough
 def test_the_whole_passes_cdks_own_validation() -> None:
     """CDK's copy of CloudFormation's rules accepts the template. This takes seconds, so only one test does it."""
     app = App()
@@ -638,6 +639,7 @@ def test_no_variable_of_the_environment_is_read(tmp_path: Path) -> None:
     assert sorted(readers) == ["wheels.py"]
 
 
+@pytest.mark.thorough
 def test_the_example_runs_from_anywhere(tmp_path: Path) -> None:
     """Its paths are absolute, so `cdk` may run in another directory."""
     root = Path(__file__).parents[2]

@@ -16,6 +16,9 @@ from tests.synth.build import rules_in
 from tests.wheel_maker import MACHINES as ELF_MACHINES
 from tests.wheel_maker import WheelFolder, only_index
 
+# uv runs once or more in each test. `tests/synth/test_processor_folder.py` has what `make test` needs of it.
+pytestmark = pytest.mark.thorough
+
 OTHER = "arm64" if platform.machine() in ("x86_64", "AMD64") else "x86_64"
 """Not the architecture of this machine."""
 MAC = "cp313-cp313-macosx_11_0_arm64"
