@@ -174,10 +174,10 @@ unit: $(READY) ## unit tests
 
 # The two halves of `make check`. The workers of xdist would take a seventh more time.
 unit-a-to-c: $(READY)
-	@pytest tests/unit/test_[a-c]*.py $(QUICK)
+	@pytest tests/unit/[a-c]*/ $(QUICK)
 
 unit-d-to-z: $(READY)
-	@pytest tests/unit/test_[!a-c]*.py $(QUICK)
+	@pytest tests/unit/[d-z]*/ tests/unit/test_*.py $(QUICK)
 
 integration: $(READY) $(OLD_URLLIB3)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready ## tests with databases, a browser, threads and processes
 	@pytest tests/integration $(QUICK)
@@ -229,7 +229,7 @@ waiting-run: $(READY) ## 20,000 files that wait beside 2,000 that are ready, at 
 	@python -m tests.local.waiting_run
 
 audit-oracle: $(READY) ## the audit against an oracle written from docs/audit.md, in 5,000 random worlds (some minutes)
-	@ORACLE_WORLDS=5000 pytest -q tests/unit/test_audit_oracle.py tests/integration/test_audit_join.py
+	@ORACLE_WORLDS=5000 pytest -q tests/unit/audit/test_oracle.py tests/integration/test_audit_join.py
 
 bench: $(READY) ## what a change costs, in full (about half an hour), in build/bench.json; BENCH="cpu cold" for some of it
 	@python -m benchmarks $(BENCH)

@@ -51,7 +51,7 @@ TICKS = 4 * 24
 """The audit's invocations in a day. Each takes a second of its function with 1,769 MB (docs/audit.md)."""
 AUDIT_GB_SECONDS = 1_769 / 1_024
 AUDIT_METRICS = 7
-"""The metrics of each run. `tests/unit/test_audit_function.py` compares the number."""
+"""The metrics of each run. `tests/unit/audit/test_function.py` compares the number."""
 EVENTUAL = 0.5
 """Read units of an eventually consistent scan, for each 4 KB."""
 

@@ -25,11 +25,11 @@ from tests.integration import test_audit_join as joined
 from tests.integration.fake_athena import DATABASE, WORK_GROUP, FakeAthena
 from tests.integration.test_audit_in_parts import PartsWorld, names
 from tests.integration.test_audit_join import ODD, is_telling
-from tests.unit.audit_invocations import Gate, Gated
-from tests.unit.audit_oracle import build, random_world
-from tests.unit.audit_scratch import FolderScratch
+from tests.unit.audit.invocations import Gate, Gated
+from tests.unit.audit.oracle import build, random_world
+from tests.unit.audit.scratch import FolderScratch
+from tests.unit.audit.test_oracle import WORLDS, found
 from tests.unit.support import START, execute_without_partiql
-from tests.unit.test_audit_oracle import WORLDS, found
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -25,9 +25,9 @@ from intake_ledger.protocol.row import Ordering, Row, Status, row_key
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger.protocol.settings_audit import AuditSettings
 from tests.integration.test_audit_inventory import as_csv, manifest, put_data, put_manifest
-from tests.unit import test_audit_function as whole
-from tests.unit.audit_support import FakeSQS, MemoryFiles, PagedS3
-from tests.unit.cli_support import client
+from tests.unit.audit import test_function as whole
+from tests.unit.audit.support import FakeSQS, MemoryFiles, PagedS3
+from tests.unit.command.support import client
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, Clock, create_table, execute_without_partiql
 
 if TYPE_CHECKING:

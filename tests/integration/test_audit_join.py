@@ -44,12 +44,12 @@ from tests.integration.test_audit_inventory import (
     manifest,
 )
 from tests.settings import THOROUGH, examples
-from tests.unit.audit_invocations import Gate, Gated, Killed
-from tests.unit.audit_oracle import OracleWorld, build, random_world
-from tests.unit.audit_scratch import FolderScratch
-from tests.unit.audit_support import AuditWorld
+from tests.unit.audit.invocations import Gate, Gated, Killed
+from tests.unit.audit.oracle import OracleWorld, build, random_world
+from tests.unit.audit.scratch import FolderScratch
+from tests.unit.audit.support import AuditWorld
+from tests.unit.audit.test_oracle import WORLDS, found, window
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE, START
-from tests.unit.test_audit_oracle import WORLDS, found, window
 
 JOINED_WORLDS = WORLDS if WORLDS > 1_000 else examples(90)
 KILLED_WORLDS = 10 if WORLDS > 1_000 else 1

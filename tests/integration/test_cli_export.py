@@ -7,10 +7,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.unit.cli_support import make_site
+from tests.unit.command.support import make_site
+from tests.unit.command.test_commands import Person, sit
+from tests.unit.command.test_export import filled
 from tests.unit.support import HOUR, START
-from tests.unit.test_cli_commands import Person, sit
-from tests.unit.test_cli_export import filled
 
 __all__ = ["sit"]
 pytestmark = pytest.mark.usefixtures("dynamodb")

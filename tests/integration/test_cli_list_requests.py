@@ -8,9 +8,9 @@ import pytest
 
 from intake_ledger.protocol.row import Status, review_partitions, waiting_partition
 from intake_ledger_cli.aws.clients import Aws
-from tests.unit.cli_support import NAME, make_site
+from tests.unit.command.support import NAME, make_site
+from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
 from tests.unit.support import START
-from tests.unit.test_cli_commands import Person, sit  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 ROWS = 1_000_000

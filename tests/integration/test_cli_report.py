@@ -23,9 +23,9 @@ from intake_ledger_cli.read.report_data import ReportData
 from intake_ledger_cli.read.report_file import replace_file
 from intake_ledger_cli.read.status import NotRead, PipelineStatus
 from intake_ledger_cli.show.report_page import render as report_page
-from tests.unit.cli_support import NAME, Site, client, make_message_site, make_site
+from tests.unit.command.support import NAME, Site, client, make_message_site, make_site
+from tests.unit.command.test_commands import Person, leave_report, sit  # noqa: F401 - a fixture
 from tests.unit.support import HOUR, MINUTE
-from tests.unit.test_cli_commands import Person, leave_report, sit  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 HOSTILE = "in/<script>alert(1)</script>\"'><img src=https://example.com/x onerror=alert(2)>\u202e.csv"

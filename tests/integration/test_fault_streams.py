@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.local.faults.streams import Shard, mapping_like
-from tests.unit.messages_support import kinesis
-from tests.unit.stream_mapping import Record, StreamMapping
+from tests.unit.messages.stream_mapping import Record, StreamMapping
+from tests.unit.messages.support import kinesis
 
 RECORDS = [kinesis("a", f"e-{number}", number) for number in range(1, 7)]
 DEPLOYED: dict[str, Any] = {

@@ -21,9 +21,9 @@ from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger_cli.app import now_ms
-from tests.unit.cli_support import Site, client, make_message_site, make_site
+from tests.unit.command.support import Site, client, make_message_site, make_site
+from tests.unit.command.test_commands import Person, sit
 from tests.unit.support import HOUR, MINUTE, notification, record
-from tests.unit.test_cli_commands import Person, sit
 
 __all__ = ["sit"]
 pytestmark = pytest.mark.usefixtures("dynamodb")

@@ -21,7 +21,7 @@ def test_nothing_depends_on_the_http_client() -> None:
     # What stands on the path already comes after it: a seeded defect's copy of the runtime, for example.
     path = os.pathsep.join(filter(None, (str(OLD_URLLIB3), os.environ.get("PYTHONPATH"))))
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--noconftest", "tests/unit/test_cut_connections.py"],
+        [sys.executable, "-m", "pytest", "-q", "--noconftest", "tests/unit/processor/test_cut_connections.py"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,

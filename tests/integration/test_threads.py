@@ -21,9 +21,9 @@ from intake_ledger.consumer.threads import ProcessorThreads
 from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.protocol.row import Status
 from intake_ledger_testing.consumers import object_consumer
+from tests.unit.consumer.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
+from tests.unit.consumer.test_groups import new_world
 from tests.unit.support import LEASE, World, created
-from tests.unit.test_consumer import EXITS, OUTAGE, Bench, Context, message, put
-from tests.unit.test_groups import new_world
 
 if TYPE_CHECKING:
     from intake_ledger.ledger.ledger import Claim, Ledger
@@ -388,9 +388,9 @@ from threading import Event
 
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from tests.unit.test_consumer import FakeQueues, message, put
+from tests.unit.consumer.test_consumer import FakeQueues, message, put
 from tests.integration.test_threads import Stage
-from tests.unit.test_groups import new_world
+from tests.unit.consumer.test_groups import new_world
 
 class Queues(FakeQueues):
     def delete(self, receipt_handles, **_):

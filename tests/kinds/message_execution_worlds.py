@@ -23,9 +23,9 @@ from intake_ledger.runners.later import Later
 from intake_ledger_testing.events import sqs_event, sqs_record
 from tests.protocol.execution_worlds import ExecutionWorld, Outside, Result, World, place_of, search, steps
 from tests.settings import CONSUMER
-from tests.unit.forget_support import deployed_in_memory, forget, named_in
+from tests.unit.command.forget_support import deployed_in_memory, forget, named_in
+from tests.unit.consumer.test_consumer import FakeTelemetry
 from tests.unit.support import HOUR, MINUTE, START
-from tests.unit.test_consumer import FakeTelemetry
 
 if TYPE_CHECKING:
     from intake_ledger.aws.queues import Queues

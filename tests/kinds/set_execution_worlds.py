@@ -38,8 +38,8 @@ from tests.protocol.execution_worlds import (
     steps,
 )
 from tests.settings import CONSUMER
+from tests.unit.consumer.test_consumer import FakeTelemetry
 from tests.unit.support import HOUR
-from tests.unit.test_consumer import FakeTelemetry
 
 if TYPE_CHECKING:
     from intake_ledger.aws.queues import Queues

@@ -10,9 +10,10 @@ from intake_ledger.consumer.composition import make_parts, make_runner
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.worker.worker import make_worker
 from tests.kinds.conformance import REFUSED, Absence
-from tests.unit import test_durable, test_sets
-from tests.unit.test_messages import ENVIRONMENT as MESSAGES
-from tests.unit.test_settings import CONSUMER as OBJECTS
+from tests.unit.executions import test_durable
+from tests.unit.messages.test_messages import ENVIRONMENT as MESSAGES
+from tests.unit.protocol.test_settings import CONSUMER as OBJECTS
+from tests.unit.sets import test_sets
 
 KINDS = {
     "Objects": OBJECTS,

@@ -27,7 +27,7 @@ from intake_ledger_cli.read import waiting
 from intake_ledger_testing.memory_sqs import MAX_MESSAGE_BYTES
 from tests.kinds.cells import KEY, Call, Cell, DoesNotApply
 from tests.kinds.conformance import ABSENT, CELLS, TESTS, Make, absence, every_cell
-from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget, named_in
+from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget, named_in
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 
 FAIL, WAIT = {"fail": "timed out"}, {"notYet": "no rates"}

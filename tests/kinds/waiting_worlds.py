@@ -37,8 +37,8 @@ from intake_ledger_testing.memory_sqs import MAX_MESSAGE_BYTES, MemorySQS, Queue
 from tests.protocol.execution_worlds import CountedClient, DiedError, Result, search
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
+from tests.unit.consumer.test_consumer import Context, FakeTelemetry
 from tests.unit.support import HOUR, MINUTE, SECOND, Clock
-from tests.unit.test_consumer import Context, FakeTelemetry
 
 if TYPE_CHECKING:
     from intake_ledger.kinds import Kind

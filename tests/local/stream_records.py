@@ -3,7 +3,7 @@
 import base64
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.unit.stream_mapping import Record
+from tests.unit.messages.stream_mapping import Record
 
 
 def of_kinesis(aws: LocalAws, stream: str) -> dict[str, list[Record]]:

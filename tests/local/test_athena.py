@@ -18,7 +18,7 @@ from intake_ledger.audit.table import AuditTable
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.row import Ordering
 from tests.integration.test_audit_join import ODD
-from tests.unit.audit_support import AuditWorld
+from tests.unit.audit.support import AuditWorld
 from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE
 
 DATABASE, FILES, RUN = "audited", "athena-files", "run-1"

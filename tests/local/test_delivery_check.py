@@ -1,6 +1,6 @@
 """Break the settings of a deployed path one after the other. The next tick of the audit reports each.
 
-`tests/unit/test_audit_delivery.py` tests the settings that the local AWS does not have.
+`tests/unit/delivery_check/test_delivery.py` tests the settings that the local AWS does not have.
 """
 
 import json

@@ -16,7 +16,7 @@ from tests.local.conftest import Outputs
 from tests.local.message_stack import STACK
 from tests.local.stream_records import of_kinesis, of_table
 from tests.local.support import TIMEOUT
-from tests.unit.stream_mapping import StreamMapping
+from tests.unit.messages.stream_mapping import StreamMapping
 
 SOURCES = {"Sqs": "sqs", "Fifo": "fifo", "Kinesis": "kinesis", "DynamoDb": "dynamodb", "EventBridge": "eventbridge"}
 STREAMS = ("Kinesis", "DynamoDb")

@@ -20,7 +20,7 @@ def numbers_of(decorators: str) -> set[int]:
 
 
 def carried() -> dict[int, set[str]]:
-    """By number, the tests that carry it, as `unit/test_rows.py#test_the_fence_grows`."""
+    """By number, the tests that carry it, as `unit/protocol/test_rows.py#test_the_fence_grows`."""
     tests = defaultdict(set)
     for path in TESTS.glob("**/test_*.py"):
         for decorators, name in _TEST.findall(path.read_text()):

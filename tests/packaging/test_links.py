@@ -68,12 +68,17 @@ def test_each_command_of_make_in_the_documents_exists() -> None:
     assert {name: targets for name, targets in unknown.items() if targets} == {}
 
 
+def in_tests() -> list[Path]:
+    """The modules with tests, relative to their root."""
+    return [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+
+
 def test_make_test_runs_every_folder_of_tests() -> None:
     """Each folder has a make target. Without a target, `make test` would not run a new folder."""
     rules = re.findall(r"^([a-z]+):(.*)\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     recipes = {name: recipe for name, _, recipe in rules}
     [parts] = [needed.split() for name, needed, _ in rules if name == "parts" and ":=" not in needed]
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    folders = {f"tests/{path.parts[0]}" for path in in_tests()}
     options = re.compile(r" \$\((?:[A-Z]+_WORKERS|RECORDING)\)")
     tests = sorted(part for part in parts if "pytest" in recipes[part])
     targets = sorted(options.sub("", recipes[part]) for part in tests)
@@ -88,7 +93,7 @@ def test_make_test_runs_every_folder_of_tests() -> None:
 def test_make_thorough_runs_every_folder_and_ci_all_of_it() -> None:
     """`make thorough` runs the tests that `make test` leaves out. CI runs both, then `make truth`."""
     makefile = (ROOT / "Makefile").read_text()
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    folders = {f"tests/{path.parts[0]}" for path in in_tests()}
     chosen = re.findall(r"\t@pytest (.+) -m (?:thorough|\"thorough or wide\")\n", makefile)
     assert {folder for line in chosen for folder in line.split()} == {*folders, "suite"} - {
         "tests/truth",

@@ -35,7 +35,7 @@ from intake_ledger_cli.act import dismissing
 from intake_ledger_cli.errors import CliError
 from intake_ledger_testing.memory_sqs import DeadLetter
 from tests.pairs.world import JUMPS, KEYS, MOODS, Effect, Violation, World, content_of, key_of
-from tests.unit.forget_support import MemoryAws, deployed_in_memory, forget
+from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget
 from tests.unit.support import DAY
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from tests.protocol.execution_worlds import (
     search,
     short,
 )
+from tests.unit.consumer.test_consumer import Context
 from tests.unit.support import MINUTE
-from tests.unit.test_consumer import Context
 
 WORLDS = {
     "executions, two pausing workers": ExecutionWorld(pauses=2),

@@ -39,8 +39,8 @@ from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
+from tests.unit.consumer.test_consumer import Context, FakeTelemetry
 from tests.unit.support import HOUR, MINUTE, Clock
-from tests.unit.test_consumer import Context, FakeTelemetry
 
 if TYPE_CHECKING:
     from intake_ledger.aws.queues import Queues

@@ -50,7 +50,7 @@ from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.protocol.explorer import Result
 from tests.protocol.strict_store import StrictDynamoDB
 from tests.settings import CONSUMER
-from tests.unit.messages_support import INVOCATION_MS, SOURCE_NAME, kinesis, sqs
+from tests.unit.messages.support import INVOCATION_MS, SOURCE_NAME, kinesis, sqs
 from tests.unit.support import HOUR, START
 
 _STREAM = MessageSourceType.KINESIS

@@ -74,7 +74,7 @@ def test_a_seeded_defect_that_ends_in_an_exception_is_found() -> None:
     assert "found      failures are not reported to Lambda: puts, no audit: VIOLATED" in ran.stdout
     ran = python("-m", "tests.protocol.prove", "--mutants", "all are probes at once")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "all are probes at once: FAILED tests/unit/test_breaker.py" in ran.stdout
+    assert "all are probes at once: FAILED tests/unit/consumer/test_breaker.py" in ran.stdout
 
 
 def test_tests_of_a_seeded_defect_do_not_know_that_ci_runs_them(tmp_path: Path) -> None:

@@ -144,6 +144,6 @@ def test_a_vpc_with_a_nat_gateway_needs_no_endpoints() -> None:
     ],
 )
 def test_the_constructs_processor_is_no_function_to_test(given: Any, why: str) -> None:
-    """tests/unit/test_local_pipeline.py has the other mistakes."""
+    """tests/unit/kit/test_local_pipeline.py has the other mistakes."""
     with pytest.raises(TypeError, match=why):
         LocalPipeline(given())

@@ -349,7 +349,7 @@ def _leading_keys(found: list[Json]) -> set[str]:
 
 @pytest.mark.parametrize("command", list(NEEDED))
 def test_the_grants_are_enough_for_the_command_line(command: str) -> None:
-    """`tests/unit/test_cli_commands.py` holds the same table against what each command calls."""
+    """`tests/unit/command/test_commands.py` holds the same table against what each command calls."""
     given = {action for grant in GRANTS[command] for one in granted(grant)[0] for action in actions(one)}
     assert given >= NEEDED[command]
 

@@ -22,7 +22,7 @@ PERMISSIONS = (
 
 _LAMBDA = "Lambda uses it for the function. MiniStack needs no role for that."
 _KEY = "S3, SQS and DynamoDB use the key for the function. MiniStack encrypts nothing."
-_FORBIDDEN = "After a 403 only, which MiniStack never answers. `tests/unit/test_bucket.py` has the request."
+_FORBIDDEN = "After a 403 only, which MiniStack never answers. `tests/unit/aws/test_bucket.py` has the request."
 _LOGS = dict.fromkeys(("logs:CreateLogStream", "logs:PutLogEvents"), _LAMBDA)
 _NETWORK = dict.fromkeys(
     (
@@ -74,9 +74,9 @@ UNUSED: dict[str, dict[str, str]] = {
     | _KEYS
     | _POLLING
     | {
-        "dynamodb:DescribeTable": "The removal of a key without a row: `tests/unit/test_removed_twice.py`.",
+        "dynamodb:DescribeTable": "The removal of a key without a row: `tests/unit/consumer/test_removed_twice.py`.",
         "kms:DescribeKey": _KEY,
-        "s3:AbortMultipartUpload": "An output above 8 MiB whose upload fails: `tests/unit/test_outputs.py`.",
+        "s3:AbortMultipartUpload": "An output above 8 MiB whose upload fails: `tests/unit/outputs/test_outputs.py`.",
         "s3:ListBucketVersions": _FORBIDDEN,
     },
 }

@@ -39,8 +39,8 @@ from intake_ledger.protocol.change import ABSENT, State, StateKind
 from intake_ledger.protocol.row import FORMAT, Status
 from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
 from tests.settings import AUDIT
-from tests.unit.audit_scratch import FolderScratch
-from tests.unit.audit_support import FakeSQS
+from tests.unit.audit.scratch import FolderScratch
+from tests.unit.audit.support import FakeSQS
 
 HOUR, DAY = 3_600_000, 86_400_000
 WINDOW = Window(NOW - HOUR, NOW - 14 * DAY)

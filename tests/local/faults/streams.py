@@ -13,7 +13,7 @@ from tests.local.faults.intakes import Intake, body_of
 from tests.local.faults.judge import Report
 from tests.local.faults.message_judge import MessagesExpected, Name
 from tests.local.stream_records import of_kinesis, of_table
-from tests.unit.stream_mapping import Function, FunctionError, Record, StreamMapping, number_of
+from tests.unit.messages.stream_mapping import Function, FunctionError, Record, StreamMapping, number_of
 
 MOST_RECORDS = 500
 """The maximum number of records in a request of Kinesis."""

@@ -1,0 +1,1 @@
+"""The audit: its rule, its runs, and random worlds with an oracle."""

@@ -1,0 +1,1 @@
+"""The runtime's clients and its requests to S3."""

@@ -1,0 +1,1 @@
+"""The operator's command: each command with its arguments, on moto and in memory."""

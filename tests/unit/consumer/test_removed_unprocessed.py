@@ -1,0 +1,365 @@
+"""An object that is removed before it was processed leaves a trace, and the copy of its rejection stays."""
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdk_intake_ledger.testing import LocalPipeline
+from intake_ledger import Commit, ObjectChange, Unprocessable
+from intake_ledger.protocol import row as row_changes
+from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.row import Ordering, Retention, Row, Settlement, Status, removed_partition
+from intake_ledger.set_members.forms import FormKind, FormSettings
+from intake_ledger_testing.local_settings import PIPELINE
+from tests.unit.executions.support import ExecutionPipeline
+from tests.unit.sets.bench import SetBench
+from tests.unit.support import DAY, RETENTION, START, created, deleted, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY = "in/a.csv"
+ONE = State(StateKind.OBJECT, "v1", "e1", 1, START)
+MARKER = State(StateKind.MARKER, "m1")
+
+
+class Uploads:
+    """A pipeline whose processor fails, rejects or commits."""
+
+    def __init__(self, *, versioned: bool = True, ordering: Ordering = Ordering.LATEST, deletes: bool = False) -> None:
+        self.does: list[str] = []
+        self.on_call: Callable[[], None] = lambda: None
+        self.pipeline = LocalPipeline(self._process, versioned=versioned, ordering=ordering, deletes=deletes)
+
+    def _process(self, change: ObjectChange) -> Commit:
+        self.on_call()
+        does = self.does.pop(0) if self.does else "commit"
+        if does == "fail":
+            raise ConnectionError("downstream is out")
+        if does == "reject":
+            raise Unprocessable("bad header")
+        return Commit(f"done {change.key}")
+
+    def end(self, version: str | None = None) -> tuple[object, ...]:
+        row = self.pipeline.row(KEY, version)
+        assert row is not None
+        return row.status, row.settled_as, row.attempts, row.reason
+
+
+@pytest.fixture(params=[True, False], ids=["versioned", "unversioned"])
+def uploads(request: pytest.FixtureRequest) -> Uploads:
+    return Uploads(versioned=request.param)
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_failed_object_that_is_removed_keeps_reason_and_attempts(uploads: Uploads) -> None:
+    """Before, the row said PROCESSED after no attempt, without a reason."""
+    uploads.does = ["fail"] * 3
+    calls: list[int] = []
+
+    def remove() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            uploads.pipeline.delete(KEY)
+
+    uploads.on_call = remove
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    status, name, attempts, reason = uploads.end()
+    assert (status, name, attempts) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 3)
+    assert "ConnectionError" in str(reason)
+    row = uploads.pipeline.row(KEY)
+    assert row is not None
+    assert row.needs_review == removed_partition(PIPELINE)
+    assert row.expires_at is not None, "settled"
+    assert uploads.pipeline.removed_unprocessed == 1
+
+
+@pytest.mark.failure_mode("F240")
+def test_the_copy_of_a_rejected_object_that_was_removed_stays(uploads: Uploads) -> None:
+    """A redrive says why it cannot run. It is not a duplicate of anything."""
+    uploads.does = ["reject"]
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 1, "bad header")
+    for _ in range(2):
+        uploads.pipeline.redrive()
+        uploads.pipeline.run()
+        [copy] = uploads.pipeline.dead_letters
+        assert copy.attributes["reason_code"] == "removed_unprocessed"
+        text = copy.attributes["reason"]
+        assert text == "removed before it was processed, so it cannot run: bad header"
+    assert uploads.pipeline.removed_unprocessed == 1
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_redrive_that_finds_the_removal_keeps_the_copy(uploads: Uploads) -> None:
+    """The event of the removal was lost."""
+    uploads.does = ["reject"]
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.lose()
+    uploads.pipeline.redrive()
+    uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 1, "bad header")
+    assert len(uploads.pipeline.dead_letters) == 1
+
+
+@pytest.mark.failure_mode("F240")
+def test_the_audit_settles_a_lost_removal_once(uploads: Uploads) -> None:
+    """It does not come again, because the ledger agrees."""
+    uploads.does = ["reject"]
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.lose()
+    for _ in range(2):
+        uploads.pipeline.audit(KEY)
+        uploads.pipeline.run()
+    assert uploads.pipeline.verdicts["SETTLED"] == 1
+    assert uploads.end()[1] == Settlement.REMOVED_UNPROCESSED
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_new_upload_after_it_is_new(uploads: Uploads) -> None:
+    uploads.does = ["reject"]
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, None, 1, None)
+    row = uploads.pipeline.row(KEY)
+    assert row is not None
+    assert (row.commit_id, row.needs_review, row.unprocessed_state) == (f"done {KEY}", None, None)
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_rollback_of_the_removal_processes_the_object() -> None:
+    uploads = Uploads()
+    uploads.does = ["reject"]
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    marker = uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    assert marker is not None
+    uploads.pipeline.delete_version(KEY, marker)
+    uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, None, 1, None)
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_second_removal_keeps_the_trace() -> None:
+    """A lifecycle rule removes the marker and the versions that it hides, or a person deletes the key twice."""
+    uploads = Uploads()
+    uploads.does = ["reject"]
+    version = uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    for _ in range(2):
+        uploads.pipeline.delete(KEY)
+        uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 1, "bad header")
+    row = uploads.pipeline.row(KEY)
+    assert row is not None
+    assert row.unprocessed_state == f"v#{version}"
+    assert uploads.pipeline.removed_unprocessed == 1
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_processed_object_that_is_removed_is_not_listed(uploads: Uploads) -> None:
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVAL, 0, None)
+    row = uploads.pipeline.row(KEY)
+    assert row is not None
+    assert row.needs_review is None
+    assert uploads.pipeline.removed_unprocessed == 0
+
+
+@pytest.mark.failure_mode("F240")
+def test_an_object_that_was_removed_before_its_first_delivery_has_a_row_if_a_marker_shows_it() -> None:
+    """The removal comes first. Then the upload's own event shows that the object was never processed."""
+    uploads = Uploads()
+    version = uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.duplicate()
+    uploads.pipeline.reverse()
+    uploads.pipeline.run()
+    reason = "removed before it was processed"
+    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 0, reason)
+    row = uploads.pipeline.row(KEY)
+    assert row is not None
+    assert row.unprocessed_state == f"v#{version}"
+    assert (len(uploads.pipeline.calls), uploads.pipeline.removed_unprocessed) == (0, 1)
+
+
+@pytest.mark.failure_mode("F240")
+def test_a_removal_without_an_upload_has_a_name_of_its_own() -> None:
+    """The row of the object may have expired, so nothing says that it was not processed."""
+    uploads = Uploads()
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.lose()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNSEEN, 0, None)
+    assert uploads.pipeline.removed_unprocessed == 0
+
+
+@pytest.mark.failure_mode("F240")
+def test_without_a_marker_it_is_counted() -> None:
+    uploads = Uploads(versioned=False)
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    assert uploads.pipeline.row(KEY) is None
+    assert uploads.pipeline.removed_unprocessed == 1
+
+
+@pytest.mark.failure_mode("F240")
+def test_with_deletes_the_processor_is_told_of_the_removal(uploads: Uploads) -> None:
+    """Its commit is the trace."""
+    uploads = Uploads(deletes=True)
+    uploads.does = ["reject"]
+    uploads.pipeline.put(KEY, "1")
+    uploads.pipeline.run()
+    uploads.pipeline.delete(KEY)
+    uploads.pipeline.run()
+    assert [change.kind for change in uploads.pipeline.calls] == ["created", "removed"]
+    assert uploads.end() == (Status.PROCESSED, None, 1, None)
+
+
+class TestEveryVersion:
+    """Each version has a row of its own."""
+
+    @pytest.fixture(params=[True, False], ids=["deletes", "no deletes"])
+    def uploads(self, request: pytest.FixtureRequest) -> Uploads:
+        return Uploads(ordering=Ordering.EVERY_VERSION, deletes=request.param)
+
+    @pytest.mark.failure_mode("F240")
+    def test_a_version_that_is_gone_keeps_reason_and_attempts(self, uploads: Uploads) -> None:
+        uploads.does = ["fail"] * 3
+        version = uploads.pipeline.put(KEY, "1")
+        assert version is not None
+        calls: list[int] = []
+
+        def remove() -> None:
+            calls.append(1)
+            if len(calls) == 3:
+                uploads.pipeline.delete_version(KEY, version)
+
+        uploads.on_call = remove
+        uploads.pipeline.run()
+        status, name, attempts, reason = uploads.end(version)
+        assert (status, name, attempts) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 3)
+        assert "ConnectionError" in str(reason)
+        assert uploads.pipeline.removed_unprocessed == 1
+
+    @pytest.mark.failure_mode("F240")
+    def test_the_copy_of_a_rejected_version_that_is_gone_stays(self, uploads: Uploads) -> None:
+        """Before, the redrive was acknowledged, and the row stayed REJECTED without a copy."""
+        uploads.does = ["reject"]
+        version = uploads.pipeline.put(KEY, "1")
+        assert version is not None
+        uploads.pipeline.run()
+        uploads.pipeline.delete_version(KEY, version)
+        uploads.pipeline.run()
+        for _ in range(2):
+            uploads.pipeline.redrive()
+            uploads.pipeline.run()
+            assert uploads.end(version) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 1, "bad header")
+            [copy] = uploads.pipeline.dead_letters
+            assert copy.attributes["reason_code"] == "removed_unprocessed"
+        assert uploads.pipeline.removed_unprocessed == 1
+
+    @pytest.mark.failure_mode("F240")
+    def test_a_version_that_is_gone_before_its_first_delivery_is_counted(self, uploads: Uploads) -> None:
+        version = uploads.pipeline.put(KEY, "1")
+        assert version is not None
+        uploads.pipeline.delete_version(KEY, version)
+        uploads.pipeline.run()
+        assert uploads.pipeline.row(KEY, version) is None
+        assert uploads.pipeline.removed_unprocessed == 1
+
+
+class TestRow:
+    """The rule itself."""
+
+    def recorded(self, seen: Row | None, *, at: int = START, event: int = START, keeps_rows: bool = False) -> Row:
+        return row_changes.removal_recorded(
+            seen,
+            created(ONE, at=event),
+            ABSENT,
+            now=at,
+            retention=Retention(RETENTION // 1000, keeps_rows),
+            partition="p#removed",
+        )
+
+    @pytest.mark.failure_mode("F240")
+    def test_the_event_of_an_upload_proves_nothing_when_its_row_may_have_expired(self) -> None:
+        assert self.recorded(None).settled_as == Settlement.REMOVED_UNPROCESSED
+        assert self.recorded(None, at=START + RETENTION + DAY).settled_as == Settlement.REMOVED_UNSEEN
+
+    @pytest.mark.failure_mode("F240")
+    def test_a_complete_ledger_lets_the_row_expire_too(self) -> None:
+        row = self.recorded(Row(Status.FAILED, 7, "v1", attempts=4, reason="no"), keeps_rows=True)
+        assert row.expires_at == (START + RETENTION + DAY) // 1000
+        assert (row.attempts, row.reason, row.unprocessed_state) == (4, "no", "v#v1")
+
+    @pytest.mark.failure_mode("F240")
+    @pytest.mark.parametrize("status", [Status.FAILED, Status.REJECTED, Status.PROCESSING])
+    def test_the_row_of_a_removal_that_was_not_told_is_no_object(self, status: Status) -> None:
+        """`deletes` was switched off."""
+        seen = Row(status, 7, "m1", kind=StateKind.MARKER)
+        assert self.recorded(seen).settled_as == Settlement.REMOVAL
+
+    @pytest.mark.failure_mode("F240")
+    def test_a_removal_event_proves_no_upload(self) -> None:
+        for change in (deleted(ONE), marked(MARKER), replace(created(ONE), event_time=None)):
+            row = row_changes.removal_recorded(
+                None, change, MARKER, now=START, retention=Retention(RETENTION // 1000), partition="p#removed"
+            )
+            assert row.settled_as == Settlement.REMOVED_UNSEEN
+
+
+class TestOtherKinds:
+    """Sets of files and executions of a state machine are claimed by the same ledger."""
+
+    @pytest.mark.failure_mode("F240")
+    @pytest.mark.parametrize("end", ["waits", "rejected"])
+    def test_a_set_whose_manifest_is_removed_keeps_its_reason(self, end: str) -> None:
+        bench = SetBench(FormSettings(FormKind.MANIFEST, "**/manifest.json"), max_wait=3_600)
+        bench.put("in/manifest.json", json.dumps(["a.csv"]))
+        bench.run(hours=0.5)
+        if end == "rejected":
+            bench.run()
+        bench.delete("in/manifest.json")
+        bench.run()
+        row = bench.known("in/manifest.json")
+        assert (row.status, row.settled_as) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED)
+        assert "a.csv" in str(row.reason)
+        assert bench.removed_unprocessed == 1
+        assert len(bench.dead_letters) == (end == "rejected")
+
+    @pytest.mark.failure_mode("F240")
+    def test_an_object_that_is_removed_while_its_execution_runs_keeps_its_reason(self) -> None:
+        """The execution decides first. Then S3 shows the removal."""
+        pipeline = ExecutionPipeline(deletes=False)
+        version = pipeline.put()
+        pipeline.turn()
+        pipeline.s3.delete("a.csv")
+        [execution] = pipeline.running()
+        pipeline.finish(execution, "FAILED", error="States.TaskFailed")
+        pipeline.drain(lambda _: None)
+        row = pipeline.row()
+        assert (row.status, row.settled_as) == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED)
+        assert (row.attempts, row.unprocessed_state) == (1, f"v#{version}")
+        assert "States.TaskFailed" in str(row.reason)
+        assert len(pipeline.telemetry.removed) == 1

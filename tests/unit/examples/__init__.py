@@ -1,0 +1,1 @@
+"""The parts of the examples that need no AWS."""

@@ -1,0 +1,1 @@
+"""The testing kit, which users test their processors with."""

@@ -1,0 +1,1 @@
+"""Keyed messages of queues and streams."""

@@ -1,0 +1,1 @@
+"""Options that have rooms of their own: tags, rates and events out."""

@@ -1,0 +1,1 @@
+"""Outputs, rejected rows and transactions of processors."""

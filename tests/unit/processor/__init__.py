@@ -1,0 +1,1 @@
+"""What a processor gets and returns: changes, streams of content, and `once`."""

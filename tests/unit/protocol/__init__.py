@@ -1,0 +1,1 @@
+"""Pure decisions: rows, states, verdicts, reasons and settings."""

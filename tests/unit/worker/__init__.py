@@ -1,0 +1,1 @@
+"""Workers outside of Lambda."""
