@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from string import Formatter
 
-from cdk_intake_ledger.validation.registry import Rule, Severity, Subject, all_subjects
+from cdk_intake_ledger.checks.registry import Rule, Severity, Subject, all_subjects
 
 PAGE = Path(__file__).parents[1] / "docs" / "validation.md"
 
@@ -41,7 +41,7 @@ HEAD = f"""\
 # Validation at synthesis
 
 For readers who meet the ID of a rule, or ask which mistakes synthesis notices. The page is generated
-from the [registry](../constructs/cdk_intake_ledger/validation/registry.py) of rules:
+from the [registry](../constructs/cdk_intake_ledger/checks/registry.py) of rules:
 `python -m scripts.validation_page --write`.
 
 A message has the finding with its value, the reason, and the fix. It ends with the ID of its rule:

@@ -2,7 +2,7 @@
 
 from constructs import Construct
 
-from cdk_intake_ledger.resources.final_template import _app, expected_in
+from cdk_intake_ledger.checks.final_template import _app, expected_in
 
 
 def unchecked(scope: Construct) -> None:

@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING
 from cdk_intake_ledger._lazy import lazily
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.errors import IntakeConfigurationError
+    from cdk_intake_ledger.additions.intake_workers import IntakeWorkers
+    from cdk_intake_ledger.additions.outcome_events import OutcomeEvents
+    from cdk_intake_ledger.checks.errors import IntakeConfigurationError
     from cdk_intake_ledger.functions.processor import Processor
-    from cdk_intake_ledger.intake import Intake
-    from cdk_intake_ledger.messages.message_intake import MessageIntake
-    from cdk_intake_ledger.messages.message_source import MessageSource
+    from cdk_intake_ledger.kinds.intake import Intake
+    from cdk_intake_ledger.kinds.messages.message_intake import MessageIntake
+    from cdk_intake_ledger.kinds.messages.message_source import MessageSource
+    from cdk_intake_ledger.kinds.sets.file_sets import FileSets
+    from cdk_intake_ledger.kinds.sets.set_form import ManifestFormat, SetForm
+    from cdk_intake_ledger.ledger_table import IntakeLedger
     from cdk_intake_ledger.monitoring.intake_monitoring import IntakeMonitoring
     from cdk_intake_ledger.options.after_commit import Tag
     from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
@@ -34,13 +39,8 @@ if TYPE_CHECKING:
         Reasons,
         RetryOptions,
     )
-    from cdk_intake_ledger.outcome_events import OutcomeEvents
     from cdk_intake_ledger.pipeline import IntakePipeline
-    from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-    from cdk_intake_ledger.resources.queue import IntakeQueue
-    from cdk_intake_ledger.sets.file_sets import FileSets
-    from cdk_intake_ledger.sets.set_form import ManifestFormat, SetForm
-    from cdk_intake_ledger.workers.intake_workers import IntakeWorkers
+    from cdk_intake_ledger.queue import IntakeQueue
 
 __all__ = [
     "AuditOptions",
@@ -82,25 +82,25 @@ if not TYPE_CHECKING:
             "Delivery": "cdk_intake_ledger.options.options",
             "Engine": "cdk_intake_ledger.options.audit_scale",
             "Existing": "cdk_intake_ledger.options.options",
-            "FileSets": "cdk_intake_ledger.sets.file_sets",
-            "Intake": "cdk_intake_ledger.intake",
-            "IntakeConfigurationError": "cdk_intake_ledger.errors",
-            "IntakeLedger": "cdk_intake_ledger.resources.ledger_table",
+            "FileSets": "cdk_intake_ledger.kinds.sets.file_sets",
+            "Intake": "cdk_intake_ledger.kinds.intake",
+            "IntakeConfigurationError": "cdk_intake_ledger.checks.errors",
+            "IntakeLedger": "cdk_intake_ledger.ledger_table",
             "IntakeMonitoring": "cdk_intake_ledger.monitoring.intake_monitoring",
             "IntakePipeline": "cdk_intake_ledger.pipeline",
-            "IntakeQueue": "cdk_intake_ledger.resources.queue",
-            "IntakeWorkers": "cdk_intake_ledger.workers.intake_workers",
-            "MessageIntake": "cdk_intake_ledger.messages.message_intake",
-            "MessageSource": "cdk_intake_ledger.messages.message_source",
-            "ManifestFormat": "cdk_intake_ledger.sets.set_form",
+            "IntakeQueue": "cdk_intake_ledger.queue",
+            "IntakeWorkers": "cdk_intake_ledger.additions.intake_workers",
+            "MessageIntake": "cdk_intake_ledger.kinds.messages.message_intake",
+            "MessageSource": "cdk_intake_ledger.kinds.messages.message_source",
+            "ManifestFormat": "cdk_intake_ledger.kinds.sets.set_form",
             "MonitoringOptions": "cdk_intake_ledger.options.options",
             "NetworkOptions": "cdk_intake_ledger.options.options",
             "Ordering": "cdk_intake_ledger.options.options",
-            "OutcomeEvents": "cdk_intake_ledger.outcome_events",
+            "OutcomeEvents": "cdk_intake_ledger.additions.outcome_events",
             "Processor": "cdk_intake_ledger.functions.processor",
             "Reasons": "cdk_intake_ledger.options.options",
             "RetryOptions": "cdk_intake_ledger.options.options",
-            "SetForm": "cdk_intake_ledger.sets.set_form",
+            "SetForm": "cdk_intake_ledger.kinds.sets.set_form",
             "Tag": "cdk_intake_ledger.options.after_commit",
         },
     )

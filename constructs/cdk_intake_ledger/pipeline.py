@@ -10,16 +10,32 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.arguments.checking import check_arguments
-from cdk_intake_ledger.audit.intake_audit import IntakeAudit
 from cdk_intake_ledger.audit.reports import report_problems
+from cdk_intake_ledger.audit_function import IntakeAudit
+from cdk_intake_ledger.bucket import bucket_props_problems, intake_bucket
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.final_template import expect
+from cdk_intake_ledger.checks.nag_suppressions import Wildcards
+from cdk_intake_ledger.checks.reporting import refuse
+from cdk_intake_ledger.checks.rules.final_rules import BUCKET_KEY, KEPT, NONE
+from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
 from cdk_intake_ledger.delivery.delivery_problems import default_delivery_mode
 from cdk_intake_ledger.delivery.key_filters import parse_filters
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, existing_resources
 from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.kinds.objects.pipeline_checks import (
+    option_problems,
+    plan_problems,
+    resource_problems,
+    stop_problems,
+    tag_problems,
+)
+from cdk_intake_ledger.kinds.objects.pipeline_delivery import connect_bucket
+from cdk_intake_ledger.kinds.objects.pipeline_grants import PipelineGrants
+from cdk_intake_ledger.kinds.objects.pipeline_plan import plan_of
+from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.after_commit import Tag
 from cdk_intake_ledger.options.options import (
     AuditOptions,
@@ -31,24 +47,8 @@ from cdk_intake_ledger.options.options import (
     RetryOptions,
 )
 from cdk_intake_ledger.outputs.places import Places
-from cdk_intake_ledger.pipeline_checks import (
-    option_problems,
-    plan_problems,
-    resource_problems,
-    stop_problems,
-    tag_problems,
-)
-from cdk_intake_ledger.pipeline_delivery import connect_bucket
-from cdk_intake_ledger.pipeline_grants import PipelineGrants
-from cdk_intake_ledger.pipeline_plan import plan_of
-from cdk_intake_ledger.resources.bucket import bucket_props_problems, intake_bucket
-from cdk_intake_ledger.resources.final_template import expect
+from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import fix_names
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.final_rules import BUCKET_KEY, KEPT, NONE
-from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from cdk_intake_ledger.validation.reporting import refuse
 from intake_ledger.contract import OBJECTS
 
 if TYPE_CHECKING:

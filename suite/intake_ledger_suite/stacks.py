@@ -42,7 +42,7 @@ from cdk_intake_ledger import (
     SetForm,
 )
 from cdk_intake_ledger.functions.layer import runtime_layer
-from cdk_intake_ledger.intake import Intake
+from cdk_intake_ledger.kinds.intake import Intake
 from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 FUNCTIONS = Path(__file__).parent / "functions"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import cdk_intake_ledger
-from cdk_intake_ledger.validation.registry import all_rules
+from cdk_intake_ledger.checks.registry import all_rules
 from intake_ledger.contract import ALARMS
 from intake_ledger_cli import commands
 

@@ -12,7 +12,7 @@ from aws_cdk import App, Environment, Stack, Token
 from aws_cdk.assertions import Template
 
 from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
-from cdk_intake_ledger.validation.registry import ID_PREFIX
+from cdk_intake_ledger.checks.registry import ID_PREFIX
 
 Json = dict[str, Any]
 

@@ -33,7 +33,7 @@ from cdk_intake_ledger import (
     Processor,
     SetForm,
 )
-from cdk_intake_ledger.arguments.annotations import accepts
+from cdk_intake_ledger.checks.arguments.annotations import accepts
 from tests.synth.build import new_stack, processor, rules_in
 
 TABLE = (Path(__file__).parent / "wrong_arguments.txt").read_text(encoding="utf-8")

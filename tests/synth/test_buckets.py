@@ -11,7 +11,7 @@ from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
 
 from cdk_intake_ledger import IntakePipeline, IntakeQueue
-from cdk_intake_ledger.key_access import TABLE_KEY_ACTIONS
+from cdk_intake_ledger.resources.key_access import TABLE_KEY_ACTIONS
 from tests.synth.build import (
     Json,
     actions,

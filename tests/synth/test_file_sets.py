@@ -22,7 +22,7 @@ from cdk_intake_ledger import (
     RetryOptions,
     SetForm,
 )
-from cdk_intake_ledger.sets.patterns import can_match_both
+from cdk_intake_ledger.kinds.sets.patterns import can_match_both
 from intake_ledger.set_members.forms import set_form, set_targets
 from tests.synth.build import (
     Json,

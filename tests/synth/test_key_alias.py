@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from cdk_nag import AwsSolutionsChecks
 
 from cdk_intake_ledger import AuditOptions, AuditScale, FileSets, IntakePipeline, MessageSource, SetForm
-from cdk_intake_ledger.key_access import imported_alias
+from cdk_intake_ledger.resources.key_access import imported_alias
 from tests.synth.build import Json, actions, new_app, new_stack, processor, statements, template_of
 from tests.synth.message_stack import messages
 from tests.synth.test_nag import findings

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack, Token
 
+from cdk_intake_ledger.checks.reporting import WARNING_PREFIX
 from cdk_intake_ledger.testing import logical_ids
-from cdk_intake_ledger.validation.reporting import WARNING_PREFIX
 from tests.synth import matrix as rows
 from tests.synth.build import Json, resources, rules_in, template_of, warnings
 from tests.synth.conftest import Matrix

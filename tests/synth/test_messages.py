@@ -25,7 +25,7 @@ from cdk_intake_ledger import (
     MessageSource,
     RetryOptions,
 )
-from cdk_intake_ledger.messages.expressions import expression_problems, warn_about_identity
+from cdk_intake_ledger.kinds.messages.expressions import expression_problems, warn_about_identity
 from intake_ledger.delivery_check.deployed import Deployed
 from tests.synth.build import (
     Json,

@@ -24,8 +24,8 @@ from constructs import IConstruct
 
 import cdk_intake_ledger
 from cdk_intake_ledger import IntakePipeline, IntakeWorkers, OutcomeEvents
-from cdk_intake_ledger.validation import nag_suppressions
-from cdk_intake_ledger.validation.nag_compliance import COMPLIANCE_SUPPRESSIONS
+from cdk_intake_ledger.checks import nag_suppressions
+from cdk_intake_ledger.checks.nag_compliance import COMPLIANCE_SUPPRESSIONS
 from tests.synth import matrix as rows
 from tests.synth.build import new_app, new_stack, processor
 from tests.synth.conftest import Matrix

@@ -15,7 +15,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import FileSets, IntakePipeline, MessageIntake, MessageSource, Processor, SetForm
-from cdk_intake_ledger.key_access import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS
+from cdk_intake_ledger.resources.key_access import TABLE_KEY_ACTIONS, TABLE_READ_KEY_ACTIONS
 from tests.cli_actions import GRANTS, NEEDED
 from tests.synth.build import (
     Json,

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger import RetryOptions
-from cdk_intake_ledger.pipeline_checks import CHECKS, plan_problems
-from cdk_intake_ledger.validation.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
-from cdk_intake_ledger.validation.plan_check import Check
+from cdk_intake_ledger.checks.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
+from cdk_intake_ledger.checks.plan_check import Check
+from cdk_intake_ledger.kinds.objects.pipeline_checks import CHECKS, plan_problems
 
 PLAN = Plan(
     processing_timeout=60,

@@ -9,8 +9,8 @@ import pytest
 from scripts.validation_page import PAGE, page
 
 import cdk_intake_ledger
-from cdk_intake_ledger.validation import registry
-from cdk_intake_ledger.validation.registry import Rule, Severity, Subject, all_rules
+from cdk_intake_ledger.checks import registry
+from cdk_intake_ledger.checks.registry import Rule, Severity, Subject, all_rules
 
 PACKAGE = Path(cdk_intake_ledger.__file__).parent
 RULES = list(all_rules())
@@ -23,7 +23,7 @@ ONLY_IN = {
     "Problem": "registry.py",
     "Rule": "registry.py",
 }
-"""Functions that make refusals, and the module of `validation` that may call them."""
+"""Functions that make refusals, and the module of `checks` that may call them."""
 
 
 def nodes() -> Iterator[tuple[Path, ast.AST]]:
@@ -50,7 +50,7 @@ def test_only_the_registry_refuses() -> None:
     outside = [
         f"{path.relative_to(PACKAGE)} line {getattr(node, 'lineno', 0)}: {called(node)}"
         for path, node in nodes()
-        if (module := ONLY_IN.get(called(node))) and path != PACKAGE / "validation" / module
+        if (module := ONLY_IN.get(called(node))) and path != PACKAGE / "checks" / module
     ]
     assert outside == []
 
@@ -71,7 +71,7 @@ def test_every_rule_is_on_the_list() -> None:
     """A module of rules that `all_subjects` omits would be missing on the page."""
     assert {rule.id for rule in RULES} == registry._IDS
     assert len(RULES) == len(registry._IDS)
-    modules = {path.stem for path in (PACKAGE / "validation").glob("*_rules.py")}
+    modules = {path.stem for path in (PACKAGE / "checks" / "rules").glob("*_rules.py")}
     assert modules == set(registry._RULE_MODULES)
 
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.validation.nag_suppressions import FILES, Wildcards
+from cdk_intake_ledger.checks.nag_suppressions import FILES, Wildcards
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_audit import JoinSettings
 

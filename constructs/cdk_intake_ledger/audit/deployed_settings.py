@@ -10,13 +10,13 @@ from typing import Any
 import jsii
 from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource, Stack
 
+from cdk_intake_ledger.checks.final_template import expected_in
+from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.resources.final_template import expected_in
 
 _SAME = "the pipeline's own"
 

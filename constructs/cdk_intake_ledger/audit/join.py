@@ -10,16 +10,16 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.audit.athena import AuditAthena
+from cdk_intake_ledger.bucket import private_bucket
 from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, wheel_code
 from cdk_intake_ledger.bundling.wheels import parse_requirements
+from cdk_intake_ledger.checks.nag_compliance import CONCURRENCY, FILE_COPIES
+from cdk_intake_ledger.checks.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
-from cdk_intake_ledger.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
-from cdk_intake_ledger.resources.bucket import private_bucket
-from cdk_intake_ledger.validation.nag_compliance import CONCURRENCY, FILE_COPIES
-from cdk_intake_ledger.validation.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
+from cdk_intake_ledger.resources.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_audit import JoinSettings
 

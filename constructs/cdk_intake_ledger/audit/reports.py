@@ -6,14 +6,14 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.checks.nag_suppressions import REPORTS
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.audit_rules import REPORTS_ARE_PROCESSED
 from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
-from cdk_intake_ledger.key_access import grant_key
 from cdk_intake_ledger.options.options import AuditOptions
-from cdk_intake_ledger.validation.audit_rules import REPORTS_ARE_PROCESSED
-from cdk_intake_ledger.validation.nag_suppressions import REPORTS
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.resources.key_access import grant_key
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_audit import Reports
 

@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from cdk_intake_ledger.resources.final_template import expect
-from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, suppress
+from cdk_intake_ledger.checks.final_template import expect
+from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, suppress
 
 
 def schedule(

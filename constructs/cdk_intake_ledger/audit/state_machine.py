@@ -13,8 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.audit.join import AuditJoin
-from cdk_intake_ledger.options.audit_scale import AuditScale
-from cdk_intake_ledger.validation.nag_suppressions import (
+from cdk_intake_ledger.checks.nag_suppressions import (
     INLINE_POLICIES,
     MACHINE_EXECUTIONS,
     MACHINE_LOGS,
@@ -22,6 +21,7 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     suppress,
     suppress_wildcards,
 )
+from cdk_intake_ledger.options.audit_scale import AuditScale
 
 RUN_LIMIT = Duration.days(1)
 """Time limit and lease of a run. An aborted execution keeps its lease until the end."""

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from cdk_intake_ledger.validation.processor_rules import (
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.processor_rules import (
     ENTRYPOINT_FORMAT,
     FOLDER_HIDES_RUNTIME,
     FUNCTION_ARGUMENTS,
@@ -20,7 +21,6 @@ from cdk_intake_ledger.validation.processor_rules import (
     MODULE_SYNTAX,
     PROCESSOR_PATH,
 )
-from cdk_intake_ledger.validation.registry import Problem
 
 FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 

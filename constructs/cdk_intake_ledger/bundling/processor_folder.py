@@ -13,7 +13,8 @@ from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.bundling.entrypoint import argument_type, entrypoint_problems
 from cdk_intake_ledger.bundling.imports import missing_imports, modules_in
-from cdk_intake_ledger.validation.processor_rules import (
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.processor_rules import (
     CODE_SIZE,
     FILE_IN_FOLDER_AND_WHEEL,
     IMPORT_NOT_INSTALLED,
@@ -22,7 +23,6 @@ from cdk_intake_ledger.validation.processor_rules import (
     REQUIREMENTS_HIDE_RUNTIME,
     WHEELS_PLATFORM,
 )
-from cdk_intake_ledger.validation.registry import Problem
 
 if TYPE_CHECKING:
     from cdk_intake_ledger.bundling.wheels import Requirements

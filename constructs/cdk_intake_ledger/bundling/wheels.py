@@ -20,8 +20,8 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.requirement_rules import (
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.requirement_rules import (
     PIP_SETTING,
     PIP_SETTINGS,
     REQUIREMENT_FORMAT,

@@ -1,1 +1,4 @@
-"""The path of events from the bucket to the queue, for chosen keys."""
+"""The path of events from the bucket to the queue, for chosen keys.
+
+`functions`, and all that import `functions`, may import it.
+"""

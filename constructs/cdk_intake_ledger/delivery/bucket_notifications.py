@@ -8,10 +8,10 @@ from aws_cdk import CfnResource, Resource, Stack
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.bucket_rules import NOTIFICATIONS_OVERLAP
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.validation.bucket_rules import NOTIFICATIONS_OVERLAP
-from cdk_intake_ledger.validation.registry import Problem
 
 # `ObjectRemoved:*` does not contain deletions by lifecycle rules. The ledger needs removals even if they are not
 # processed, to know that a state is over. After a restore, an archived object can be read that was rejected before.

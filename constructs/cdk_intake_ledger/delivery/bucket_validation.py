@@ -15,6 +15,15 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IValidation
 
+from cdk_intake_ledger.checks.final_template import FinalTemplates
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import (
+    EVENT_BRIDGE_SWITCHED_OFF,
+    NOTIFICATIONS_REPLACED,
+    PROCESSOR_CALLS_ITSELF,
+    PROCESSOR_MAY_CALL_ITSELF,
+)
 from cdk_intake_ledger.delivery.bucket_notifications import (
     NOTIFIED,
     BucketNotification,
@@ -29,15 +38,6 @@ from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
 from cdk_intake_ledger.options.options import Delivery, Ordering
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
-from cdk_intake_ledger.resources.final_template import FinalTemplates
-from cdk_intake_ledger.validation.bucket_rules import (
-    EVENT_BRIDGE_SWITCHED_OFF,
-    NOTIFICATIONS_REPLACED,
-    PROCESSOR_CALLS_ITSELF,
-    PROCESSOR_MAY_CALL_ITSELF,
-)
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import warn
 
 OUTPUT_SID = "OutputsOfTheProcessor"
 """Begins the names of statements that `grant_output` adds. `cdk_intake_ledger.outputs` checks their prefixes."""

@@ -6,6 +6,12 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.bucket_rules import (
+    BUCKET_IN_SAME_ENVIRONMENT,
+    EXISTING_DELIVERY_NEEDS_BOTH,
+    S3_DELIVERY_IN_SAME_STACK,
+)
 from cdk_intake_ledger.delivery.bucket_notifications import (
     in_stack_of,
     overlap_problems,
@@ -15,12 +21,6 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
 from cdk_intake_ledger.delivery.imported_buckets import import_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options.options import Delivery
-from cdk_intake_ledger.validation.bucket_rules import (
-    BUCKET_IN_SAME_ENVIRONMENT,
-    EXISTING_DELIVERY_NEEDS_BOTH,
-    S3_DELIVERY_IN_SAME_STACK,
-)
-from cdk_intake_ledger.validation.registry import Problem
 
 
 def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, scope: IConstruct) -> Delivery:

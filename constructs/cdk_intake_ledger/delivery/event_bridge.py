@@ -8,13 +8,13 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.bucket import EVENT_BRIDGE_ENABLED
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import EVENT_BRIDGE_UNKNOWN
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, in_stack_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.resources.bucket import EVENT_BRIDGE_ENABLED
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.resources.queue_access import allow_service
-from cdk_intake_ledger.validation.bucket_rules import EVENT_BRIDGE_UNKNOWN
-from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.delivery.queue_access import allow_service
+from cdk_intake_ledger.queue import IntakeQueue
 
 DETAIL_TYPES = ["Object Created", "Object Deleted", "Object Restore Completed"]
 

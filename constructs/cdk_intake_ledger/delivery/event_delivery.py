@@ -19,16 +19,16 @@ from aws_cdk import Stack
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, NOTIFICATIONS_HANDLER, suppress
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_VERSIONING_UNKNOWN
 from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, NOTIFIED, has_cdk_notifications
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.other_account import warn_of_other_account
+from cdk_intake_ledger.delivery.queue_access import allow_service
 from cdk_intake_ledger.options.options import Delivery
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.resources.queue_access import allow_service
-from cdk_intake_ledger.validation.bucket_rules import BUCKET_VERSIONING_UNKNOWN
-from cdk_intake_ledger.validation.nag_suppressions import INLINE_POLICIES, NOTIFICATIONS_HANDLER, suppress
-from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.queue import IntakeQueue
 
 CDK_NOTIFICATIONS = "Notifications"
 """The ID that CDK gives to its custom resource below an imported bucket."""

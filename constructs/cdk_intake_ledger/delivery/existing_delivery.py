@@ -10,6 +10,14 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import (
+    EXISTING_DELIVERY_PARTLY,
+    EXISTING_DELIVERY_SENDS_NOTHING,
+    EXISTING_DELIVERY_UNKNOWN,
+    EXISTING_DELIVERY_WITHOUT_REMOVALS,
+)
 from cdk_intake_ledger.delivery.bucket_notifications import (
     cdk_configuration,
     cdk_notifications,
@@ -18,14 +26,6 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
 )
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.validation.bucket_rules import (
-    EXISTING_DELIVERY_PARTLY,
-    EXISTING_DELIVERY_SENDS_NOTHING,
-    EXISTING_DELIVERY_UNKNOWN,
-    EXISTING_DELIVERY_WITHOUT_REMOVALS,
-)
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import warn
 from intake_ledger.delivery_check import sent_events
 
 _SILENT = ("AWS::CloudWatch::", "AWS::Lambda::EventSourceMapping", "AWS::S3::Bucket", "Custom::S3BucketNotifications")

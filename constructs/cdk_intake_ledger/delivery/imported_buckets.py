@@ -7,9 +7,9 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_IMPORTED_TWICE, NOTIFICATIONS_OVERLAP
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.validation.bucket_rules import BUCKET_IMPORTED_TWICE, NOTIFICATIONS_OVERLAP
-from cdk_intake_ledger.validation.registry import Problem
 
 IMPORTS = "cdk-intake-ledger:imported-bucket"
 """Metadata of the app: the pipelines on imported buckets."""

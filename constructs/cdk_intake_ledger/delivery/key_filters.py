@@ -14,7 +14,10 @@ from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.validation.bucket_rules import (
+from cdk_intake_ledger.checks.limits import MAX_FILTER_BYTES, MAX_FILTERS
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import (
     FILTER_COUNT,
     FILTER_LENGTH,
     FILTER_OF_MARKERS,
@@ -26,9 +29,6 @@ from cdk_intake_ledger.validation.bucket_rules import (
     KEY_LOOKS_ENCODED,
     KEY_PLACEHOLDER,
 )
-from cdk_intake_ledger.validation.limits import MAX_FILTER_BYTES, MAX_FILTERS
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import warn
 from intake_ledger.protocol.settings import KeyFilter
 
 URI = re.compile(r"((s3a?|https?)://|arn:[\w-]+:s3:::)[^/]*/?")

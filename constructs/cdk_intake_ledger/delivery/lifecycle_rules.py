@@ -7,18 +7,18 @@ import jsii
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.options.options import Ordering
-from cdk_intake_ledger.resources.final_template import FinalTemplates
-from cdk_intake_ledger.validation.bucket_rules import (
+from cdk_intake_ledger.checks.final_template import FinalTemplates
+from cdk_intake_ledger.checks.plan import span
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import (
     OBJECTS_EXPIRE_EARLY,
     OBJECTS_MAY_EXPIRE_EARLY,
     VERSIONS_EXPIRE_EARLY,
 )
-from cdk_intake_ledger.validation.final_rules import value_at
-from cdk_intake_ledger.validation.plan import span
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.checks.rules.final_rules import value_at
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
+from cdk_intake_ledger.options.options import Ordering
 from intake_ledger.delivery_check.lifecycle import early_ends
 
 

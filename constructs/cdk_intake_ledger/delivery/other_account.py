@@ -8,12 +8,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_OF_OTHER_ACCOUNT, EVENTS_OF_OTHER_ACCOUNT
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, read_patterns
+from cdk_intake_ledger.delivery.queue_access import statement_text
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import accounts_of
-from cdk_intake_ledger.resources.queue_access import statement_text
-from cdk_intake_ledger.validation.bucket_rules import BUCKET_OF_OTHER_ACCOUNT, EVENTS_OF_OTHER_ACCOUNT
-from cdk_intake_ledger.validation.reporting import warn
 
 BUCKET_ACTIONS = [
     "s3:GetBucketNotification",

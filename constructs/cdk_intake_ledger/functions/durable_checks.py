@@ -8,8 +8,10 @@ from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, Fn, Token
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
-from cdk_intake_ledger.validation.durable_rules import (
+from cdk_intake_ledger.checks.plan import span
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.durable_rules import (
     DURABLE_ENVIRONMENT,
     DURABLE_MANAGED,
     DURABLE_NOT_ENABLED,
@@ -18,9 +20,7 @@ from cdk_intake_ledger.validation.durable_rules import (
     DURABLE_UNQUALIFIED,
     DURABLE_VERSION_REMOVED,
 )
-from cdk_intake_ledger.validation.plan import span
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 
 _ARN_PARTS = 8
 """Parts of the ARN of a version or an alias. The ARN of the function has one less."""

@@ -9,10 +9,10 @@ from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cdk_intake_ledger.checks.nag_suppressions import Wildcards
+from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.options.durations import to_seconds
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.nag_suppressions import Wildcards
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.queue import IntakeQueue
 
 _YEAR = 366 * 86_400
 

@@ -14,12 +14,8 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
-from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
-from cdk_intake_ledger.options.options import MonitoringOptions, NetworkOptions
-from cdk_intake_ledger.resources.final_template import expect
-from cdk_intake_ledger.resources.log_encryption import LogEncryption
-from cdk_intake_ledger.validation.final_rules import LOG_LEVELS, NONE
-from cdk_intake_ledger.validation.nag_suppressions import (
+from cdk_intake_ledger.checks.final_template import expect
+from cdk_intake_ledger.checks.nag_suppressions import (
     INLINE_POLICIES,
     INTERFACES,
     RUNTIME,
@@ -28,6 +24,10 @@ from cdk_intake_ledger.validation.nag_suppressions import (
     Suppression,
     suppress,
 )
+from cdk_intake_ledger.checks.rules.final_rules import LOG_LEVELS, NONE
+from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
+from cdk_intake_ledger.functions.log_encryption import LogEncryption
+from cdk_intake_ledger.options.options import MonitoringOptions, NetworkOptions
 from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 from intake_ledger.protocol.settings_audit import AuditSettings
 

@@ -8,8 +8,10 @@ from aws_cdk import Duration, Token
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
-from cdk_intake_ledger.validation.execution_rules import (
+from cdk_intake_ledger.checks.plan import span
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.execution_rules import (
     MACHINE_ENVIRONMENT,
     MACHINE_EXPRESS,
     MACHINE_TIMEOUT,
@@ -17,9 +19,7 @@ from cdk_intake_ledger.validation.execution_rules import (
     MACHINE_WITHOUT_TIMEOUT,
     STOP_EARLY,
 )
-from cdk_intake_ledger.validation.plan import span
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import warn
+from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 
 ARN_PARTS = 7
 """Parts of the ARN of a state machine. The ARN of a version or an alias has one more."""

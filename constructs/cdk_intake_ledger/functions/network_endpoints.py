@@ -8,10 +8,10 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, IValidation
 
+from cdk_intake_ledger.checks.final_template import FinalTemplates
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.key_network_rules import NETWORK_WITHOUT_ENDPOINTS
 from cdk_intake_ledger.options.options import NetworkOptions
-from cdk_intake_ledger.resources.final_template import FinalTemplates
-from cdk_intake_ledger.validation.key_network_rules import NETWORK_WITHOUT_ENDPOINTS
-from cdk_intake_ledger.validation.reporting import warn
 
 OF_MESSAGES = ("dynamodb", "sqs")
 """Services that the consumer of messages calls."""

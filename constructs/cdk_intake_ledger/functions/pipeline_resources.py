@@ -11,14 +11,19 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
+from cdk_intake_ledger.checks.nag_suppressions import OBJECTS, Wildcards
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, read_patterns
-from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS, grant_key
+from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.extra import Extra
 from cdk_intake_ledger.options.options import Delivery, Ordering
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.validation.nag_suppressions import OBJECTS, Wildcards
+from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.resources.key_access import (
+    BUCKET_READ_KEY_ACTIONS,
+    QUEUE_KEY_ACTIONS,
+    TABLE_KEY_ACTIONS,
+    grant_key,
+)
 from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.protocol.settings import Settings, environment_of
 

@@ -7,16 +7,16 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
-from cdk_intake_ledger.arguments.checking import check_arguments
 from cdk_intake_ledger.bundling.entrypoint import form_problem
 from cdk_intake_ledger.bundling.processor_folder import ProcessorFolder
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.limits import DEFAULT_STORAGE
 from cdk_intake_ledger.functions.durable_function import DurableExecutions
 from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
 from cdk_intake_ledger.functions.processor_problems import runtime_problems
 from cdk_intake_ledger.functions.remote_function import RemoteFunction
 from cdk_intake_ledger.functions.state_machine import MachineExecutions
-from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
 
 # The layer has all code, but Lambda requires a function to have some.
 CONSUMER_CODE = "from intake_ledger.consumer import handler\n"

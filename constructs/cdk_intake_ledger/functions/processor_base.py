@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 from aws_cdk import Duration, Size
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.limits import DEFAULT_STORAGE
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.processor_rules import FUNCTION_ARGUMENT_TYPE
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.processor_problems import (
@@ -15,9 +18,6 @@ from cdk_intake_ledger.functions.processor_problems import (
     version_problems,
 )
 from cdk_intake_ledger.functions.remote_function import RemoteFunction, WorkElsewhere
-from cdk_intake_ledger.validation.limits import DEFAULT_STORAGE
-from cdk_intake_ledger.validation.processor_rules import FUNCTION_ARGUMENT_TYPE
-from cdk_intake_ledger.validation.registry import Problem
 from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 if TYPE_CHECKING:

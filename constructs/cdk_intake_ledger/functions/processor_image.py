@@ -5,8 +5,8 @@ from pathlib import Path
 
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.validation.processor_rules import IMAGE_DOCKERFILE, IMAGE_FOLDER
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.processor_rules import IMAGE_DOCKERFILE, IMAGE_FOLDER
 
 
 def image_problem(folder: Path) -> Problem | None:

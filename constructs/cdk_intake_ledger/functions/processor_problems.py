@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from aws_cdk import Token
 from aws_cdk import aws_lambda as lambda_
 
-from cdk_intake_ledger.validation.limits import MAX_ENVIRONMENT
-from cdk_intake_ledger.validation.processor_rules import (
+from cdk_intake_ledger.checks.limits import MAX_ENVIRONMENT
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.processor_rules import (
     ENVIRONMENT_NAME,
     ENVIRONMENT_SIZE,
     MANAGED_RUNTIME,
     PROCESSOR_VERSION,
     RUNTIME_VERSION,
 )
-from cdk_intake_ledger.validation.registry import Problem
 from intake_ledger.protocol.settings import VERSION_BYTES
 
 MIN_PYTHON = (3, 12)

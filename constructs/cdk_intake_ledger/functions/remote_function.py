@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.validation.nag_suppressions import Wildcards
+from cdk_intake_ledger.checks.nag_suppressions import Wildcards
 from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 

@@ -9,13 +9,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_intake_ledger.checks.nag_suppressions import EXECUTIONS, Wildcards
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.delivery.queue_access import allow_service
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.pipeline_resources import in_seconds
-from cdk_intake_ledger.resources.queue import IntakeQueue
-from cdk_intake_ledger.resources.queue_access import allow_service
-from cdk_intake_ledger.validation.nag_suppressions import EXECUTIONS, Wildcards
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.queue import IntakeQueue
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_executions import ExecutionSettings
 

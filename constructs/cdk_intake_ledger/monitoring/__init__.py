@@ -1,1 +1,4 @@
-"""Metrics, alarms and the dashboard of each kind of work."""
+"""Metrics, alarms and the dashboard of each kind of work.
+
+Only `kinds` imports it.
+"""

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from aws_cdk import Token
 from constructs import Construct
 
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import refuse
+from cdk_intake_ledger.checks.rules.monitoring_rules import ALARM_NAME, ALARM_NOT_CHOSEN, ALARM_THRESHOLD
 from cdk_intake_ledger.options.options import MonitoringOptions
-from cdk_intake_ledger.validation.monitoring_rules import ALARM_NAME, ALARM_NOT_CHOSEN, ALARM_THRESHOLD
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import refuse
 
 
 class AlarmChoice:

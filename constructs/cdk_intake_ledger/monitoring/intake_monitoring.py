@@ -13,18 +13,18 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk_intake_ledger.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.limits import LONGEST_WATCH_DAYS
+from cdk_intake_ledger.checks.nag_suppressions import ALARM_ACTION as ACTION_OF_COMPOSITE
+from cdk_intake_ledger.checks.nag_suppressions import suppress
+from cdk_intake_ledger.checks.plan import DAY, span
+from cdk_intake_ledger.checks.reporting import refuse, warn
+from cdk_intake_ledger.checks.rules.audit_rules import AUDIT_NOT_WATCHED
+from cdk_intake_ledger.checks.rules.monitoring_rules import ALARM_ACTION
 from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics, MetricOptions
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import AlarmAction, MonitoringOptions
-from cdk_intake_ledger.validation.audit_rules import AUDIT_NOT_WATCHED
-from cdk_intake_ledger.validation.limits import LONGEST_WATCH_DAYS
-from cdk_intake_ledger.validation.monitoring_rules import ALARM_ACTION
-from cdk_intake_ledger.validation.nag_suppressions import ALARM_ACTION as ACTION_OF_COMPOSITE
-from cdk_intake_ledger.validation.nag_suppressions import suppress
-from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.reporting import refuse, warn
 from intake_ledger.contract import (
     ALARMS,
     GRAPHS,

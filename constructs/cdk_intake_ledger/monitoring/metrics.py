@@ -7,10 +7,10 @@ from typing import Literal, TypedDict, Unpack
 from aws_cdk import Duration, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from cdk_intake_ledger.arguments.checking import check_arguments
-from cdk_intake_ledger.validation.monitoring_rules import METRIC_NAME, METRIC_OF_OTHER_KIND
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import refuse
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import refuse
+from cdk_intake_ledger.checks.rules.monitoring_rules import METRIC_NAME, METRIC_OF_OTHER_KIND
 from intake_ledger.contract import KINDS, METRICS, METRICS_NAMESPACE, MetricRow
 
 FIVE_MINUTES = Duration.minutes(5)

@@ -1,1 +1,4 @@
-"""Groups of options of the constructs."""
+"""Groups of options of the constructs.
+
+All folders but `bundling`, `checks` and `resources` may import it.
+"""

@@ -8,12 +8,10 @@ from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.arguments.checking import check_arguments
-from cdk_intake_ledger.options.durations import to_seconds
-from cdk_intake_ledger.options.extra import Extra
-from cdk_intake_ledger.validation.plan import DAY, span
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.tag_rules import (
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.plan import DAY, span
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.tag_rules import (
     TAG_EXPIRY_DAYS,
     TAG_EXPIRY_OF_PARTS,
     TAG_EXPIRY_WITH_DELETES,
@@ -21,6 +19,8 @@ from cdk_intake_ledger.validation.tag_rules import (
     TAG_RULES_OF_IMPORTED,
     TAG_TEXTS,
 )
+from cdk_intake_ledger.options.durations import to_seconds
+from cdk_intake_ledger.options.extra import Extra
 from intake_ledger.contract import Need
 from intake_ledger.delivery_check.lifecycle import ARCHIVES
 from intake_ledger.protocol.commit_tag import tag_problem

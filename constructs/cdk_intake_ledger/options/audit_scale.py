@@ -11,9 +11,18 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.arguments.checking import check_arguments
-from cdk_intake_ledger.key_access import BUCKET_READ_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.validation.audit_rules import (
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.limits import (
+    MAX_CONCURRENCY,
+    MAX_MEMORY,
+    MAX_SHARDS,
+    MIN_MEMORY,
+    MIN_SCAN_LIMIT,
+    MIN_SHARDS,
+)
+from cdk_intake_ledger.checks.nag_suppressions import REPORTED, Wildcards
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.audit_rules import (
     AUDIT_CONCURRENCY,
     INVENTORY_ID,
     JOIN_MEMORY,
@@ -22,16 +31,7 @@ from cdk_intake_ledger.validation.audit_rules import (
     SCAN_LIMIT_NEEDS_ATHENA,
     SHARD_COUNT,
 )
-from cdk_intake_ledger.validation.limits import (
-    MAX_CONCURRENCY,
-    MAX_MEMORY,
-    MAX_SHARDS,
-    MIN_MEMORY,
-    MIN_SCAN_LIMIT,
-    MIN_SHARDS,
-)
-from cdk_intake_ledger.validation.nag_suppressions import REPORTED, Wildcards
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.resources.key_access import BUCKET_READ_KEY_ACTIONS, grant_key
 
 LOOK_RATE = 50
 """Messages per second that one function can send. A HEAD takes about 30 ms, and a function sends 8 at the same time."""

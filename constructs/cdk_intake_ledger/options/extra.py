@@ -6,7 +6,7 @@ from typing import ClassVar
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.checks.registry import Problem
 from intake_ledger.contract import Need
 from intake_ledger.protocol.settings import KeyFilter
 

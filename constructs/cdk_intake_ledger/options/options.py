@@ -13,16 +13,16 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from cdk_intake_ledger.arguments.checking import check_arguments
-from cdk_intake_ledger.options.audit_scale import AuditScale
-from cdk_intake_ledger.validation.audit_rules import BACKFILL_RATE_NEEDS_BACKFILL, RESUBMIT_RATE_NEEDS_PARTS
-from cdk_intake_ledger.validation.group_rules import (
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.audit_rules import BACKFILL_RATE_NEEDS_BACKFILL, RESUBMIT_RATE_NEEDS_PARTS
+from cdk_intake_ledger.checks.rules.group_rules import (
     GROUP_COMMIT_TOGETHER,
     GROUP_OUTSIDE_FILTERS,
     GROUP_PATTERN,
     GROUP_PER_CALL,
 )
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.options.audit_scale import AuditScale
 from intake_ledger.protocol.group_pattern import GroupPattern, GroupPatternError
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import KeyFilter, Reasons

@@ -1,1 +1,4 @@
-"""Outputs of the processor in S3: permissions, lifecycle rules, and checks against loops."""
+"""Outputs of the processor in S3: permissions, lifecycle rules, and checks against loops.
+
+`pipeline` and `kinds` import it.
+"""

@@ -5,17 +5,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.arguments.checking import check_arguments
-from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID
-from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
-from cdk_intake_ledger.functions.consumer import IntakeConsumer
-from cdk_intake_ledger.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
-from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
-from cdk_intake_ledger.outputs.places import HasPlaces
-from cdk_intake_ledger.resources.cloudformation import accounts_of
-from cdk_intake_ledger.resources.queue_access import statement_text
-from cdk_intake_ledger.validation.nag_suppressions import OUTPUTS, Wildcards
-from cdk_intake_ledger.validation.output_rules import (
+from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.nag_suppressions import OUTPUTS, Wildcards
+from cdk_intake_ledger.checks.reporting import refuse, warn
+from cdk_intake_ledger.checks.rules.output_rules import (
     OUTPUT_BUCKET_POLICY,
     OUTPUT_LIFECYCLE_UNKNOWN,
     OUTPUT_OF_EXECUTIONS,
@@ -23,7 +16,14 @@ from cdk_intake_ledger.validation.output_rules import (
     REJECTS_AFTER_WORKERS,
     REJECTS_TWICE,
 )
-from cdk_intake_ledger.validation.reporting import refuse, warn
+from cdk_intake_ledger.consumer_function import IntakeConsumer
+from cdk_intake_ledger.delivery.bucket_validation import OUTPUT_SID
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
+from cdk_intake_ledger.delivery.queue_access import statement_text
+from cdk_intake_ledger.outputs.lifecycle import add_lifecycle_rules, lifecycle_text
+from cdk_intake_ledger.outputs.places import HasPlaces
+from cdk_intake_ledger.resources.cloudformation import accounts_of
+from cdk_intake_ledger.resources.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 BUCKET_ACTIONS = ("s3:ListBucket",)

@@ -8,15 +8,15 @@ from aws_cdk import Reference, Stack, Token, Tokenization
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
-from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
-from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.validation.output_rules import (
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.output_rules import (
     OUTPUT_CALLS_ITSELF,
     OUTPUT_IN_OTHER_INTAKE,
     OUTPUTS_OVERLAP,
     REJECTS_IN_OUTPUTS,
 )
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
+from cdk_intake_ledger.delivery.key_filters import KeyPattern
 
 
 class _Output(NamedTuple):

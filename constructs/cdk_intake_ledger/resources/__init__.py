@@ -1,1 +1,4 @@
-"""The bucket, the queue and the table of a pipeline, and their fixed names."""
+"""Names and keys of resources, and readers of resources that an app already has.
+
+All folders but `bundling` and `checks` may import it.
+"""

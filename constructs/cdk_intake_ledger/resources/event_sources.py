@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger.resources.final_template import FinalTemplates
-from cdk_intake_ledger.validation.queue_rules import QUEUE_HAS_OTHER_CONSUMER
-from cdk_intake_ledger.validation.registry import Problem
+from cdk_intake_ledger.checks.final_template import FinalTemplates
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.queue_rules import QUEUE_HAS_OTHER_CONSUMER
 
 
 def other_consumer_problems(

@@ -8,10 +8,10 @@ from aws_cdk import Duration, Resource, Token
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 
+from cdk_intake_ledger.checks.plan import IMPORTED_RECEIVES, MAX_RECEIVES
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.queue_rules import FIFO_QUEUE, OPTION_OF_EXISTING_QUEUE
 from cdk_intake_ledger.resources.cloudformation import properties_of
-from cdk_intake_ledger.validation.plan import IMPORTED_RECEIVES, MAX_RECEIVES
-from cdk_intake_ledger.validation.queue_rules import FIFO_QUEUE, OPTION_OF_EXISTING_QUEUE
-from cdk_intake_ledger.validation.registry import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,10 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, IConstruct
 
-from cdk_intake_ledger.resources.cloudformation import arn_identity
-from cdk_intake_ledger.validation.ledger_rules import (
+from cdk_intake_ledger.checks.limits import MAX_NAME
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.reporting import WARNING_PREFIX, warn
+from cdk_intake_ledger.checks.rules.ledger_rules import (
     LEDGER_NAME_IN_USE,
     NAME_FORMAT,
     NAME_IS_TOKEN,
@@ -23,9 +25,7 @@ from cdk_intake_ledger.validation.ledger_rules import (
     PIPELINE_NAME_ON_LEDGER,
     PIPELINE_NAME_TWICE,
 )
-from cdk_intake_ledger.validation.limits import MAX_NAME
-from cdk_intake_ledger.validation.registry import Problem
-from cdk_intake_ledger.validation.reporting import WARNING_PREFIX, warn
+from cdk_intake_ledger.resources.cloudformation import arn_identity
 from intake_ledger.protocol.settings import PIPELINE_TAG
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cdk_intake_ledger.checks.plan import LEDGER_RETENTION_DAYS
 from cdk_intake_ledger.options.options import Ordering
-from cdk_intake_ledger.validation.plan import LEDGER_RETENTION_DAYS
 
 FUNCTION_ARN = r"arn:[a-z-]+:lambda:[a-z0-9-]+:\d{12}:function:[A-Za-z0-9-_]+(:[A-Za-z0-9$_-]+)?"
 """Matches the ARN of a function, a version or an alias."""

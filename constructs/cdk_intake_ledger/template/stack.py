@@ -20,15 +20,15 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from cdk_intake_ledger.checks.reporting import WARNING_PREFIX
+from cdk_intake_ledger.checks.rules.final_rules import ALARMS_WITHOUT_ACTION
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, read_patterns
 from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.options import Delivery, RetryOptions
 from cdk_intake_ledger.pipeline import IntakePipeline
 from cdk_intake_ledger.resources.fixed_names import tag
-from cdk_intake_ledger.resources.ledger_table import IntakeLedger
 from cdk_intake_ledger.template.options import FUNCTION_ARN, TemplateOptions
-from cdk_intake_ledger.validation.final_rules import ALARMS_WITHOUT_ACTION
-from cdk_intake_ledger.validation.reporting import WARNING_PREFIX
 
 CODE_BUCKET, RUNTIME_KEY = "CodeBucket", "RuntimeKey"
 """The parameters of the runtime's archive."""

@@ -1,1 +1,0 @@
-"""Checks the arguments of the public classes against their annotations."""

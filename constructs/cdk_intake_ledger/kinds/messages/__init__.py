@@ -1,0 +1,4 @@
+"""Intakes of keyed messages: their sources, consumer and alarms.
+
+Only `additions` imports it.
+"""

@@ -1,0 +1,129 @@
+"""How messages reach the queue of an intake: a rule of EventBridge, subscriptions of SNS, and no other consumer."""
+
+import jsii
+from aws_cdk import IAspect, Resource, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IConstruct, IValidation
+
+from cdk_intake_ledger.audit.deployed_settings import stack_selector
+from cdk_intake_ledger.checks.final_template import FinalTemplates
+from cdk_intake_ledger.checks.nag_suppressions import MAPPINGS, STREAMS, Wildcards
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.message_rules import MESSAGE_SNS_ENVELOPE
+from cdk_intake_ledger.delivery.queue_access import allow_service
+from cdk_intake_ledger.functions.consumer_base import ConsumerFunction
+from cdk_intake_ledger.kinds.messages.message_source import MessageSource
+from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.event_sources import other_consumer_problems
+from intake_ledger.messages.settings import MessageSettings
+from intake_ledger.protocol.settings import variable_of
+
+DEPLOYED = variable_of(MessageSettings, "deployed")
+
+
+def deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) -> events.Rule:
+    """Add the rule that sends events to the queue."""
+    rule = events.Rule(
+        scope,
+        "Rule",
+        description=f"Intake ledger, messages for {scope.node.path}",
+        event_pattern=source.event_pattern,
+        event_bus=source.event_bus,
+        targets=[_QueueTarget(queue)],
+    )
+    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    allow_service(
+        scope,
+        queue,
+        "events.amazonaws.com",
+        account | {"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
+        # With the rule's ARN, key, queue and rule would depend on each other.
+        key_conditions=account,
+        dead_letters=True,
+    )
+    return rule
+
+
+def check_delivery(
+    consumer: ConsumerFunction,
+    source: MessageSource,
+    queue: IntakeQueue,
+    rule: events.Rule | None,
+    wildcards: Wildcards,
+) -> None:
+    """Let the function check its sources, their mappings and its rule at each tick."""
+    stack = Stack.of(consumer)
+    ours = stack_selector(stack)
+    owners: dict[str, IConstruct | None] = {"queue": queue.queue, "stream": source.stream or source.table}
+    stacks = {
+        name: theirs for name, owner in owners.items() if owner is not None and (theirs := _stack_of(owner)) != ours
+    }
+    arns = {"queue": queue.queue.queue_arn} | ({"stream": source.stream_arn} if source.is_stream else {})
+    settings = {"stack": ours, "stacks": stacks, "sources": arns, "rule": rule.rule_arn if rule else ""}
+    known = {name: value for name, value in settings.items() if value}
+    consumer.function.add_environment(DEPLOYED, stack.to_json_string(known))
+    consumer.role.add_to_policy(
+        # Lambda knows no resource for it.
+        iam.PolicyStatement(sid="MappingsHaveNoResources", actions=["lambda:ListEventSourceMappings"], resources=["*"])
+    )
+    wildcards.suppress(consumer.role, "*", STREAMS if source.table is not None else MAPPINGS)
+    if rule is not None:
+        consumer.role.add_to_policy(iam.PolicyStatement(actions=["events:DescribeRule"], resources=[rule.rule_arn]))
+
+
+def _stack_of(owner: IConstruct) -> str:
+    """The stack that makes a resource; empty for an imported one."""
+    return stack_selector(Stack.of(owner)) if Resource.is_owned_resource(owner) else ""
+
+
+@jsii.implements(events.IRuleTarget)
+class _QueueTarget:
+    """The queue as a target, without CDK's policies: with a key, they have no condition."""
+
+    def __init__(self, queue: IntakeQueue) -> None:
+        self._queue = queue
+
+    def bind(self, rule: object, id: str | None = None) -> events.RuleTargetConfig:  # noqa: ARG002
+        # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
+        dead_letters = events.CfnRule.DeadLetterConfigProperty(arn=self._queue.dead_letter_queue.queue_arn)
+        return events.RuleTargetConfig(arn=self._queue.queue.queue_arn, dead_letter_config=dead_letters)
+
+
+@jsii.implements(IAspect)
+class SnsEnvelopes:
+    """Warns of subscriptions of the app that send the intake messages in an envelope, however late they are added."""
+
+    def __init__(self, intake: Construct, queue: sqs.IQueue) -> None:
+        self._intake = intake
+        self._queue = queue
+
+    def visit(self, node: IConstruct) -> None:
+        """Look at the whole app once, when the aspect comes to the intake."""
+        if node.node.path != self._intake.node.path:
+            return
+        for construct in node.node.root.node.find_all():
+            if not isinstance(construct, sns.CfnSubscription) or construct.endpoint != self._queue.queue_arn:
+                continue
+            if properties_of(construct).get("rawMessageDelivery") is not True:
+                subscription, path = construct.node.path, self._queue.node.path
+                warn(self._intake, MESSAGE_SNS_ENVELOPE, subscription=subscription, path=path)
+
+
+@jsii.implements(IValidation)
+class OneConsumer:
+    """Checks at synthesis that no other function takes messages of the queue."""
+
+    def __init__(self, queue: sqs.IQueue, own: lambda_.EventSourceMapping) -> None:
+        self._queue = queue
+        self._own = own
+
+    def validate(self) -> list[str]:
+        """The messages. The CDK ends the synthesis if there are any."""
+        return [
+            str(problem) for problem in other_consumer_problems(FinalTemplates(self, self._own), self._queue, self._own)
+        ]

@@ -1,0 +1,217 @@
+"""Checks all options of a message intake before it makes a resource."""
+
+import math
+from collections.abc import Iterator
+
+from aws_cdk import Duration
+from constructs import Construct
+
+from cdk_intake_ledger.checks.limits import MAX_STREAM_BATCH
+from cdk_intake_ledger.checks.plan import (
+    DAY,
+    UNCONVERTED,
+    UNKNOWN,
+    Plan,
+    number_text,
+    span,
+)
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules.message_rules import (
+    MESSAGE_ATTEMPTS,
+    MESSAGE_CAPACITY_PROVIDER,
+    MESSAGE_DEAD_LETTER_QUEUE,
+    MESSAGE_EXECUTIONS,
+    MESSAGE_FIFO_BATCH,
+    MESSAGE_LEDGER_RETENTION,
+    MESSAGE_QUEUE_KIND,
+    MESSAGE_QUEUE_OPTION,
+    MESSAGE_STREAM_BATCH,
+    MESSAGE_STREAM_SCALING,
+    MESSAGE_STREAM_WAIT,
+    MESSAGE_TABLE_STREAM,
+)
+from cdk_intake_ledger.checks.rules.number_rules import DURATION_UNIT, unknown_numbers
+from cdk_intake_ledger.functions.executions import Executions
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.kinds.messages.expressions import expression_problems
+from cdk_intake_ledger.kinds.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.kinds.objects.pipeline_checks import plan_problems, processor_problems, stop_problems
+from cdk_intake_ledger.kinds.objects.pipeline_plan import number_of, numbers_of, seconds_of
+from cdk_intake_ledger.ledger_table import IntakeLedger
+from cdk_intake_ledger.options.options import RetryOptions
+from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
+from intake_ledger.protocol.settings import HOLD_SHARE, last_try_seconds
+
+MAX_FIFO_BATCH = 10
+
+
+def message_plan(
+    source: MessageSource,
+    *,
+    processor: Processor,
+    processing_timeout: Duration,
+    clock_skew: Duration,
+    retry: RetryOptions,
+    reserved_concurrency: int | None,
+    max_rate: float | None,
+    max_burst: int | None,
+    queue: IntakeQueue | None,
+) -> Plan:
+    """The numbers that these options give. A token is `UNKNOWN`, and so is a number that only a pipeline has."""
+    return Plan(
+        **numbers_of(processor, queue),
+        processing_timeout=seconds_of(processing_timeout),
+        clock_skew=seconds_of(clock_skew),
+        max_attempts=number_of(retry.max_attempts),
+        min_backoff=seconds_of(retry.min_backoff),
+        max_backoff=seconds_of(retry.max_backoff),
+        max_wait=seconds_of(retry.max_wait),
+        # A stream's batch needs no batching window.
+        batch_size=UNKNOWN if source.is_stream else number_of(source.batch_size),
+        max_batching_window=seconds_of(source.max_batching_window) if source.max_batching_window else 0,
+        max_concurrency=number_of(source.max_concurrency),
+        reserved_concurrency=number_of(reserved_concurrency),
+        min_pollers=number_of(source.min_pollers),
+        max_pollers=number_of(source.max_pollers),
+        threads=1,
+        commit_together=False,
+        max_rate=number_of(max_rate),
+        max_burst=number_of(max_burst),
+        keeps_order=source.is_stream or source.kind is SourceKind.FIFO,
+        ledger_retention=UNKNOWN,
+        audit_interval=DAY,
+        settle_time=UNKNOWN,
+        look_back=UNKNOWN,
+        audit_budget=UNKNOWN,
+    )
+
+
+def message_problems(
+    scope: Construct,
+    source: MessageSource,
+    *,
+    name: str | None,
+    expressions: dict[str, str],
+    processor: Processor,
+    plan: Plan,
+    queue: IntakeQueue | None,
+    ledger: IntakeLedger | None,
+) -> list[Problem]:
+    """Reasons why an intake of messages cannot work."""
+    table = ledger.table if ledger else None
+    return [
+        *(pipeline_name_problems(scope, name, table) if name is not None else ()),
+        *expression_problems(source, expressions),
+        *source_problems(source),
+        *(queue.problems(for_events=False) if queue else ()),
+        *(ledger.problems() if ledger else ()),
+        *processor_problems(scope, processor),
+        *processor.argument_problems("KeyedMessage"),
+        *stop_problems(scope, processor, "an intake of messages"),
+        *(_order_problems(source, processor.executions) if processor.executions else ()),
+        *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
+        *unknown_numbers(plan),
+        *number_problems(plan, source, ledger),
+    ]
+
+
+def source_problems(source: MessageSource) -> Iterator[Problem]:
+    """Find reasons why a source cannot work."""
+    size, existing = number_of(source.batch_size), source.existing
+    if existing.queue is None:
+        for option in ("dead_letter_queue", "visibility_timeout"):
+            if getattr(existing, option) is not None:
+                yield MESSAGE_QUEUE_OPTION.problem(name=option)
+    if existing.queue is not None and existing.dead_letters is None:
+        yield MESSAGE_DEAD_LETTER_QUEUE.problem(path=existing.queue.node.path)
+    fifo = source.kind is SourceKind.FIFO
+    for queue in filter(None, (existing.queue, existing.dead_letters)):
+        if queue.fifo != fifo:
+            found, wanted = ("standard", "FIFO") if fifo else ("FIFO", "standard")
+            other = "sqs" if fifo else "fifo"
+            yield MESSAGE_QUEUE_KIND.problem(
+                path=queue.node.path, found=found, wanted=wanted, source=source.kind.value, fix=other
+            )
+    if fifo and not (math.isnan(size) or 1 <= size <= MAX_FIFO_BATCH):
+        yield MESSAGE_FIFO_BATCH.problem(size=number_text(size))
+    if source.table is not None and source.stream_arn is None:
+        yield MESSAGE_TABLE_STREAM.problem(path=source.table.node.path)
+    if source.is_stream:
+        yield from _stream_problems(source, size)
+
+
+def _order_problems(source: MessageSource, executions: Executions) -> Iterator[Problem]:
+    """Executions behind a source that holds later messages back until the earlier one has ended."""
+    if source.kind is SourceKind.FIFO or source.is_stream:
+        behind = "shard" if source.is_stream else "message group"
+        yield MESSAGE_EXECUTIONS.problem(processor=executions.place, source=source.kind.value, behind=behind)
+
+
+def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:
+    if not (math.isnan(size) or 1 <= size <= MAX_STREAM_BATCH):
+        yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
+    for name in ("max_concurrency", "min_pollers", "max_pollers"):
+        if (value := getattr(source, name)) is not None:
+            yield MESSAGE_STREAM_SCALING.problem(name=name, value=number_text(value))
+
+
+def remembered(plan: Plan, source: MessageSource) -> float:
+    """The retention of settled rows, in seconds, if the ledger has none."""
+    return max(plan.remembered, _longest_path(plan, stream_retention(source)))
+
+
+def stream_retention(source: MessageSource) -> float:
+    """The retention of the stream in seconds; 0 for queues. An imported stream has at least a day."""
+    if not source.is_stream:
+        return 0
+    resource = source.stream.node.default_child if source.stream is not None else None
+    hours = getattr(resource, "retention_period_hours", None)
+    return max(hours * 3_600, DAY) if isinstance(hours, int | float) else DAY
+
+
+def _longest_path(plan: Plan, stream: float) -> float:
+    """The longest time after which a message can come back: stream, queue, dead-letter queue and queue again."""
+    return 2 * plan.queue_retention + plan.dead_letter_retention + stream
+
+
+def longest_hold(source: MessageSource, queue_hold: float) -> float:
+    """Seconds that a message may wait. A queue keeps it for `queue_hold`, and a stream loses it after its retention."""
+    return min(queue_hold, stream_retention(source) * HOLD_SHARE) if source.is_stream else queue_hold
+
+
+def number_problems(plan: Plan, source: MessageSource, ledger: IntakeLedger | None) -> Iterator[Problem]:
+    """Compare the numbers of a plan, and the times of the source, the queue and the ledger."""
+    yield from plan_problems(plan)
+    yield from _wait_problems(plan, source)
+    if ledger is not None:
+        yield from _retention_problems(plan, ledger, stream_retention(source))
+
+
+def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
+    kept = stream_retention(source)
+    if source.is_stream and plan.max_wait > kept * HOLD_SHARE:
+        yield MESSAGE_STREAM_WAIT.problem(wait=span(plan.max_wait), retention=span(kept), most=span(kept * HOLD_SHARE))
+    kept = kept or plan.queue_retention
+    last = last_try_seconds(kept * HOLD_SHARE)
+    retry_time = plan.retry_time
+    # A queue that loses the message before its last attempt is refused for pipelines too.
+    if last < retry_time and (source.is_stream or retry_time <= kept):
+        yield MESSAGE_ATTEMPTS.problem(
+            attempts=number_text(plan.max_attempts),
+            retry_time=span(retry_time),
+            retention=span(kept),
+            last=span(last),
+        )
+
+
+def _retention_problems(plan: Plan, ledger: IntakeLedger, stream: float) -> Iterator[Problem]:
+    retention, least = seconds_of(ledger.retention), _longest_path(plan, stream)
+    if retention is UNCONVERTED:
+        yield DURATION_UNIT.problem(name="ledger_retention")
+    if math.isnan(retention) or math.isnan(least) or retention >= least:
+        return
+    parts = [f"twice the queue's {span(plan.queue_retention)}"]
+    parts += [f"the dead-letter queue's {span(plan.dead_letter_retention)}"]
+    parts += [f"the stream's {span(stream)}"] if stream else []
+    yield MESSAGE_LEDGER_RETENTION.problem(retention=span(retention), least=span(least), of=" and ".join(parts))

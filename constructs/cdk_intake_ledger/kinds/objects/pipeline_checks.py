@@ -1,0 +1,118 @@
+"""Checks all options of a pipeline before it makes a resource."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from aws_cdk import Stack, Token
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk_intake_ledger.checks.plan import Plan
+from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, number_rules, time_rules
+from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
+from cdk_intake_ledger.checks.rules.key_network_rules import KEY_IN_SAME_REGION
+from cdk_intake_ledger.checks.rules.number_rules import unknown_numbers
+from cdk_intake_ledger.checks.rules.processor_rules import MANAGED_NETWORK
+from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
+from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, delivery_mode_problems
+from cdk_intake_ledger.delivery.key_filters import KeyPattern, filter_problems
+from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.ledger_table import IntakeLedger
+from cdk_intake_ledger.options.after_commit import Tag
+from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
+from cdk_intake_ledger.queue import IntakeQueue
+from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
+
+CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS, *durable_rules.CHECKS)
+"""Every check of a plan, in the order of the messages."""
+
+
+def plan_problems(plan: Plan) -> Iterator[Problem]:
+    """Compare the numbers of a plan.
+
+    Args:
+        plan: the numbers.
+
+    Yields:
+        A problem for each broken rule, in the order of `CHECKS`.
+
+    """
+    for check in CHECKS:
+        known = not any(math.isnan(getattr(plan, name)) for name in check.needs)
+        if known and check.broken(plan):
+            yield check.problem(plan)
+
+
+def option_problems(
+    scope: Construct,
+    processor: Processor,
+    plan: Plan,
+    *,
+    filters: Sequence[KeyPattern],
+    concurrency: ConcurrencyOptions,
+    audit: AuditOptions,
+    network: NetworkOptions | None,
+    encryption_key: kms.IKey | None = None,
+) -> list[Problem]:
+    """Reasons why the processor, the numbers of `plan`, the filters, the groups, the audit or the key cannot work."""
+    return [
+        *processor_problems(scope, processor),
+        *([MANAGED_NETWORK.problem()] if processor.capacity_provider is not None and network else ()),
+        *unknown_numbers(plan),
+        *plan_problems(plan),
+        *filter_problems(filters),
+        *concurrency.problems(filters, max_per_call=processor.max_per_call),
+        *audit.problems(),
+        *(key_problems(scope, encryption_key) if encryption_key else ()),
+    ]
+
+
+def tag_problems(tag: Tag | None, bucket: s3.IBucket | None, *, deletes: bool, plan: Plan) -> Iterator[Problem]:
+    """Reasons why versions cannot get this tag, or why its lifecycle rules would lose data."""
+    if tag is not None:
+        life = plan.queue_retention + plan.dead_letter_retention
+        resource = owned_resource(bucket) if bucket else None
+        yield from tag.problems(bucket=bucket, resource=resource, deletes=deletes, message_life=life)
+
+
+def processor_problems(scope: Construct, processor: Processor) -> Iterator[Problem]:
+    """Reasons why a processor cannot work, for each kind of work. `scope` is the construct that has it."""
+    yield from processor.problems
+    if processor.executions is not None:
+        yield from processor.executions.problems(scope)
+
+
+def stop_problems(scope: Construct, processor: Processor, place: str) -> Iterator[Problem]:
+    """The reason why no execution can be overtaken here. `place` is in its text."""
+    if processor.executions is not None and processor.executions.stop_overtaken:
+        yield STOP_OVERTAKEN.problem(path=scope.node.path, place=place)
+
+
+def key_problems(scope: Construct, key: kms.IKey) -> Iterator[Problem]:
+    """Check that a key is in the pipeline's region."""
+    theirs, ours = str(key.env.region), str(Stack.of(scope).region)
+    if theirs != ours and not Token.is_unresolved(theirs) and not Token.is_unresolved(ours):
+        yield KEY_IN_SAME_REGION.problem(theirs=theirs, ours=ours)
+
+
+def resource_problems(
+    scope: Construct,
+    *,
+    name: str | None,
+    bucket: s3.IBucket | None,
+    queue: IntakeQueue | None,
+    ledger: IntakeLedger | None,
+    delivery: Delivery | None,
+    filters: Sequence[KeyPattern],
+) -> list[Problem]:
+    """Reasons why a pipeline cannot have this name, or work with these existing resources."""
+    table = ledger.table if ledger else None
+    return [
+        *(pipeline_name_problems(scope, name, table) if name is not None else ()),
+        *(bucket_problems(bucket, scope, filters, delivery) if bucket else ()),
+        *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
+        *(queue.problems() if queue else ()),
+        *(ledger.problems() if ledger else ()),
+    ]

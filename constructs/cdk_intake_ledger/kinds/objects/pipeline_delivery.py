@@ -1,0 +1,71 @@
+"""Connects the bucket of a pipeline to its queue."""
+
+from constructs import Construct
+
+from cdk_intake_ledger.checks.plan import span
+from cdk_intake_ledger.checks.reporting import warn
+from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_LIFECYCLE_UNKNOWN
+from cdk_intake_ledger.consumer_function import IntakeConsumer
+from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
+from cdk_intake_ledger.delivery.event_delivery import add_notifications
+from cdk_intake_ledger.delivery.imported_buckets import register_import
+from cdk_intake_ledger.delivery.key_filters import warn_about_filters
+from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
+from cdk_intake_ledger.functions.network_endpoints import OF_OBJECTS, warn_without_endpoints
+from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
+from cdk_intake_ledger.options.options import Delivery
+
+
+def connect_bucket(
+    scope: Construct, resources: PipelineResources, consumer: IntakeConsumer, *, message_life: float
+) -> None:
+    """Deliver the bucket's events to the queue. At synthesis, check that the rest of the app does not prevent it.
+
+    Args:
+        scope: the pipeline.
+        resources: the pipeline's bucket, queue, filters and delivery.
+        consumer: the function behind the queue.
+        message_life: the longest time from an event to the deletion of its message, in seconds.
+
+    """
+    warn_about_filters(scope, resources.filters, directory_markers=resources.directory_markers)
+    warn_without_endpoints(scope, consumer.networking.network, (*OF_OBJECTS, *consumer.processor.services))
+    if resources.bucket_resource is None and resources.delivery is Delivery.S3:
+        register_import(resources.bucket, scope, resources.filters)
+    add_notifications(
+        scope,
+        resources.delivery,
+        name=resources.name,
+        bucket=resources.bucket,
+        own=resources.bucket_is_own,
+        resource=resources.bucket_resource,
+        queue=resources.queue,
+        filters=resources.filters,
+    )
+    if resources.bucket_resource is None:
+        warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
+    # Each use of `scope.node` is a call of the CDK's process.
+    node = scope.node
+    node.add_validation(resources.wildcards)
+    lifecycle = LifecycleValidation(
+        scope,
+        bucket=resources.bucket,
+        resource=resources.bucket_resource,
+        filters=resources.filters,
+        ordering=resources.ordering,
+        message_life=message_life,
+    )
+    node.add_validation(
+        BucketValidation(
+            scope,
+            bucket=resources.bucket,
+            resource=resources.bucket_resource,
+            delivery=resources.delivery,
+            filters=resources.filters,
+            ordering=resources.ordering,
+            deletes=resources.deletes,
+            role=consumer.role,
+            lifecycle=lifecycle,
+            consumed=ConsumedQueue(resources.queue.queue, consumer.source, "queue" in resources.existing),
+        )
+    )

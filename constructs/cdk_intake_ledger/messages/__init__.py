@@ -1,1 +1,0 @@
-"""Intakes of keyed messages: their sources, consumer and alarms."""

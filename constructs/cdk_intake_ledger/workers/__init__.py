@@ -1,1 +1,0 @@
-"""Workers outside of Lambda, as a service on ECS."""
