@@ -13,7 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.final_check import FinalCheck
+from cdk_intake_ledger.checks.final_check import check_final_template
 from cdk_intake_ledger.checks.final_template import expect
 from cdk_intake_ledger.checks.nag_compliance import WORKER_VARIABLES
 from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, suppress
@@ -127,7 +127,7 @@ class IntakeWorkers(Construct):
         }
         wanted = {"ContainerDefinitions": [container], "TaskRoleArn": consumer.role.role_arn}
         expect(self, "task", task, wanted | {"ContainerDefinitions.0.ReadonlyRootFilesystem": False})
-        self.node.add_validation(FinalCheck(self))
+        check_final_template(self)
         suppress(task, WORKER_VARIABLES)
         suppress(task.obtain_execution_role(), INLINE_POLICIES)
         self._service = ecs.FargateService(

@@ -11,9 +11,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.additions.outcome_loops import HasOutcomes, OutcomeLoops, Outcomes
+from cdk_intake_ledger.additions.outcome_loops import HasOutcomes, Outcomes, check_loops
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.final_check import FinalCheck
+from cdk_intake_ledger.checks.final_check import check_final_template
 from cdk_intake_ledger.checks.final_template import expect
 from cdk_intake_ledger.checks.nag_suppressions import (
     ALARM_ACTION,
@@ -97,7 +97,7 @@ class OutcomeEvents(Construct, HasOutcomes):
         assert stream is not None
         bus = event_bus or events.EventBus.from_event_bus_name(self, "Bus", "default")
         self._outcomes = Outcomes(intakes, bus)
-        self.node.add_validation(OutcomeLoops(self, intakes))
+        check_loops(self, intakes)
         kinds = {one.name: MESSAGES if isinstance(one, MessageIntake) else OBJECTS for one in intakes}
         self._function, role = intake_function(
             self,
@@ -144,7 +144,7 @@ class OutcomeEvents(Construct, HasOutcomes):
         suppress(source, OUTCOME_DESTINATION)
         wanted = {name: MAPPING[name] for name in ("FunctionResponseTypes", "Enabled")}
         expect(self, "mapping", source, wanted)
-        self.node.add_validation(FinalCheck(self))
+        check_final_template(self)
         [row] = [one for one in ALARMS if one.source is Source.OUTCOMES]
         assert row.period is not None, "it does not follow an interval"
         metric = self._function.metric(row.metric, statistic=row.statistic, period=Duration.seconds(row.period))

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jsii
 from aws_cdk import Stack, Stage, Token
 from aws_cdk import aws_events as events
-from constructs import Construct, IValidation
+from constructs import Construct
 
+from cdk_intake_ledger.checks.final_template import at_synthesis
+from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.ledger_rules import OUTCOME_LOOP, OUTCOME_MAY_LOOP
 from cdk_intake_ledger.kinds.intake import Intake
@@ -44,38 +45,32 @@ class HasOutcomes:
     _outcomes: Outcomes
 
 
-@jsii.implements(IValidation)
-class OutcomeLoops:
-    """Compares the rules of the app with the outcomes of its intakes, since some may be made later.
+def check_loops(scope: Construct, own: Sequence[Intake]) -> None:
+    """Compare the rules of the app with the outcomes of its intakes, when the app is complete.
 
     Args:
         scope: the construct that sends outcomes.
         own: its intakes.
 
     """
+    at_synthesis(scope, lambda _: _loops(scope, own))
 
-    def __init__(self, scope: Construct, own: Sequence[Intake]) -> None:
-        self._scope = scope
-        self._own = own
 
-    def validate(self) -> list[str]:
-        """The messages. The CDK ends the synthesis if there are any."""
-        stage = Stage.of(self._scope)
-        constructs = stage.node.find_all() if stage is not None else []
-        senders = [one._outcomes for one in constructs if isinstance(one, HasOutcomes)]  # noqa: SLF001 - of this module
-        receivers = [one for sender in senders for one in sender.intakes if isinstance(one, MessageIntake)]
-        edges: _Edges = {}
-        for rule in (one for one in constructs if isinstance(one, events.CfnRule)):
-            for sender in senders:
-                if (rule.event_bus_name or "default") == sender.bus.event_bus_name:
-                    _add_edges(edges, rule, sender.intakes, receivers)
-        found = []
-        for path in (one.node.path for one in self._own):
-            if cycle := _cycle(edges, path, certain=True):
-                found.append(str(OUTCOME_LOOP.problem(cycle=cycle)))
-            elif cycle := _cycle(edges, path, certain=False):
-                warn(self._scope, OUTCOME_MAY_LOOP, cycle=cycle)
-        return found
+def _loops(scope: Construct, own: Sequence[Intake]) -> Iterator[Problem]:
+    stage = Stage.of(scope)
+    constructs = stage.node.find_all() if stage is not None else []
+    senders = [one._outcomes for one in constructs if isinstance(one, HasOutcomes)]  # noqa: SLF001 - of this module
+    receivers = [one for sender in senders for one in sender.intakes if isinstance(one, MessageIntake)]
+    edges: _Edges = {}
+    for rule in (one for one in constructs if isinstance(one, events.CfnRule)):
+        for sender in senders:
+            if (rule.event_bus_name or "default") == sender.bus.event_bus_name:
+                _add_edges(edges, rule, sender.intakes, receivers)
+    for path in (one.node.path for one in own):
+        if cycle := _cycle(edges, path, certain=True):
+            yield OUTCOME_LOOP.problem(cycle=cycle)
+        elif cycle := _cycle(edges, path, certain=False):
+            warn(scope, OUTCOME_MAY_LOOP, cycle=cycle)
 
 
 def _add_edges(

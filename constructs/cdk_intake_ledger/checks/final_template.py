@@ -6,7 +6,7 @@ stack's own synthesizer, its assets and the cloud assembly are not involved.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,9 @@ import jsii
 from aws_cdk import CfnResource, ISynthesisSession, LegacyStackSynthesizer, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk.cx_api import CloudAssemblyBuilder
-from constructs import Construct, IConstruct
+from constructs import Construct, IConstruct, IValidation
+
+from cdk_intake_ledger.checks.registry import Problem
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,38 @@ def resource_of(owner: IConstruct) -> CfnResource | None:
     return resource if isinstance(resource, CfnResource) and not isinstance(resource, dynamodb.CfnGlobalTable) else None
 
 
+Check = Callable[["FinalTemplates"], Iterable[Problem]]
+"""Finds problems of the complete app. It may warn."""
+
+
+def at_synthesis(scope: Construct, check: Check) -> None:
+    """Check the app when it is complete, after all aspects. The CDK ends the synthesis if there are problems.
+
+    Args:
+        scope: the construct that the problems are about.
+        check: reads the final templates.
+
+    """
+    scope.node.add_validation(_Validation(scope, check))
+
+
+@jsii.implements(IValidation)
+class _Validation:
+    def __init__(self, scope: Construct, check: Check) -> None:
+        self._scope, self._check = scope, check
+
+    def validate(self) -> list[str]:
+        try:
+            return [str(problem) for problem in self._check(FinalTemplates(self, self._scope))]
+        except _UnwritableError:
+            # The CDK says so itself, with the place, when it writes the template.
+            return []
+
+
+class _UnwritableError(Exception):
+    """The CDK cannot write a template."""
+
+
 class FinalTemplates:
     """The templates of one synthesis. Each is written once for all readers.
 
@@ -109,10 +143,13 @@ class FinalTemplates:
             stacks.setdefault(resource.stack, []).append((place, resource, values))
         answers: dict[int, tuple[Mapping[str, Any], dict[str, Any]]] = {}
         for stack, ours in stacks.items():
-            if stack not in self._app.templates:
-                self._app.templates[stack] = _template_of(stack).get("Resources", {})
-            # One call of the CDK's process for all.
-            resolved = stack.resolve([[resource.logical_id, values] for _, resource, values in ours])
+            try:
+                if stack not in self._app.templates:
+                    self._app.templates[stack] = _template_of(stack).get("Resources", {})
+                # One call of the CDK's process for all.
+                resolved = stack.resolve([[resource.logical_id, values] for _, resource, values in ours])
+            except RuntimeError as error:
+                raise _UnwritableError from error
             for (place, _, values), (id_, known) in zip(ours, resolved, strict=True):
                 written = self._app.templates[stack].get(id_, {})
                 removal = written.get("DeletionPolicy", "Delete")

@@ -5,15 +5,15 @@ All other checks run when the pipeline is created.
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-import jsii
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct, IValidation
+from constructs import Construct
 
 from cdk_intake_ledger.checks.final_template import FinalTemplates
 from cdk_intake_ledger.checks.registry import Problem
@@ -35,7 +35,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
 )
 from cdk_intake_ledger.delivery.existing_delivery import existing_delivery_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
+from cdk_intake_ledger.delivery.lifecycle_rules import lifecycle_problems
 from cdk_intake_ledger.options.options import Delivery, Ordering
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 
@@ -43,129 +43,93 @@ OUTPUT_SID = "OutputsOfTheProcessor"
 """Begins the names of statements that `grant_output` adds. `cdk_intake_ledger.outputs` checks their prefixes."""
 
 
-class ConsumedQueue(NamedTuple):
-    """The queue, and the mapping that lets the consumer read it."""
+@dataclass(frozen=True, kw_only=True)
+class BucketCheck:
+    """The bucket, the processor's permission to write into it, and an existing queue."""
 
+    scope: Construct
+    """The pipeline. The other fields are its own."""
+    bucket: s3.IBucket
+    resource: s3.CfnBucket | None
+    """The bucket's resource; None for an imported bucket."""
+    delivery: Delivery
+    had_notifications: bool
+    """True if the bucket had notifications of CDK when the pipeline was created."""
+    filters: Sequence[KeyPattern]
+    ordering: Ordering
+    deletes: bool
+    """True if removals are processed."""
+    message_life: float
+    """The longest time for which a message waits in both queues, in seconds."""
+    role: iam.Role
+    """The processor's."""
     queue: sqs.IQueue
     source: lambda_.EventSourceMapping
-    is_existing: bool
+    """The mapping that lets the consumer read the queue."""
+    queue_is_existing: bool
     """False if the pipeline created the queue."""
 
-
-@jsii.implements(IValidation)
-class BucketValidation:
-    """Checks the bucket, the processor's permission to write into it, and an existing queue.
-
-    Args:
-        scope: the pipeline.
-        bucket: the pipeline's.
-        resource: its resource; None for an imported bucket.
-        delivery: the delivery mode.
-        filters: the pipeline's.
-        ordering: the pipeline's.
-        deletes: whether the pipeline processes removals.
-        role: the processor's role.
-        lifecycle: checks the bucket's lifecycle rules.
-        consumed: the pipeline's queue.
-
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        *,
-        bucket: s3.IBucket,
-        resource: s3.CfnBucket | None,
-        delivery: Delivery,
-        filters: Sequence[KeyPattern],
-        ordering: Ordering,
-        deletes: bool,
-        role: iam.Role,
-        lifecycle: LifecycleValidation,
-        consumed: ConsumedQueue,
-    ) -> None:
-        self._scope = scope
-        self._bucket = bucket
-        self._resource = resource
-        self._delivery = delivery
-        self._filters = filters
-        self._ordering = ordering
-        self._deletes = deletes
-        self._role = role
-        self._lifecycle = lifecycle
-        self._queue = consumed.queue
-        self._consumed = consumed
-        self._began_with_cdk_notifications = has_cdk_notifications(bucket)
-
-    def validate(self) -> list[str]:
-        """Check the app.
-
-        Returns:
-            The messages. The CDK ends the synthesis if there are any.
-
-        """
-        return [str(problem) for problem in self._problems()]
-
-    def _problems(self) -> Iterator[Problem]:
-        templates = FinalTemplates(self, self._scope)
+    def problems(self, templates: FinalTemplates) -> Iterator[Problem]:
+        """Check the complete app."""
         yield from self._loops()
-        yield from self._other_readers(templates)
-        if self._delivery is Delivery.S3:
-            yield from overlap_problems(self._other_notifications(), self._filters)
-        elif self._delivery is Delivery.EXISTING:
+        if self.queue_is_existing:
+            yield from other_consumer_problems(templates, self.queue, self.source)
+        if self.delivery is Delivery.S3:
+            yield from overlap_problems(self._other_notifications(), self.filters)
+        elif self.delivery is Delivery.EXISTING:
             yield from existing_delivery_problems(
-                self._scope,
-                bucket=self._bucket,
-                resource=self._resource,
-                queue=self._queue,
-                filters=self._filters,
-                deletes=self._deletes,
+                self.scope,
+                bucket=self.bucket,
+                resource=self.resource,
+                queue=self.queue,
+                filters=self.filters,
+                deletes=self.deletes,
             )
-        if self._resource is not None:
+        if self.resource is not None:
             yield from self._replaced_notifications()
-            yield from self._lifecycle.problems(templates.properties(self._resource))
-
-    def _other_readers(self, templates: FinalTemplates) -> Iterator[Problem]:
-        """Find event source mappings of other functions on an existing queue (F128)."""
-        if self._consumed.is_existing:
-            yield from other_consumer_problems(templates, self._consumed.queue, self._consumed.source)
+            yield from lifecycle_problems(
+                self.scope,
+                templates.properties(self.resource),
+                bucket=self.bucket,
+                filters=self.filters,
+                ordering=self.ordering,
+                message_life=self.message_life,
+            )
 
     def _other_notifications(self) -> Iterator[BucketNotification]:
         """CDK's notifications of the bucket, without those of this pipeline and of later ones, which find this one."""
-        stack = Stack.of(self._bucket)
-        arns = [entry.data for entry in self._bucket.node.metadata if entry.type == NOTIFIED]
-        if self._queue.queue_arn not in arns:
+        stack = Stack.of(self.bucket)
+        arns = [entry.data for entry in self.bucket.node.metadata if entry.type == NOTIFIED]
+        if self.queue.queue_arn not in arns:
             return
-        own_and_later = {readable(stack.resolve(arn)) for arn in arns[arns.index(self._queue.queue_arn) :]}
-        for notification in cdk_notifications(self._bucket):
+        own_and_later = {readable(stack.resolve(arn)) for arn in arns[arns.index(self.queue.queue_arn) :]}
+        for notification in cdk_notifications(self.bucket):
             if notification.destination not in own_and_later:
                 yield notification
 
     def _replaced_notifications(self) -> Iterator[Problem]:
-        if self._began_with_cdk_notifications or not has_cdk_notifications(self._bucket):
+        if self.had_notifications or not has_cdk_notifications(self.bucket):
             return
-        path = self._bucket.node.path
-        if self._delivery is Delivery.S3:
+        path = self.bucket.node.path
+        if self.delivery is Delivery.S3:
             yield NOTIFICATIONS_REPLACED.problem(bucket=path)
-        elif self._delivery is Delivery.EVENTBRIDGE and "EventBridgeConfiguration" not in cdk_configuration(
-            self._bucket
-        ):
+        elif self.delivery is Delivery.EVENTBRIDGE and "EventBridgeConfiguration" not in cdk_configuration(self.bucket):
             yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=path)
 
     def _loops(self) -> Iterator[Problem]:
         """Find permissions of the processor to write keys that the pipeline processes."""
         for pattern in self._written_keys():
-            for item in self._filters:
-                values: dict[str, object] = {"pattern": pattern, "bucket": self._bucket.node.path, "filter": item}
+            for item in self.filters:
+                values: dict[str, object] = {"pattern": pattern, "bucket": self.bucket.node.path, "filter": item}
                 if _always_matches(pattern, item):
                     yield PROCESSOR_CALLS_ITSELF.problem(**values)
                 elif _may_match(pattern, item):
-                    warn(self._scope, PROCESSOR_MAY_CALL_ITSELF, **values)
+                    warn(self.scope, PROCESSOR_MAY_CALL_ITSELF, **values)
 
     def _written_keys(self) -> Iterator[str]:
-        stack = Stack.of(self._role)
-        arn = stack.resolve(self._bucket.bucket_arn)
-        for policy in self._role.node.find_all():
+        stack = Stack.of(self.role)
+        arn = stack.resolve(self.bucket.bucket_arn)
+        for policy in self.role.node.find_all():
             if isinstance(policy, iam.Policy):
                 for statement in stack.resolve(policy.document).get("Statement", ()):
                     if _lets_write(statement):

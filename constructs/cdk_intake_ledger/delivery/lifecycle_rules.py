@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jsii
 from aws_cdk import aws_s3 as s3
-from constructs import Construct, IValidation
+from constructs import Construct
 
-from cdk_intake_ledger.checks.final_template import FinalTemplates
 from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
@@ -22,60 +20,37 @@ from cdk_intake_ledger.options.options import Ordering
 from intake_ledger.delivery_check.lifecycle import early_ends
 
 
-@jsii.implements(IValidation)
-class LifecycleValidation:
-    """Checks the lifecycle rules of a bucket of the app.
+def lifecycle_problems(
+    scope: Construct,
+    properties: Mapping[str, Any],
+    *,
+    bucket: s3.IBucket,
+    filters: Sequence[KeyPattern],
+    ordering: Ordering,
+    message_life: float,
+) -> Iterator[Problem]:
+    """Check the lifecycle rules of a bucket of the app.
 
     Args:
         scope: the pipeline, or its sets.
+        properties: those of the bucket in the final template.
         bucket: the pipeline's.
-        resource: its resource; None for an imported bucket, whose rules are not known.
         filters: the pipeline's.
         ordering: the pipeline's.
         message_life: the longest time for which a message waits in both queues, in seconds.
 
     """
-
-    def __init__(
-        self,
-        scope: Construct,
-        *,
-        bucket: s3.IBucket,
-        resource: s3.CfnBucket | None,
-        filters: Sequence[KeyPattern],
-        ordering: Ordering,
-        message_life: float,
-    ) -> None:
-        self._scope = scope
-        self._bucket = bucket
-        self._resource = resource
-        self._filters = [item if item.is_known else KeyPattern("") for item in filters]
-        self._ordering = ordering
-        self._message_life = message_life
-
-    def validate(self) -> list[str]:
-        """Check the rules.
-
-        Returns:
-            The messages. The CDK ends the synthesis if there are any.
-
-        """
-        if self._resource is None:
-            return []
-        return [str(problem) for problem in self.problems(FinalTemplates(self, self._scope).properties(self._resource))]
-
-    def problems(self, properties: Mapping[str, Any]) -> Iterator[Problem]:
-        """Check the rules in the properties of the bucket in the template."""
-        rules = [_of_api(rule) for rule in value_at(properties, "LifecycleConfiguration.Rules") or ()]
-        life, every_version = self._message_life, self._ordering is Ordering.EVERY_VERSION
-        for end in early_ends(rules, filters=self._filters, life_seconds=life, every_version=every_version):
-            values = {"bucket": self._bucket.node.path, "does": end.text, "message_life": span(life)}
-            if end.of_versions:
-                yield VERSIONS_EXPIRE_EARLY.problem(**values)
-            elif end.tags:
-                warn(self._scope, OBJECTS_MAY_EXPIRE_EARLY, tags=" and ".join(end.tags), **values)
-            else:
-                yield OBJECTS_EXPIRE_EARLY.problem(**values)
+    rules = [_of_api(rule) for rule in value_at(properties, "LifecycleConfiguration.Rules") or ()]
+    known = [item if item.is_known else KeyPattern("") for item in filters]
+    every_version = ordering is Ordering.EVERY_VERSION
+    for end in early_ends(rules, filters=known, life_seconds=message_life, every_version=every_version):
+        values = {"bucket": bucket.node.path, "does": end.text, "message_life": span(message_life)}
+        if end.of_versions:
+            yield VERSIONS_EXPIRE_EARLY.problem(**values)
+        elif end.tags:
+            warn(scope, OBJECTS_MAY_EXPIRE_EARLY, tags=" and ".join(end.tags), **values)
+        else:
+            yield OBJECTS_EXPIRE_EARLY.problem(**values)
 
 
 def _of_api(rule: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from constructs import Construct
 
 from cdk_intake_ledger.audit.schedule import schedule as make_schedule
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.final_check import FinalCheck
-from cdk_intake_ledger.checks.final_warnings import FinalWarnings, Needs
+from cdk_intake_ledger.checks.final_check import check_final_template
+from cdk_intake_ledger.checks.final_warnings import Needs, warn_about_app
 from cdk_intake_ledger.checks.limits import MAX_NAME
 from cdk_intake_ledger.checks.nag_suppressions import AUDIT_DESTINATION, suppress
 from cdk_intake_ledger.checks.plan import Plan
@@ -252,12 +252,11 @@ class Intake(Construct, IntakeMetrics):
         ]
         if bucket is not None and self._kind == OBJECTS:
             needs += [(bucket, bucket.encryption_key), (bucket, ledger.table), (ledger.table, bucket)]
-        warnings = FinalWarnings(
+        check_final_template(self, plan, numbers)
+        warn_about_app(
             self,
             needs=needs,
             alarms=[*self._monitoring.calls.values(), *self.alarms.values()],
             function=self._consumer.existing_function,
             bucket=bucket,
         )
-        self.node.add_validation(FinalCheck(self, plan, numbers))
-        self.node.add_validation(warnings)

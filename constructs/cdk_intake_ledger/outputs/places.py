@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jsii
 from aws_cdk import Reference, Stack, Token, Tokenization
 from aws_cdk import aws_s3 as s3
-from constructs import Construct, IValidation
+from constructs import Construct
 
+from cdk_intake_ledger.checks.final_template import FinalTemplates, at_synthesis
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.output_rules import (
     OUTPUT_CALLS_ITSELF,
@@ -53,7 +53,7 @@ class Places:
         if any(place == (other.prefix, other.bucket.node.path, other.rejects) for other in self.outputs):
             return 0
         if not self.outputs:
-            self.pipeline.node.add_validation(_PlacesValidation(self))
+            at_synthesis(self.pipeline, self._problems)
         self.outputs.append(_Output(bucket, prefix, rejects))
         return len(self.outputs)
 
@@ -65,6 +65,38 @@ class Places:
     def output_prefixes(self, bucket: str) -> Iterator[str]:
         """The prefixes of outputs in a bucket."""
         yield from (output.prefix for output in self.outputs if bucket_identity(output.bucket) == bucket)
+
+    def _problems(self, _: FinalTemplates) -> Iterator[Problem]:
+        """Compare the outputs with all pipelines of the app, since some may be made later."""
+        # jsii never frees an object of Python, so the tree has the same objects that the app made.
+        constructs = self.pipeline.node.root.node.find_all()
+        pipelines = [construct._places for construct in constructs if isinstance(construct, HasPlaces)]  # noqa: SLF001
+        for output in self.outputs:
+            if not Token.is_unresolved(output.prefix):
+                for places in pipelines:
+                    yield from self._overlaps(output, places)
+                yield from self._mixes(output)
+
+    def _mixes(self, output: _Output) -> Iterator[Problem]:
+        """The overlap of an output of the processor with the rejected rows."""
+        for other in () if output.rejects else self.outputs:
+            same = bucket_identity(other.bucket) == bucket_identity(output.bucket)
+            known = other.rejects and not Token.is_unresolved(other.prefix)
+            if same and known and _overlap(other.prefix, output.prefix):
+                values = {"bucket": output.bucket.node.path, "prefix": output.prefix}
+                yield REJECTS_IN_OUTPUTS.problem(**values, rejects=other.prefix)
+
+    def _overlaps(self, output: _Output, places: "Places") -> Iterator[Problem]:
+        bucket, prefix, other = bucket_identity(output.bucket), output.prefix, places.pipeline.node.path
+        values: dict[str, Any] = {"bucket": output.bucket.node.path, "prefix": prefix}
+        for intake in places.intake_prefixes(bucket):
+            if _overlap(intake, prefix) and places is self:
+                yield OUTPUT_CALLS_ITSELF.problem(**values, intake=intake)
+            elif _overlap(intake, prefix):
+                yield OUTPUT_IN_OTHER_INTAKE.problem(**values, intake=intake, other=other)
+        for theirs in () if places is self else places.output_prefixes(bucket):
+            if _overlap(theirs, prefix):
+                yield OUTPUTS_OVERLAP.problem(**values, theirs=theirs, other=other)
 
 
 class HasPlaces(Construct):
@@ -94,54 +126,6 @@ def bucket_identity(bucket: s3.IBucket) -> str:
 def _resource_identity(resource: s3.CfnBucket) -> str:
     name = resource.bucket_name
     return name if name and not Token.is_unresolved(name) else str(resource.node.path)
-
-
-@jsii.implements(IValidation)
-class _PlacesValidation:
-    """Compares the outputs of one pipeline with all pipelines of the app, since some may be made after it."""
-
-    def __init__(self, own: Places) -> None:
-        self._own = own
-
-    def validate(self) -> list[str]:
-        """Check the app.
-
-        Returns:
-            The messages. The CDK ends the synthesis if there are any.
-
-        """
-        return [str(problem) for problem in self._problems()]
-
-    def _problems(self) -> Iterator[Problem]:
-        # jsii never frees an object of Python, so the tree has the same objects that the app made.
-        constructs = self._own.pipeline.node.root.node.find_all()
-        pipelines = [construct._places for construct in constructs if isinstance(construct, HasPlaces)]  # noqa: SLF001
-        for output in self._own.outputs:
-            if not Token.is_unresolved(output.prefix):
-                for places in pipelines:
-                    yield from self._overlaps(output, places)
-                yield from self._mixes(output)
-
-    def _mixes(self, output: _Output) -> Iterator[Problem]:
-        """The overlap of an output of the processor with the rejected rows."""
-        for other in () if output.rejects else self._own.outputs:
-            same = bucket_identity(other.bucket) == bucket_identity(output.bucket)
-            known = other.rejects and not Token.is_unresolved(other.prefix)
-            if same and known and _overlap(other.prefix, output.prefix):
-                values = {"bucket": output.bucket.node.path, "prefix": output.prefix}
-                yield REJECTS_IN_OUTPUTS.problem(**values, rejects=other.prefix)
-
-    def _overlaps(self, output: _Output, places: Places) -> Iterator[Problem]:
-        bucket, prefix, other = bucket_identity(output.bucket), output.prefix, places.pipeline.node.path
-        values: dict[str, Any] = {"bucket": output.bucket.node.path, "prefix": prefix}
-        for intake in places.intake_prefixes(bucket):
-            if _overlap(intake, prefix) and places is self._own:
-                yield OUTPUT_CALLS_ITSELF.problem(**values, intake=intake)
-            elif _overlap(intake, prefix):
-                yield OUTPUT_IN_OTHER_INTAKE.problem(**values, intake=intake, other=other)
-        for theirs in () if places is self._own else places.output_prefixes(bucket):
-            if _overlap(theirs, prefix):
-                yield OUTPUTS_OVERLAP.problem(**values, theirs=theirs, other=other)
 
 
 def _overlap(one: str, other: str) -> bool:

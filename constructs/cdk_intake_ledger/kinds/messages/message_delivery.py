@@ -1,17 +1,20 @@
 """How messages reach the queue of an intake: a rule of EventBridge, subscriptions of SNS, and no other consumer."""
 
+from collections.abc import Iterator
+
 import jsii
-from aws_cdk import IAspect, Resource, Stack
+from aws_cdk import Resource, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct, IConstruct, IValidation
+from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.audit.deployed_settings import stack_selector
-from cdk_intake_ledger.checks.final_template import FinalTemplates
+from cdk_intake_ledger.checks.final_template import FinalTemplates, at_synthesis
 from cdk_intake_ledger.checks.nag_suppressions import MAPPINGS, STREAMS, Wildcards
+from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.message_rules import MESSAGE_SNS_ENVELOPE
 from cdk_intake_ledger.delivery.queue_access import allow_service
@@ -94,36 +97,30 @@ class _QueueTarget:
         return events.RuleTargetConfig(arn=self._queue.queue.queue_arn, dead_letter_config=dead_letters)
 
 
-@jsii.implements(IAspect)
-class SnsEnvelopes:
-    """Warns of subscriptions of the app that send the intake messages in an envelope, however late they are added."""
+def check_app(
+    intake: Construct, queue: sqs.IQueue, own: lambda_.EventSourceMapping, *, warns_of_envelopes: bool
+) -> None:
+    """Check, when the app is complete, that no other function takes messages of the queue.
 
-    def __init__(self, intake: Construct, queue: sqs.IQueue) -> None:
-        self._intake = intake
-        self._queue = queue
+    Args:
+        intake: the intake.
+        queue: its queue.
+        own: the mapping of its consumer.
+        warns_of_envelopes: whether to warn of subscriptions that send messages in an envelope of SNS.
 
-    def visit(self, node: IConstruct) -> None:
-        """Look at the whole app once, when the aspect comes to the intake."""
-        if node.node.path != self._intake.node.path:
-            return
-        for construct in node.node.root.node.find_all():
-            if not isinstance(construct, sns.CfnSubscription) or construct.endpoint != self._queue.queue_arn:
-                continue
-            if properties_of(construct).get("rawMessageDelivery") is not True:
-                subscription, path = construct.node.path, self._queue.node.path
-                warn(self._intake, MESSAGE_SNS_ENVELOPE, subscription=subscription, path=path)
+    """
+
+    def check(templates: FinalTemplates) -> Iterator[Problem]:
+        if warns_of_envelopes:
+            _warn_of_envelopes(intake, queue)
+        yield from other_consumer_problems(templates, queue, own)
+
+    at_synthesis(intake, check)
 
 
-@jsii.implements(IValidation)
-class OneConsumer:
-    """Checks at synthesis that no other function takes messages of the queue."""
-
-    def __init__(self, queue: sqs.IQueue, own: lambda_.EventSourceMapping) -> None:
-        self._queue = queue
-        self._own = own
-
-    def validate(self) -> list[str]:
-        """The messages. The CDK ends the synthesis if there are any."""
-        return [
-            str(problem) for problem in other_consumer_problems(FinalTemplates(self, self._own), self._queue, self._own)
-        ]
+def _warn_of_envelopes(intake: Construct, queue: sqs.IQueue) -> None:
+    for construct in intake.node.root.node.find_all():
+        if not isinstance(construct, sns.CfnSubscription) or construct.endpoint != queue.queue_arn:
+            continue
+        if properties_of(construct).get("rawMessageDelivery") is not True:
+            warn(intake, MESSAGE_SNS_ENVELOPE, subscription=construct.node.path, path=queue.node.path)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from aws_cdk import Aspects, Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -17,8 +17,7 @@ from cdk_intake_ledger.kinds.intake import Intake
 from cdk_intake_ledger.kinds.messages.expressions import reads_sns_envelope, warn_about_identity, warn_about_records
 from cdk_intake_ledger.kinds.messages.message_consumer import MessageConsumer, MessageResources, source_name
 from cdk_intake_ledger.kinds.messages.message_delivery import (
-    OneConsumer,
-    SnsEnvelopes,
+    check_app,
     check_delivery,
     deliver_events,
 )
@@ -202,9 +201,8 @@ class MessageIntake(Intake):
             content={"checkRows": True, "everySeconds": int(CHECK_INTERVAL.to_seconds())},
         )
         self.node.add_validation(wildcards)
-        self.node.add_validation(OneConsumer(self._queue.queue, self._consumer.source))
-        if not source.is_stream and not source.unwrap_sns and not reads_sns_envelope(key, identity):
-            Aspects.of(self).add(SnsEnvelopes(self, self._queue.queue))
+        envelopes = not source.is_stream and not source.unwrap_sns and not reads_sns_envelope(key, identity)
+        check_app(self, self._queue.queue, self._consumer.source, warns_of_envelopes=envelopes)
         fix_names(self, name, table=self._ledger.table)
 
     def grant_send(self, grantee: iam.IGrantable) -> iam.Grant:

@@ -2,15 +2,16 @@
 
 from constructs import Construct
 
+from cdk_intake_ledger.checks.final_template import at_synthesis
 from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_LIFECYCLE_UNKNOWN
 from cdk_intake_ledger.consumer_function import IntakeConsumer
-from cdk_intake_ledger.delivery.bucket_validation import BucketValidation, ConsumedQueue
+from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
+from cdk_intake_ledger.delivery.bucket_validation import BucketCheck
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
 from cdk_intake_ledger.delivery.imported_buckets import register_import
 from cdk_intake_ledger.delivery.key_filters import warn_about_filters
-from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
 from cdk_intake_ledger.functions.network_endpoints import OF_OBJECTS, warn_without_endpoints
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.options import Delivery
@@ -44,28 +45,20 @@ def connect_bucket(
     )
     if resources.bucket_resource is None:
         warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
-    # Each use of `scope.node` is a call of the CDK's process.
-    node = scope.node
-    node.add_validation(resources.wildcards)
-    lifecycle = LifecycleValidation(
-        scope,
+    scope.node.add_validation(resources.wildcards)
+    check = BucketCheck(
+        scope=scope,
         bucket=resources.bucket,
         resource=resources.bucket_resource,
+        delivery=resources.delivery,
+        had_notifications=has_cdk_notifications(resources.bucket),
         filters=resources.filters,
         ordering=resources.ordering,
+        deletes=resources.deletes,
         message_life=message_life,
+        role=consumer.role,
+        queue=resources.queue.queue,
+        source=consumer.source,
+        queue_is_existing="queue" in resources.existing,
     )
-    node.add_validation(
-        BucketValidation(
-            scope,
-            bucket=resources.bucket,
-            resource=resources.bucket_resource,
-            delivery=resources.delivery,
-            filters=resources.filters,
-            ordering=resources.ordering,
-            deletes=resources.deletes,
-            role=consumer.role,
-            lifecycle=lifecycle,
-            consumed=ConsumedQueue(resources.queue.queue, consumer.source, "queue" in resources.existing),
-        )
-    )
+    at_synthesis(scope, check.problems)

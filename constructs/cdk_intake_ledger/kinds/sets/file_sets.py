@@ -9,9 +9,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
+from cdk_intake_ledger.checks.final_template import at_synthesis
 from cdk_intake_ledger.checks.reporting import refuse
 from cdk_intake_ledger.consumer_function import IntakeConsumer
-from cdk_intake_ledger.delivery.lifecycle_rules import LifecycleValidation
+from cdk_intake_ledger.delivery.lifecycle_rules import lifecycle_problems
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.objects.pipeline_checks import option_problems, plan_problems, stop_problems
 from cdk_intake_ledger.kinds.objects.pipeline_grants import FileIntake
@@ -190,16 +191,18 @@ class FileSets(FileIntake):
             for role, action in ((self._consumer.role, "dynamodb:BatchWriteItem"), (consumer.role, "dynamodb:Query")):
                 role.add_to_policy(iam.PolicyStatement(actions=[action], resources=[parts.table.table_arn]))
         # The parts must be readable for as long as the message of their set waits.
-        self.node.add_validation(
-            LifecycleValidation(
+        if (bucket := parts.bucket_resource) is not None:
+            at_synthesis(
                 self,
-                bucket=parts.bucket,
-                resource=parts.bucket_resource,
-                filters=parts.filters,
-                ordering=parts.ordering,
-                message_life=plan.queue_retention + plan.dead_letter_retention,
+                lambda templates: lifecycle_problems(
+                    self,
+                    templates.properties(bucket),
+                    bucket=parts.bucket,
+                    filters=parts.filters,
+                    ordering=parts.ordering,
+                    message_life=plan.queue_retention + plan.dead_letter_retention,
+                ),
             )
-        )
         self._wake_from(consumer, form)
         # A lost message loses no set.
         self._check_regularly(
