@@ -12,14 +12,10 @@ from cdk_intake_ledger.audit.reports import allow_reports
 from cdk_intake_ledger.audit.schedule import schedule
 from cdk_intake_ledger.audit.state_machine import AuditMachine
 from cdk_intake_ledger.checks.final_template import expect
-from cdk_intake_ledger.checks.nag_compliance import CONCURRENCY
 from cdk_intake_ledger.checks.nag_suppressions import (
     AUDIT_DEAD_LETTERS,
     AUDIT_DESTINATION,
-    METRICS,
-    RULES_BY_TARGET,
-    TOPICS_BY_BUCKET,
-    Wildcards,
+    CONCURRENCY,
     suppress,
 )
 from cdk_intake_ledger.checks.rules.final_rules import WRITES_OF_A_CHANGE
@@ -152,26 +148,25 @@ class IntakeAudit(Construct):
                 resources=[consumer.function.function_arn, resources.dead_letter_arn],
             )
         )
-        resources.wildcards.suppress(self.role, "*", METRICS)
         if consumer.executions is not None:
             # The lease of a row whose execution runs may have ended.
-            consumer.executions.allow_looking(self, self.role, resources.wildcards)
+            consumer.executions.allow_looking(self, self.role)
         key, tables = resources.queue.encryption_key, resources.ledger.encryption_key
         if key is not None:
             # A key that is the table's too may be described already.
             shared = tables is not None and tables.node.path == key.node.path
             actions = ("kms:GetKeyPolicy",) if shared else ("kms:DescribeKey", "kms:GetKeyPolicy")
-            grant_key(key, self.role, *actions, wildcards=resources.wildcards)
+            grant_key(key, self.role, *actions)
         if resources.delivery is not Delivery.S3:
-            self._allow_looking_at_rules(resources.wildcards)
+            self._allow_looking_at_rules()
         if resources.delivery is Delivery.EXISTING:
-            self._allow_looking_at_topics(resources.wildcards)
+            self._allow_looking_at_topics()
         self.state_machine: sfn.IStateMachine | None = None
         if join is not None:
             for name, value in join.environment.items():
                 self.function.add_environment(name, value)
             join.allow(self.role)
-            plan = scale.allow_planning(self.role, resources.bucket, resources.wildcards)
+            plan = scale.allow_planning(self.role, resources.bucket)
             machine = AuditMachine(
                 self,
                 "Parts",
@@ -187,7 +182,7 @@ class IntakeAudit(Construct):
         else:
             self._schedule(options.interval, self.function.function_arn, "lambda:InvokeFunction")
 
-    def _allow_looking_at_rules(self, wildcards: Wildcards) -> None:
+    def _allow_looking_at_rules(self) -> None:
         # Finding rules by their target and trying a pattern out: EventBridge knows no resource for either.
         finding = ["events:ListRuleNamesByTarget", "events:TestEventPattern"]
         rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
@@ -196,16 +191,14 @@ class IntakeAudit(Construct):
             ("RuleByNameWouldTieACircle", ["events:DescribeRule", "events:ListTargetsByRule"], rules),
         ):
             self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=[resource]))
-        wildcards.suppress(self.role, rules, RULES_BY_TARGET)
 
-    def _allow_looking_at_topics(self, wildcards: Wildcards) -> None:
+    def _allow_looking_at_topics(self) -> None:
         topics = Stack.of(self).format_arn(service="sns", resource="*")
         for sid, action, resource in (
             ("SubscriptionSnsKnowsNoResources", "sns:GetSubscriptionAttributes", "*"),
             ("TopicsOfTheBucketThatOthersMade", "sns:ListSubscriptionsByTopic", topics),
         ):
             self.role.add_to_policy(iam.PolicyStatement(sid=sid, actions=[action], resources=[resource]))
-        wildcards.suppress(self.role, topics, TOPICS_BY_BUCKET)
 
     def _schedule(self, interval: Duration, target: str, action: str) -> None:
         seconds = int(to_seconds(interval))

@@ -90,8 +90,8 @@ class IntakeConsumer(ConsumerFunction):
         )
         resources.allow_extras(self.role)
         self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[resources.dead_letter_arn]))
-        grant_keys(self.role, resources.wildcards, [(resources.queue.second_key, QUEUE_KEY_ACTIONS)])
-        self._use(processor, resources.wildcards)
+        grant_keys(self.role, [(resources.queue.second_key, QUEUE_KEY_ACTIONS)])
+        self._use(processor)
         if processor.executions is not None:
             processor.executions.send_ends(self, resources.queue, resources.name)
         self._receive(

@@ -15,7 +15,6 @@ from cdk_intake_ledger.audit_function import IntakeAudit
 from cdk_intake_ledger.bucket import bucket_props_problems, intake_bucket
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.final_template import expect
-from cdk_intake_ledger.checks.nag_suppressions import Wildcards
 from cdk_intake_ledger.checks.reporting import refuse
 from cdk_intake_ledger.checks.rules.final_rules import BUCKET_KEY, KEPT, NONE
 from cdk_intake_ledger.consumer_function import IntakeConsumer
@@ -224,7 +223,6 @@ class IntakePipeline(PipelineGrants):
             clock_skew=concurrency.clock_skew,
             filters=keys,
             stack=Stack.of(self),
-            wildcards=Wildcards(self),
             existing=existing_resources(bucket, queue, ledger, self._queue.encryption_key),
         )
         self._consumer = IntakeConsumer(

@@ -25,7 +25,6 @@ from constructs import IConstruct
 import cdk_intake_ledger
 from cdk_intake_ledger import IntakePipeline, IntakeWorkers, OutcomeEvents
 from cdk_intake_ledger.checks import nag_suppressions
-from cdk_intake_ledger.checks.nag_compliance import COMPLIANCE_SUPPRESSIONS
 from tests.synth import matrix as rows
 from tests.synth.build import new_app, new_stack, processor
 from tests.synth.conftest import Matrix
@@ -40,7 +39,7 @@ REGULATED: dict[str, Callable[[App], NagPack]] = {
 """The packs for regulated data, by the names of the page."""
 ALL = (*PACKS, *REGULATED.values())
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
-SUPPRESSIONS = (*nag_suppressions.SUPPRESSIONS, *COMPLIANCE_SUPPRESSIONS)
+SUPPRESSIONS = nag_suppressions.SUPPRESSIONS
 
 THEIRS = {
     r"Delivery/.*": "CDK's own pipeline for apps of the CDK",

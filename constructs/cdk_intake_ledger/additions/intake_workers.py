@@ -15,8 +15,7 @@ from constructs import Construct
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.final_check import check_final_template
 from cdk_intake_ledger.checks.final_template import expect
-from cdk_intake_ledger.checks.nag_compliance import WORKER_VARIABLES
-from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, suppress
+from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, WORKER_VARIABLES, suppress
 from cdk_intake_ledger.checks.reporting import refuse
 from cdk_intake_ledger.checks.rules.worker_rules import worker_problems
 from cdk_intake_ledger.kinds.intake import Intake

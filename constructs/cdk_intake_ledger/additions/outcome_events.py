@@ -17,7 +17,6 @@ from cdk_intake_ledger.checks.final_check import check_final_template
 from cdk_intake_ledger.checks.final_template import expect
 from cdk_intake_ledger.checks.nag_suppressions import (
     ALARM_ACTION,
-    INLINE_POLICIES,
     OUTCOME_DEAD_LETTERS,
     OUTCOME_DESTINATION,
     OUTCOME_STREAMS,
@@ -125,7 +124,6 @@ class OutcomeEvents(Construct, HasOutcomes):
         # A separate policy, so that the suppression of this asterisk covers no other one.
         policy = iam.Policy(role, "Streams", statements=[listing], roles=[role])
         suppress(policy, OUTCOME_STREAMS, of="[Resource::*]")
-        suppress(role, INLINE_POLICIES)
         source = lambda_.EventSourceMapping(
             self,
             "Source",

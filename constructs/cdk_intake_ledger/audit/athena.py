@@ -11,7 +11,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.checks.nag_suppressions import FILES, Wildcards
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_audit import JoinSettings
 
@@ -89,7 +88,7 @@ class AuditAthena(Construct):
         """The variables of the function that asks Athena."""
         return environment_of(JoinSettings, database=self.name, work_group=self.name)
 
-    def allow(self, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow(self, role: iam.Role) -> None:
         """Let a role run queries in the work group and over the tables. It may use the files already."""
         self._allow(role, ["athena:GetQueryExecution", "athena:StartQueryExecution"], self._arn("athena", "workgroup"))
         # Athena looks at the default database too:
@@ -103,7 +102,6 @@ class AuditAthena(Construct):
         role.add_to_policy(
             iam.PolicyStatement(sid="ResultsByAthenasNames", actions=_RESULT_ACTIONS, resources=[results])
         )
-        wildcards.suppress(role, results, FILES)
 
     def _allow(self, role: iam.Role, actions: list[str], *resources: str) -> None:
         role.add_to_policy(iam.PolicyStatement(actions=actions, resources=list(resources)))

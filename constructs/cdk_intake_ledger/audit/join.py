@@ -13,8 +13,13 @@ from cdk_intake_ledger.audit.athena import AuditAthena
 from cdk_intake_ledger.bucket import private_bucket
 from cdk_intake_ledger.bundling.assets import LAYER_FOLDER, wheel_code
 from cdk_intake_ledger.bundling.wheels import parse_requirements
-from cdk_intake_ledger.checks.nag_compliance import CONCURRENCY, FILE_COPIES
-from cdk_intake_ledger.checks.nag_suppressions import AUDIT_DEAD_LETTERS, FILE_ACCESS_LOGS, FILES, suppress
+from cdk_intake_ledger.checks.nag_suppressions import (
+    AUDIT_DEAD_LETTERS,
+    CONCURRENCY,
+    FILE_ACCESS_LOGS,
+    FILE_COPIES,
+    suppress,
+)
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
@@ -88,10 +93,9 @@ class AuditJoin(Construct):
             | (self.athena.environment if self.athena else {}),
             suppressions=(AUDIT_DEAD_LETTERS, CONCURRENCY),
         )
-        resources.wildcards.accept_policy(role)
         self.allow(role)
         if self.athena:
-            self.athena.allow(role, resources.wildcards)
+            self.athena.allow(role)
 
     @property
     def layers(self) -> Sequence[lambda_.ILayerVersion]:
@@ -107,9 +111,8 @@ class AuditJoin(Construct):
                 sid="FilesOfRunsByTheirNames", actions=["s3:GetObject", "s3:PutObject"], resources=[objects]
             )
         )
-        self._resources.wildcards.suppress(role, objects, FILES)
         if self.files.encryption_key is not None:
-            grant_key(self.files.encryption_key, role, *BUCKET_WRITE_KEY_ACTIONS, wildcards=self._resources.wildcards)
+            grant_key(self.files.encryption_key, role, *BUCKET_WRITE_KEY_ACTIONS)
 
     def _bucket(self, key: kms.IKey | None, removal_policy: RemovalPolicy) -> s3.Bucket:
         made = private_bucket(

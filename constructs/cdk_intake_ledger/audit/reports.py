@@ -6,7 +6,6 @@ from aws_cdk import Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from cdk_intake_ledger.checks.nag_suppressions import REPORTS
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.audit_rules import REPORTS_ARE_PROCESSED
 from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
@@ -49,9 +48,8 @@ def allow_reports(role: iam.Role, resources: PipelineResources, options: AuditOp
     role.add_to_policy(
         iam.PolicyStatement(sid="ReportsOfThisPipelineByDayAndRun", actions=["s3:PutObject"], resources=[objects])
     )
-    resources.wildcards.suppress(role, objects, REPORTS)
     if bucket.encryption_key is not None:
-        grant_key(bucket.encryption_key, role, "kms:GenerateDataKey", wildcards=resources.wildcards)
+        grant_key(bucket.encryption_key, role, "kms:GenerateDataKey")
     owner = owner_of(bucket, owned_resource(bucket), role)
     return environment_of(Reports, bucket=bucket.bucket_name, prefix=_prefix(options), owner=owner)
 

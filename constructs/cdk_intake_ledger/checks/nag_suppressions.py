@@ -6,6 +6,7 @@ cdk-nag, and it changes no template. `docs/security.md` shows the same table.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jsii
@@ -23,6 +24,8 @@ class Suppression(NamedTuple):
     rules: tuple[str, ...]
     where: str
     reason: str
+    sids: tuple[str, ...] = ()
+    """Beginnings of the names of statements in a role's own policy, whose resources may have an asterisk."""
 
 
 ACCESS_LOGS = Suppression(
@@ -80,15 +83,11 @@ OUTCOME_STREAMS = Suppression(
     "the role of `OutcomeEvents`, `*`",
     "Lambda needs `dynamodb:ListStreams`, which supports no resource.",
 )
-STREAMS = Suppression(
-    ("AwsSolutions-IAM5",),
-    "the role of an intake of a table's stream, `*`",
-    "CDK grants `dynamodb:ListStreams`. It and the action that reads mappings support no resource.",
-)
 MAPPINGS = Suppression(
     ("AwsSolutions-IAM5",),
-    "the role of an intake of other messages, `*`",
-    "The action that reads mappings supports no resource.",
+    "the role of an intake of messages, `*`",
+    "The action that reads mappings supports no resource, as `dynamodb:ListStreams`, which CDK grants for a stream.",
+    ("MappingsHaveNoResources",),
 )
 AUDIT_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
@@ -104,46 +103,55 @@ OBJECTS = Suppression(
     ("AwsSolutions-IAM5",),
     "both roles, `<bucket>/<prefix>*`",
     "Two actions read the objects that the filters accept. Without a prefix this is `<bucket>/*`.",
+    ("ObjectsThatTheFiltersLetThrough",),
 )
 METRICS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `*`",
     "The actions that read the queue's age, mappings, rules by target and a subscription support no resource.",
+    ("MetricsAndMappings",),
 )
 RULES_BY_TARGET = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `rule/*`, where EventBridge or others deliver",
     "Two actions that read. With the rule's name, rule, queue and role would depend on each other.",
+    ("RuleByName",),
 )
 TOPICS_BY_BUCKET = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, topics of the account, with `Delivery.EXISTING`",
     "One action reads the subscriptions of the topics that the bucket notifies, known only then.",
+    ("TopicsOfTheBucket",),
 )
 OUTPUTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the consumer's role, `<outputs>/<prefix>*`, after `grant_output`",
     "Named actions write the processor's outputs, whose keys follow from those of uploads.",
+    ("OutputsOfTheProcessor",),
 )
 REPORTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, `<prefix><pipeline>/*`, with reports in S3",
     "One action writes the reports of this pipeline, whose keys have day and run.",
+    ("ReportsOfThisPipeline",),
 )
 REPORTED = Suppression(
     ("AwsSolutions-IAM5",),
     "the audit's role, the folder of an inventory's reports",
     "One action reads the reports about this bucket, whose file names S3 chooses.",
+    ("FilesOfTheInventory",),
 )
 PART_LISTS = Suppression(
     ("AwsSolutions-IAM5",),
     "the consumer's role of sets, `<lists>/parts/*`, with an existing function or state machine",
     "One action stores the list of a set's parts. Its key is the version of the set.",
+    ("ListsOfParts",),
 )
 FILES = Suppression(
     ("AwsSolutions-IAM5",),
     "the roles of an audit in parts, `<files>/*`",
     "Named actions read and write files of runs and Athena's results, in a bucket for them only.",
+    ("FilesOfRuns", "ResultsByAthenasNames"),
 )
 FILE_ACCESS_LOGS = Suppression(
     (
@@ -174,11 +182,13 @@ EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
     "the consumer's role, `execution:<machine>:*`, with a state machine",
     "Actions describe and stop this machine's executions, one is denied. Each attempt starts one with a new name.",
+    ("ExecutionsOfTheMachine",),
 )
 DURABLE_EXECUTIONS = Suppression(
     ("AwsSolutions-IAM5",),
     "consumer's and audit's roles, `<function>:*/durable-execution/*`, with a durable function",
     "Actions describe and stop this function's executions, also of former versions. Each attempt starts a new one.",
+    ("DurableExecutions",),
 )
 INTERFACES = Suppression(
     ("AwsSolutions-IAM5",),
@@ -196,14 +206,47 @@ NOTIFICATIONS_HANDLER = Suppression(
     "CDK gives it AWS's managed policy for writing logs. A bucket of the stack does not need it.",
 )
 
-SUPPRESSIONS = tuple(one for one in tuple(globals().values()) if isinstance(one, Suppression))
-"""All of them."""
-
 INLINE_POLICIES = Suppression(
     ("HIPAA.Security-IAMNoInlinePolicy", "NIST.800.53.R5-IAMNoInlinePolicy", "PCI.DSS.321-IAMNoInlinePolicy"),
     "each role of the library",
     "Role and policy belong to one function, schedule or machine. No other principal can get the policy.",
 )
+_HIPAA, _NIST, _PCI = "HIPAA.Security", "NIST.800.53.R5", "PCI.DSS.321"
+
+CONCURRENCY = Suppression(
+    tuple(f"{pack}-LambdaConcurrency" for pack in (_HIPAA, _NIST)),
+    "the audit's functions",
+    "One audit runs at a time. The account would lack the reserved concurrency for the rest of the day.",
+)
+FILE_COPIES = Suppression(
+    tuple(
+        f"{pack}-{rule}"
+        for rule in ("S3BucketReplicationEnabled", "S3BucketVersioningEnabled")
+        for pack in (_HIPAA, _NIST, _PCI)
+    ),
+    "the buckets of an audit in parts, and of lists of parts",
+    "They have copies of listings and rows, which expire after 3 or 30 days. The next run or attempt makes new ones.",
+)
+WORKER_VARIABLES = Suppression(
+    ("AwsSolutions-ECS2",),
+    "the task definition of workers",
+    "The variables are names and numbers, not secrets.",
+)
+
+ALIASED_KEY = Suppression(
+    ("AwsSolutions-IAM5",),
+    "both roles, `key/*`, with a key imported by its alias",
+    "A policy cannot name a key by its alias. The condition `kms:ResourceAliases` limits the statement to it.",
+    ("KeyOfTheAlias",),
+)
+READERS = Suppression(
+    ("AwsSolutions-IAM5",),
+    "a role of another stack, `<bucket>/<prefix>*`, after `grant_read`",
+    "Two actions read the objects that the filters accept, whose keys are known only when they arrive.",
+)
+
+SUPPRESSIONS = tuple(one for one in tuple(globals().values()) if isinstance(one, Suppression))
+"""All of them."""
 
 
 def suppress(construct: IConstruct, *findings: Suppression, of: str = "") -> None:
@@ -221,72 +264,45 @@ def suppress(construct: IConstruct, *findings: Suppression, of: str = "") -> Non
     construct.node.add_metadata(ACKNOWLEDGED_RULES, reasons)
 
 
-def suppress_wildcards(policy: iam.Policy, finding: Suppression) -> None:
-    """Acknowledge each resource with an asterisk in a policy that CDK creates."""
-    policy.node.add_validation(_EachWildcard(policy, finding))
+def suppress_wildcards(holder: iam.Role | iam.Policy, finding: Suppression | None = None) -> None:
+    """Acknowledge resources with an asterisk in a policy, when the CDK validates the tree.
 
+    The name of a finding contains the resource as in the template, and references to other stacks are known only then.
 
-@jsii.implements(IValidation)
-class Wildcards:
-    """The policies of a pipeline's roles, and resources with an asterisk in them.
+    Args:
+        holder: a policy that CDK creates, or a role with its own policy.
+        finding: of each asterisk in the policy. When omitted, the names of statements say which finding is theirs.
 
-    They are acknowledged when the CDK validates the tree. The name of a finding contains the resource as in the
-    template, and references to other stacks are known only then.
     """
-
-    def __init__(self, scope: IConstruct) -> None:
-        self._scope = scope
-        self._suppressions: dict[iam.Role, list[tuple[str, Suppression]]] = {}
-        self._policies: set[iam.Role] = set()
-
-    def accept_policy(self, role: iam.Role) -> None:
-        """Acknowledge that a role has its own policy. For its wildcards and this, the CDK's process is called once."""
-        self._suppressions.setdefault(role, [])
-        self._policies.add(role)
-
-    def suppress(self, role: iam.Role, resource: str, finding: Suppression) -> None:
-        """Acknowledge that a role's own policy names this resource."""
-        self._suppressions.setdefault(role, []).append((resource, finding))
-
-    def validate(self) -> list[str]:
-        """Acknowledge the findings. It returns no problems, and a second synthesis adds nothing."""
-        suppressions, self._suppressions = self._suppressions, {}
-        resources = [[resource for resource, _ in entries] for entries in suppressions.values()]
-        resolved = Stack.of(self._scope).resolve(resources)
-        for (role, entries), spellings in zip(suppressions.items(), resolved, strict=True):
-            policy = role.node.try_find_child("DefaultPolicy")
-            if policy is not None:
-                accepted = INLINE_POLICIES.rules if role in self._policies else ()
-                reasons = {f"Annotation::{rule}": INLINE_POLICIES.reason for rule in accepted} | {
-                    f"Annotation::{rule}[Resource::{_spelt(spelling)}]": finding.reason
-                    for (_, finding), spelling in zip(entries, spellings, strict=True)
-                    for rule in finding.rules
-                }
-                policy.node.add_metadata(ACKNOWLEDGED_RULES, reasons)
-        return []
+    holder.node.add_validation(_Wildcards(holder, finding))
 
 
 @jsii.implements(IValidation)
-class _EachWildcard:
-    """Acknowledges the resources with an asterisk that CDK's policy has at synthesis."""
-
-    def __init__(self, policy: iam.Policy, finding: Suppression) -> None:
-        self._policy = policy
-        self._finding = finding
-        self._done = False
+class _Wildcards:
+    def __init__(self, holder: iam.Role | iam.Policy, finding: Suppression | None) -> None:
+        self._holder, self._finding, self._done = holder, finding, False
 
     def validate(self) -> list[str]:
         """Acknowledge the findings. It returns no problems, and a second synthesis adds nothing."""
-        statements = Stack.of(self._policy).resolve(self._policy.document)["Statement"]
-        listed = (statement["Resource"] for statement in statements if not self._done)
-        resources = [
-            _spelt(resource) for value in listed for resource in (value if isinstance(value, list) else [value])
-        ]
+        holder = self._holder
+        policy = holder if isinstance(holder, iam.Policy) else holder.node.try_find_child("DefaultPolicy")
+        if self._done or not isinstance(policy, iam.Policy):
+            return []
         self._done = True
-        for resource in resources:
-            if "*" in resource:
-                suppress(self._policy, self._finding, of=f"[Resource::{resource}]")
+        reasons: dict[str, str] = {}
+        for statement in Stack.of(policy).resolve(policy.document)["Statement"]:
+            named = statement["Resource"]
+            for resource in map(_spelt, named if isinstance(named, list) else [named]):
+                if "*" in resource and (finding := self._finding or _finding_of(statement)):
+                    reasons |= {f"Annotation::{rule}[Resource::{resource}]": finding.reason for rule in finding.rules}
+        if reasons:
+            policy.node.add_metadata(ACKNOWLEDGED_RULES, reasons)
         return []
+
+
+def _finding_of(statement: Mapping[str, Any]) -> Suppression | None:
+    sid = statement.get("Sid", "")
+    return next((one for one in SUPPRESSIONS if one.sids and sid.startswith(one.sids)), None)
 
 
 def _spelt(resolved: Any) -> str:

@@ -7,7 +7,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cdk_intake_ledger.checks.final_template import expect
-from cdk_intake_ledger.checks.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, Wildcards, suppress
+from cdk_intake_ledger.checks.nag_suppressions import CONSUMER_DEAD_LETTERS, SOURCE_DESTINATION, suppress
 from cdk_intake_ledger.functions.lambda_function import (
     FunctionCode,
     FunctionNetworking,
@@ -85,10 +85,10 @@ class ConsumerFunction(Construct):
         )
         record_version(self.function, processor.processor_version, own_code=not processor.is_elsewhere)
 
-    def _use(self, processor: Processor, wildcards: Wildcards) -> None:
+    def _use(self, processor: Processor) -> None:
         """Let the consumer invoke the existing function, or start executions."""
         if processor.elsewhere is not None:
-            processor.elsewhere.allow(self, self.role, wildcards)
+            processor.elsewhere.allow(self, self.role)
 
     def _receive(
         self,

@@ -8,7 +8,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.checks.nag_suppressions import DURABLE_EXECUTIONS, Wildcards
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.functions.durable_checks import DurableConfiguration, durable_problems, unqualified_arn
 from cdk_intake_ledger.functions.executions import Executions
@@ -67,9 +66,9 @@ class DurableExecutions(Executions):
         """See `Executions`."""
         return durable_problems(scope, self.function, self.timeout)
 
-    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow(self, scope: Construct, role: iam.Role) -> None:
         """Let a consumer invoke this version or alias, and describe, or stop, the executions of each version."""
-        self.allow_looking(scope, role, wildcards)
+        self.allow_looking(scope, role)
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])
         )
@@ -78,7 +77,7 @@ class DurableExecutions(Executions):
                 iam.PolicyStatement(actions=["lambda:StopDurableExecution"], resources=[self._execution_arns])
             )
 
-    def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:  # noqa: ARG002 - see `Executions`
+    def allow_looking(self, scope: Construct, role: iam.Role) -> None:  # noqa: ARG002 - see `Executions`
         """Allow a role to describe the executions of each version, and to find one by its name.
 
         The executions of former versions run on after a deployment. Lambda checks GetDurableExecution against the ARN
@@ -95,7 +94,6 @@ class DurableExecutions(Executions):
             ),
         ):
             role.add_to_policy(statement)
-        wildcards.suppress(role, executions, DURABLE_EXECUTIONS)
 
     @property
     def _execution_arns(self) -> str:

@@ -9,7 +9,6 @@ from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk_intake_ledger.checks.nag_suppressions import Wildcards
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.queue import IntakeQueue
@@ -68,24 +67,22 @@ class Executions(ABC):
         """
 
     @abstractmethod
-    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow(self, scope: Construct, role: iam.Role) -> None:
         """Let a consumer start and describe executions, and stop them with `stop_overtaken`.
 
         Args:
             scope: the consumer.
             role: the consumer's.
-            wildcards: the accepted wildcards of the consumer's policies.
 
         """
 
     @abstractmethod
-    def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow_looking(self, scope: Construct, role: iam.Role) -> None:
         """Allow a role to describe executions.
 
         Args:
             scope: a construct of the stack.
             role: of the consumer or of the audit.
-            wildcards: the accepted wildcards of its policies.
 
         """
 

@@ -23,6 +23,7 @@ from cdk_intake_ledger.checks.nag_suppressions import (
     TRACING,
     Suppression,
     suppress,
+    suppress_wildcards,
 )
 from cdk_intake_ledger.checks.rules.final_rules import LOG_LEVELS, NONE
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer
@@ -141,6 +142,8 @@ def intake_function(
     """A function and its new role, which may only write to the log group. `kind` is that of `expect`."""
     log_group = networking.log_group_of(scope, "Logs", removal_policy=networking.removal_policy)
     role = iam.Role(scope, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    suppress(role, INLINE_POLICIES)
+    suppress_wildcards(role)
     log_group.grant_write(role)
     network = networking.network
     if network:
@@ -151,7 +154,6 @@ def intake_function(
         )
         policy = iam.Policy(role, "Network", statements=[interfaces], roles=[role])
         suppress(policy, INTERFACES, of="[Resource::*]")
-        suppress(policy, INLINE_POLICIES)
     common: dict[str, Any] = {
         "description": description,
         "architecture": code.architecture,
@@ -251,7 +253,6 @@ def _trace(function: lambda_.Function, role: iam.Role, networking: FunctionNetwo
     # A separate policy, as for the network.
     policy = iam.Policy(role, "Tracing", statements=[segments], roles=[role])
     suppress(policy, SEGMENTS, of="[Resource::*]")
-    suppress(policy, INLINE_POLICIES)
     return ()
 
 

@@ -11,7 +11,6 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
-from cdk_intake_ledger.checks.nag_suppressions import OBJECTS, Wildcards
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, read_patterns
 from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.durations import to_seconds
@@ -55,8 +54,6 @@ class PipelineResources:
     filters: Sequence[KeyPattern]
     stack: Stack
     """The pipeline's stack."""
-    wildcards: Wildcards
-    """Resources with an asterisk that the roles' policies may have."""
     existing: Mapping[str, IConstruct]
     """Resources that the pipeline did not make: `bucket`, `queue`, `dead`, `table` and `key`."""
 
@@ -121,7 +118,6 @@ class PipelineResources:
             queue: actions on the queue.
 
         """
-        self.wildcards.accept_policy(role)
         objects = [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)]
         _grant(role, bucket, self.bucket.bucket_arn)
         # The statement's name explains the asterisk to a reader of the template.
@@ -134,14 +130,12 @@ class PipelineResources:
         )
         _grant(role, table, self.table.table_arn)
         _grant(role, queue, self.queue.queue.queue_arn)
-        for pattern in objects:
-            self.wildcards.suppress(role, pattern, OBJECTS)
         keys = (
             (self.bucket.encryption_key, BUCKET_READ_KEY_ACTIONS),
             (self.queue.encryption_key, QUEUE_KEY_ACTIONS),
             (self.ledger.encryption_key, TABLE_KEY_ACTIONS),
         )
-        grant_keys(role, self.wildcards, keys)
+        grant_keys(role, keys)
 
 
 def existing_resources(
@@ -162,14 +156,14 @@ def _grant(role: iam.Role, actions: Sequence[str], resource: str) -> None:
     iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=[resource])
 
 
-def grant_keys(role: iam.Role, wildcards: Wildcards, pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> None:
+def grant_keys(role: iam.Role, pairs: Iterable[tuple[kms.IKey | None, Iterable[str]]]) -> None:
     """Grant a role the use of keys, with one statement for each key: bucket, queue and table may have the same key."""
     merged: dict[str, tuple[kms.IKey, set[str]]] = {}
     for key, actions in pairs:
         if key is not None:
             merged.setdefault(key.node.path, (key, set()))[1].update(actions)
     for key, actions in merged.values():
-        grant_key(key, role, *sorted(actions), wildcards=wildcards)
+        grant_key(key, role, *sorted(actions))
 
 
 def in_seconds(duration: Duration) -> str:

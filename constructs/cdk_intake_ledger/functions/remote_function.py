@@ -7,7 +7,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.checks.nag_suppressions import Wildcards
 from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
 
@@ -22,13 +21,12 @@ class WorkElsewhere(Protocol):
     def services(self) -> tuple[str, ...]:
         """The ends of the names of endpoints that the consumer needs in a VPC."""
 
-    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow(self, scope: Construct, role: iam.Role) -> None:
         """Let a consumer hand its work over.
 
         Args:
             scope: the consumer.
             role: the consumer's.
-            wildcards: the accepted wildcards of the consumer's policies.
 
         """
 
@@ -45,7 +43,7 @@ class RemoteFunction:
         """The variable that names the function."""
         return environment_of(ConsumerSettings, processor_function=self.function.function_arn)
 
-    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:  # noqa: ARG002 - see `WorkElsewhere`
+    def allow(self, scope: Construct, role: iam.Role) -> None:  # noqa: ARG002 - see `WorkElsewhere`
         """Let a consumer invoke the function, and no other."""
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.function.function_arn])

@@ -9,7 +9,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.checks.nag_suppressions import EXECUTIONS, Wildcards
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.delivery.queue_access import allow_service
 from cdk_intake_ledger.functions.executions import Executions
@@ -58,9 +57,9 @@ class MachineExecutions(Executions):
             stop_overtaken=self.stop_overtaken or None,
         )
 
-    def allow(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow(self, scope: Construct, role: iam.Role) -> None:
         """See `Executions`."""
-        self.allow_looking(scope, role, wildcards)
+        self.allow_looking(scope, role)
         for statement in (
             iam.PolicyStatement(actions=["states:StartExecution"], resources=[self.machine.state_machine_arn]),
             # A redrive would continue an execution whose row another attempt has by then.
@@ -77,7 +76,7 @@ class MachineExecutions(Executions):
                 iam.PolicyStatement(actions=["states:StopExecution"], resources=[self._execution_arns(scope)])
             )
 
-    def allow_looking(self, scope: Construct, role: iam.Role, wildcards: Wildcards) -> None:
+    def allow_looking(self, scope: Construct, role: iam.Role) -> None:
         """Allow a role to describe the executions of the machine."""
         executions = self._execution_arns(scope)
         role.add_to_policy(
@@ -85,7 +84,6 @@ class MachineExecutions(Executions):
                 sid="ExecutionsOfTheMachine", actions=["states:DescribeExecution"], resources=[executions]
             )
         )
-        wildcards.suppress(role, executions, EXECUTIONS)
 
     def _execution_arns(self, scope: Construct) -> str:
         machine = Arn.split(self.machine.state_machine_arn, ArnFormat.COLON_RESOURCE_NAME)

@@ -20,7 +20,6 @@ from cdk_intake_ledger.checks.limits import (
     MIN_SCAN_LIMIT,
     MIN_SHARDS,
 )
-from cdk_intake_ledger.checks.nag_suppressions import REPORTED, Wildcards
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.audit_rules import (
     AUDIT_CONCURRENCY,
@@ -52,7 +51,7 @@ class InventoryReports:
         parts = (self.prefix.rstrip("/"), source.bucket_name, self.id)
         return "".join(f"{part}/" for part in parts if part)
 
-    def allow(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> None:
+    def allow(self, role: iam.Role, source: s3.IBucket) -> None:
         """Allow a role to list and read the reports, and nothing else in their bucket."""
         folder = self.folder(source)
         role.add_to_policy(
@@ -66,9 +65,8 @@ class InventoryReports:
         role.add_to_policy(
             iam.PolicyStatement(sid="FilesOfTheInventoryByS3sNames", actions=["s3:GetObject"], resources=[files])
         )
-        wildcards.suppress(role, files, REPORTED)
         if self.bucket.encryption_key is not None:
-            grant_key(self.bucket.encryption_key, role, *BUCKET_READ_KEY_ACTIONS, wildcards=wildcards)
+            grant_key(self.bucket.encryption_key, role, *BUCKET_READ_KEY_ACTIONS)
 
 
 class Engine(Enum):
@@ -237,13 +235,12 @@ class AuditScale:
         """True if a state machine runs the audit."""
         return self.parts is not None
 
-    def allow_planning(self, role: iam.Role, source: s3.IBucket, wildcards: Wildcards) -> dict[str, Any]:
+    def allow_planning(self, role: iam.Role, source: s3.IBucket) -> dict[str, Any]:
         """The planner's input, after permission to read the inventory. The pipeline calls this.
 
         Args:
             role: the role of the audit's function.
             source: the bucket that is audited.
-            wildcards: resources with an asterisk that the role's policies may have.
 
         Returns:
             the input as JSON values.
@@ -252,7 +249,7 @@ class AuditScale:
         # Each of the concurrent functions reads one segment of the ledger's table.
         plan: dict[str, Any] = {"parts": self.parts, "segments": self.concurrency}
         if self.reports is not None:
-            self.reports.allow(role, source, wildcards)
+            self.reports.allow(role, source)
             plan["inventory"] = {"bucket": self.reports.bucket.bucket_name, "prefix": self.reports.folder(source)}
         return plan
 

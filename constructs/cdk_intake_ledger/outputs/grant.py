@@ -6,7 +6,6 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.nag_suppressions import OUTPUTS, Wildcards
 from cdk_intake_ledger.checks.reporting import refuse, warn
 from cdk_intake_ledger.checks.rules.output_rules import (
     OUTPUT_BUCKET_POLICY,
@@ -83,13 +82,8 @@ class OutputGrants(HasPlaces):
         # The name of a statement is unique in its policy. It explains the asterisk to a reader of the template.
         statement.sid = OUTPUT_SID if number == 1 else f"{OUTPUT_SID}{number}"
         role.add_to_policy(statement)
-        wildcards = Wildcards(self)
-        wildcards.suppress(role, objects, OUTPUTS)
-        self.node.add_validation(wildcards)
         if bucket.encryption_key is not None:
-            grant = grant.combine(
-                grant_key(bucket.encryption_key, role, *BUCKET_WRITE_KEY_ACTIONS, wildcards=wildcards)
-            )
+            grant = grant.combine(grant_key(bucket.encryption_key, role, *BUCKET_WRITE_KEY_ACTIONS))
         if isinstance(bucket, s3.Bucket) and Resource.is_owned_resource(bucket):
             add_lifecycle_rules(bucket, prefix)
         else:

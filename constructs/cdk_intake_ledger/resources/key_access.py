@@ -9,9 +9,6 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
-from cdk_intake_ledger.checks.nag_compliance import ALIASED_KEY
-from cdk_intake_ledger.checks.nag_suppressions import Wildcards
-
 BUCKET_READ_KEY_ACTIONS = ("kms:Decrypt",)
 """For GetObject. S3 user guide, "Using server-side encryption with AWS KMS keys"."""
 BUCKET_WRITE_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
@@ -31,7 +28,7 @@ TABLE_KEY_ACTIONS = (
 CreateGrant of the principal that makes the table. CDK's `Table.grantWriteData` leaves it out, too."""
 
 
-def grant_key(key: kms.IKey, grantee: iam.IGrantable, *actions: str, wildcards: Wildcards | None = None) -> iam.Grant:
+def grant_key(key: kms.IKey, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
     """Grant the use of a key.
 
     CDK drops the grant of an alias that was imported by its name, unless the app has the feature flag
@@ -42,7 +39,6 @@ def grant_key(key: kms.IKey, grantee: iam.IGrantable, *actions: str, wildcards: 
         key: the key, or an alias of it.
         grantee: the principal.
         actions: actions of KMS.
-        wildcards: accepts the asterisk of the statement in a role of the library; None for other principals.
 
     Returns:
         the grant.
@@ -62,8 +58,6 @@ def grant_key(key: kms.IKey, grantee: iam.IGrantable, *actions: str, wildcards: 
     readable = "" if Token.is_unresolved(alias) else re.sub("[^A-Za-z0-9]", "", alias.removeprefix("alias/").title())
     for statement in grant.principal_statements:
         statement.sid = f"KeyOfTheAlias{readable}For{verbs}"
-    if wildcards is not None and isinstance(grantee, iam.Role):
-        wildcards.suppress(grantee, keys, ALIASED_KEY)
     return grant
 
 

@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cdk_intake_ledger.checks.final_template import expect
-from cdk_intake_ledger.checks.nag_suppressions import STREAM_DESTINATION, Wildcards, suppress
+from cdk_intake_ledger.checks.nag_suppressions import STREAM_DESTINATION, suppress
 from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.consumer_function import LATE_AFTER, hold_seconds, options_environment
 from cdk_intake_ledger.functions.consumer_base import MAPPING, ConsumerFunction
@@ -132,7 +132,6 @@ class MessageConsumer(ConsumerFunction):
         networking: FunctionNetworking,
         resources: MessageResources,
         processor: Processor,
-        wildcards: Wildcards,
     ) -> None:
         super().__init__(
             scope,
@@ -145,7 +144,6 @@ class MessageConsumer(ConsumerFunction):
             reserved_concurrency=resources.reserved_concurrency,
         )
         warn_without_endpoints(self, networking.network, (*OF_MESSAGES, *processor.services))
-        wildcards.accept_policy(self.role)
         queue, ledger, source = resources.queue, resources.ledger, resources.source
         for actions, arn in (
             (TABLE_ACTIONS, ledger.table.table_arn),
@@ -154,8 +152,8 @@ class MessageConsumer(ConsumerFunction):
         ):
             self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
         keys = ((key, QUEUE_KEY_ACTIONS) for key in (queue.encryption_key, queue.dead_letter_key))
-        grant_keys(self.role, wildcards, (*keys, (ledger.encryption_key, TABLE_KEY_ACTIONS)))
-        self._use(processor, wildcards)
+        grant_keys(self.role, (*keys, (ledger.encryption_key, TABLE_KEY_ACTIONS)))
+        self._use(processor)
         self.stream = source.kind.value if source.is_stream else ""
         self._receive(
             queue,

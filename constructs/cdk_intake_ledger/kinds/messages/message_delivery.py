@@ -13,7 +13,6 @@ from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.audit.deployed_settings import stack_selector
 from cdk_intake_ledger.checks.final_template import FinalTemplates, at_synthesis
-from cdk_intake_ledger.checks.nag_suppressions import MAPPINGS, STREAMS, Wildcards
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.message_rules import MESSAGE_SNS_ENVELOPE
@@ -57,7 +56,6 @@ def check_delivery(
     source: MessageSource,
     queue: IntakeQueue,
     rule: events.Rule | None,
-    wildcards: Wildcards,
 ) -> None:
     """Let the function check its sources, their mappings and its rule at each tick."""
     stack = Stack.of(consumer)
@@ -74,7 +72,6 @@ def check_delivery(
         # Lambda knows no resource for it.
         iam.PolicyStatement(sid="MappingsHaveNoResources", actions=["lambda:ListEventSourceMappings"], resources=["*"])
     )
-    wildcards.suppress(consumer.role, "*", STREAMS if source.table is not None else MAPPINGS)
     if rule is not None:
         consumer.role.add_to_policy(iam.PolicyStatement(actions=["events:DescribeRule"], resources=[rule.rule_arn]))
 

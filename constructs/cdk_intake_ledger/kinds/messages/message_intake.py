@@ -9,7 +9,6 @@ from constructs import Construct
 
 from cdk_intake_ledger.audit_function import TICK_MINUTES
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.nag_suppressions import Wildcards
 from cdk_intake_ledger.checks.reporting import refuse
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.processor import Processor
@@ -162,7 +161,6 @@ class MessageIntake(Intake):
             removal_policy=removal_policy,
             fifo=source.kind is SourceKind.FIFO,
         )
-        wildcards = Wildcards(self)
         self._consumer = MessageConsumer(
             self,
             "Consumer",
@@ -187,12 +185,11 @@ class MessageIntake(Intake):
                 max_burst=max_burst,
             ),
             processor=processor,
-            wildcards=wildcards,
         )
         numbers = partial(number_problems, source=source, ledger=ledger)
         self._watch(monitoring, plan, numbers, audit_interval=CHECK_INTERVAL, reads_stream=source.is_stream)
         rule = deliver_events(self, source, self._queue) if source.event_pattern is not None else None
-        check_delivery(self._consumer, source, self._queue, rule, wildcards)
+        check_delivery(self._consumer, source, self._queue, rule)
         # A message that was lost must not leave its row without a sign.
         self._check_regularly(
             "CheckSchedule",
@@ -200,7 +197,6 @@ class MessageIntake(Intake):
             interval=Duration.minutes(TICK_MINUTES),
             content={"checkRows": True, "everySeconds": int(CHECK_INTERVAL.to_seconds())},
         )
-        self.node.add_validation(wildcards)
         envelopes = not source.is_stream and not source.unwrap_sns and not reads_sns_envelope(key, identity)
         check_app(self, self._queue.queue, self._consumer.source, warns_of_envelopes=envelopes)
         fix_names(self, name, table=self._ledger.table)

@@ -45,7 +45,6 @@ def connect_bucket(
     )
     if resources.bucket_resource is None:
         warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
-    scope.node.add_validation(resources.wildcards)
     check = BucketCheck(
         scope=scope,
         bucket=resources.bucket,

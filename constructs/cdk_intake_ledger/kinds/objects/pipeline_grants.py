@@ -8,8 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.nag_compliance import READERS
-from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, suppress, suppress_wildcards
+from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, READERS, suppress, suppress_wildcards
 from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.bucket_notifications import in_stack_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, read_patterns

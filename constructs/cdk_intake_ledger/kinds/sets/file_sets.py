@@ -178,7 +178,7 @@ class FileSets(FileIntake):
             reasons=monitoring.reasons,
         )
         if self._part_lists is not None:
-            allow_storing(self._consumer.role, self._part_lists, parts.wildcards)
+            allow_storing(self._consumer.role, self._part_lists)
         # The audit finds the set that has waited the longest in the index of the ledger's table, and the records of
         # requests in the table.
         table = parts.table.table_arn
@@ -258,7 +258,7 @@ class FileSets(FileIntake):
         queue = self._queue
         queue.queue.grant(consumer.role, "sqs:SendMessage")
         if queue.encryption_key is not None:
-            grant_key(queue.encryption_key, consumer.role, *QUEUE_KEY_ACTIONS, wildcards=consumer.resources.wildcards)
+            grant_key(queue.encryption_key, consumer.role, *QUEUE_KEY_ACTIONS)
         consumer.sets.append({"name": self._name, **form.settings, "queueUrl": queue.queue.queue_url})
         described = Stack.of(self).to_json_string(consumer.sets)
         _set(consumer, "sets", described)

@@ -12,8 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.bucket import private_bucket
-from cdk_intake_ledger.checks.nag_compliance import FILE_COPIES
-from cdk_intake_ledger.checks.nag_suppressions import FILE_ACCESS_LOGS, PART_LISTS, Wildcards, suppress
+from cdk_intake_ledger.checks.nag_suppressions import FILE_ACCESS_LOGS, FILE_COPIES, suppress
 
 PREFIX = "parts/"
 KEPT_DAYS = 30
@@ -41,10 +40,9 @@ def place_of(bucket: s3.IBucket) -> str:
     return f"{bucket.bucket_name}/{PREFIX}"
 
 
-def allow_storing(role: iam.Role, bucket: s3.IBucket, wildcards: Wildcards) -> None:
+def allow_storing(role: iam.Role, bucket: s3.IBucket) -> None:
     """Let the consumer of the sets store lists. It has the queue's key already, which is that of the bucket."""
     objects = bucket.arn_for_objects(f"{PREFIX}*")
     role.add_to_policy(
         iam.PolicyStatement(sid="ListsOfPartsByVersionOfTheSet", actions=["s3:PutObject"], resources=[objects])
     )
-    wildcards.suppress(role, objects, PART_LISTS)
