@@ -94,13 +94,7 @@ class IntakeConsumer(ConsumerFunction):
         self._use(processor)
         if processor.executions is not None:
             processor.executions.send_ends(self, resources.queue, resources.name)
-        self._receive(
-            resources.queue,
-            batch_size=concurrency.batch_size,
-            max_batching_window=concurrency.max_batching_window,
-            max_concurrency=concurrency.max_concurrency,
-            pollers=(concurrency.min_pollers, concurrency.max_pollers),
-        )
+        self._receive(resources.queue, concurrency)
 
 
 def options_environment(*groups: object, held: str) -> dict[str, str]:

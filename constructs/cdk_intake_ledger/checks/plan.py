@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from intake_ledger.protocol.row import lease_length
 
 UNKNOWN = math.nan
+"""A number that is a token, or that was not given."""
 UNCONVERTED = float("nan")
 """The number of a token in another unit than seconds, which the CDK cannot convert. It is found by its identity."""
-"""A number that is a token, or that was not given."""
+NOT_GIVEN = float("nan")
+"""A number that was not given, of an option that may be no token. It is found by its identity."""
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
@@ -121,6 +123,13 @@ class Plan:
     """MaxReceiveCount of the queue."""
     keeps_order: bool = False
     """True for a FIFO queue or a stream. Their messages cannot wait as copies, so the retention bounds each wait."""
+
+    deadline: float = NOT_GIVEN
+    """The time for which a set waits for its parts."""
+    alarm_after: float = NOT_GIVEN
+    """The wait of a set after which an alarm reports it."""
+    quiet_for: float = NOT_GIVEN
+    """The time without an upload after which a folder is complete."""
 
     @property
     def function_timeout(self) -> float:

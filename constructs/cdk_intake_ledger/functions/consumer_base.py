@@ -15,6 +15,7 @@ from cdk_intake_ledger.functions.lambda_function import (
     record_version,
 )
 from cdk_intake_ledger.functions.processor import Processor
+from cdk_intake_ledger.options.options import ConcurrencyOptions
 from cdk_intake_ledger.queue import IntakeQueue
 
 MAPPING = {"FunctionResponseTypes": ["ReportBatchItemFailures"], "Enabled": True, "FilterCriteria": None}
@@ -90,30 +91,22 @@ class ConsumerFunction(Construct):
         if processor.elsewhere is not None:
             processor.elsewhere.allow(self, self.role)
 
-    def _receive(
-        self,
-        queue: IntakeQueue,
-        *,
-        batch_size: int,
-        max_batching_window: Duration | None,
-        max_concurrency: int | None,
-        pollers: tuple[int | None, int | None],
-    ) -> None:
-        """Let Lambda poll the queue. `pollers` are the least and the most of provisioned mode."""
+    def _receive(self, queue: IntakeQueue, options: ConcurrencyOptions) -> None:
+        """Let Lambda poll the queue."""
         self.source = lambda_.EventSourceMapping(
             self,
             "Source",
             target=self.function,
             event_source_arn=queue.queue.queue_arn,
-            batch_size=batch_size,
-            max_batching_window=max_batching_window,
-            max_concurrency=max_concurrency,
+            batch_size=options.batch_size,
+            max_batching_window=options.max_batching_window,
+            max_concurrency=options.max_concurrency,
             # Otherwise Lambda would delete all messages of a batch, also the failed messages.
             report_batch_item_failures=True,
         )
         suppress(self.source, SOURCE_DESTINATION)
         expect(self, "mapping", self.source, MAPPING)
-        _provision_pollers(self.source, *pollers)
+        _provision_pollers(self.source, options.min_pollers, options.max_pollers)
 
 
 def _provision_pollers(mapping: lambda_.EventSourceMapping, least: int | None, most: int | None) -> None:

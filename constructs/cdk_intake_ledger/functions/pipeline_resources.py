@@ -82,11 +82,7 @@ class PipelineResources:
             directory_markers=self.directory_markers or None,
             **{name: value for extra in self.extras for name, value in extra.settings().items()},
         )
-        return variables | {
-            "POWERTOOLS_SERVICE_NAME": self.name,
-            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
-            "POWERTOOLS_LOG_LEVEL": "INFO",
-        }
+        return variables | powertools_environment(self.name)
 
     @cached_property
     def dead_letter_arn(self) -> str:
@@ -164,6 +160,15 @@ def grant_keys(role: iam.Role, pairs: Iterable[tuple[kms.IKey | None, Iterable[s
             merged.setdefault(key.node.path, (key, set()))[1].update(actions)
     for key, actions in merged.values():
         grant_key(key, role, *sorted(actions))
+
+
+def powertools_environment(name: str) -> dict[str, str]:
+    """The variables of Powertools, for the functions of a pipeline or an intake with this name."""
+    return {
+        "POWERTOOLS_SERVICE_NAME": name,
+        "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+        "POWERTOOLS_LOG_LEVEL": "INFO",
+    }
 
 
 def in_seconds(duration: Duration) -> str:

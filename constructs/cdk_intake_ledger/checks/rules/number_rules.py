@@ -10,6 +10,7 @@ from cdk_intake_ledger.checks.plan import (
     HOUR,
     MAX_ATTEMPTS,
     MINUTE,
+    NOT_GIVEN,
     PROCESSOR_MARGIN,
     UNCONVERTED,
     Plan,
@@ -69,6 +70,9 @@ _WHOLE_SECONDS = SUBJECT.error(
         "look_back",
         "execution_timeout",
         "longest_task",
+        "deadline",
+        "alarm_after",
+        "quiet_for",
     ),
     what="{name} is {value}",
     why="it must be a whole number of seconds",
@@ -217,7 +221,7 @@ def unknown_numbers(plan: Plan) -> Iterator[Problem]:
     """Find tokens among the numbers that other numbers are calculated from, and tokens in another unit than seconds."""
     needed = NEEDED_AT_SYNTHESIS.inputs
     for name in needed:
-        if math.isnan(getattr(plan, name, 0)):
+        if math.isnan(number := getattr(plan, name, 0)) and number is not NOT_GIVEN:
             yield NEEDED_AT_SYNTHESIS.problem(name=name)
     for name in (one.name for one in fields(plan) if one.name not in needed):
         if getattr(plan, name) is UNCONVERTED:

@@ -1,9 +1,8 @@
 """Rules about sets of files."""
 
-from collections.abc import Iterator
-
 from cdk_intake_ledger.checks.plan import DAY, HOUR, MINUTE, span
-from cdk_intake_ledger.checks.registry import Problem, Subject
+from cdk_intake_ledger.checks.plan_check import Check, compare
+from cdk_intake_ledger.checks.registry import Subject
 
 SUBJECT = Subject("Sets of files")
 LONGEST_QUIET = 11 * HOUR
@@ -14,13 +13,6 @@ SET_FORM_PATTERN = SUBJECT.error(
     what="the {kind} form has the pattern {pattern!r}",
     why="{why}",
     fix="Use a pattern such as {example!r}",
-)
-SET_QUIET_FOR = SUBJECT.error(
-    "set-quiet-for",
-    inputs=("quiet_for",),
-    what="quiet_for is {value}",
-    why="SQS hides a waiting message for at most 12 hours",
-    fix="Use 1 second to {longest}",
 )
 SET_OUTSIDE_FILTERS = SUBJECT.error(
     "set-outside-filters",
@@ -73,27 +65,6 @@ SET_AFTER_WORKERS = SUBJECT.error(
     why="the workers would not know the set, and would not wake it",
     fix="Create FileSets before IntakeWorkers",
 )
-SET_DEADLINE = SUBJECT.error(
-    "set-deadline",
-    inputs=("deadline",),
-    what="the deadline is {deadline}",
-    why="a set looks for its parts once in a minute at first",
-    fix="Use 1 minute to {most}",
-)
-SET_ALARM_AFTER = SUBJECT.error(
-    "set-alarm-after",
-    inputs=("alarm_after", "deadline"),
-    what="alarm_after is {value} and the deadline of the set is {deadline}",
-    why="a set is rejected at its deadline, so the alarm about its wait would come too late or never",
-    fix="Use at least 1 minute and less than {deadline}, or omit alarm_after for half of the deadline",
-)
-SET_QUIET_DEADLINE = SUBJECT.error(
-    "set-quiet-deadline",
-    inputs=("quiet_for", "deadline"),
-    what="quiet_for is {value} and the deadline is {deadline}",
-    why="the wait for quiet takes up to twice as long as quiet_for, so folders would be rejected that miss nothing",
-    fix="Use a deadline of at least {least}, or a shorter quiet_for",
-)
 SET_ROWS_EXPIRE = SUBJECT.warning(
     "set-rows-expire",
     inputs=("pipeline",),
@@ -116,30 +87,22 @@ SET_PER_CALL = SUBJECT.error(
     fix="Omit max_per_call",
 )
 
-
-def deadline_problems(deadline: float | None) -> Iterator[Problem]:
-    """A deadline, in seconds, that is too short or too long."""
-    if deadline is not None and not MINUTE <= deadline <= LONGEST_DEADLINE:
-        yield SET_DEADLINE.problem(deadline=span(deadline), most=span(LONGEST_DEADLINE))
-
-
-def alarm_after_problems(alarm_after: float, deadline: float) -> Iterator[Problem]:
-    """An alarm that comes after the deadline, or at once. Both times are in seconds."""
-    if not MINUTE <= alarm_after < deadline:
-        yield SET_ALARM_AFTER.problem(value=span(alarm_after), deadline=span(deadline))
-
-
-def quiet_deadline_problems(quiet_for: float, deadline: float) -> Iterator[Problem]:
-    """A deadline before the folder can be quiet. Both times are in seconds.
-
-    All uploads of a period of `quiet_for` make one wait. It begins with the first of them, and ends `quiet_for` after
-    the last one.
-    """
-    if deadline < 2 * quiet_for:
-        yield SET_QUIET_DEADLINE.problem(value=span(quiet_for), deadline=span(deadline), least=span(2 * quiet_for))
-
-
-def quiet_problems(quiet_for: float) -> Iterator[Problem]:
-    """A quiet time that SQS cannot hold, in seconds."""
-    if not 1 <= quiet_for <= LONGEST_QUIET:
-        yield SET_QUIET_FOR.problem(value=span(quiet_for), longest=span(LONGEST_QUIET))
+CHECKS: tuple[Check, ...] = (
+    compare(SUBJECT, "set-quiet-for", "quiet_for", lambda plan: not 1 <= plan.quiet_for <= LONGEST_QUIET,
+            "quiet_for is {quiet_for}", "SQS hides a waiting message for at most 12 hours",
+            f"Use 1 second to {span(LONGEST_QUIET)}"),
+    compare(SUBJECT, "set-deadline", "deadline", lambda plan: not MINUTE <= plan.deadline <= LONGEST_DEADLINE,
+            "the deadline is {deadline}", "a set looks for its parts once in a minute at first",
+            f"Use 1 minute to {span(LONGEST_DEADLINE)}"),
+    compare(SUBJECT, "set-alarm-after", "alarm_after deadline",
+            lambda plan: not MINUTE <= plan.alarm_after < plan.deadline,
+            "alarm_after is {alarm_after} and the deadline of the set is {deadline}",
+            "a set is rejected at its deadline, so the alarm about its wait would come too late or never",
+            "Use at least 1 minute and less than {deadline}, or omit alarm_after for half of the deadline"),
+    # All uploads of a period of `quiet_for` make one wait. It begins with the first of them, and ends `quiet_for` after
+    # the last one.
+    compare(SUBJECT, "set-quiet-deadline", "quiet_for deadline", lambda plan: plan.deadline < 2 * plan.quiet_for,
+            "quiet_for is {quiet_for} and the deadline is {deadline}",
+            "the wait for quiet takes up to twice as long as quiet_for, so folders would be rejected that miss nothing",
+            "Use a deadline of at least {least}, or a shorter quiet_for", least=lambda plan: 2 * plan.quiet_for),
+)  # fmt: skip

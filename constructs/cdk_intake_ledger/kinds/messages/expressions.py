@@ -29,8 +29,9 @@ from cdk_intake_ledger.checks.rules.message_rules import (
     MESSAGE_RECORD_TOO_LONG,
     MESSAGE_REMOVALS,
 )
-from cdk_intake_ledger.kinds.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.resources.cloudformation import properties_of
+from intake_ledger.messages.settings import MessageSourceType
 
 Path = tuple[str, ...]
 """Names of fields, from the message inwards."""
@@ -67,9 +68,9 @@ _IMAGES_THAT_LACK = {
     "OLD_IMAGE": ("NewImage",),
 }
 """By the view type of the stream."""
-_SHARED: Mapping[SourceKind, tuple[Path, ...]] = {
-    SourceKind.EVENT_BRIDGE: tuple((name,) for name in _EVENT if name not in ("id", "detail")),
-    SourceKind.DYNAMODB: (
+_SHARED: Mapping[MessageSourceType, tuple[Path, ...]] = {
+    MessageSourceType.EVENTBRIDGE: tuple((name,) for name in _EVENT if name not in ("id", "detail")),
+    MessageSourceType.DYNAMODB: (
         ("eventName",),
         ("eventVersion",),
         ("eventSource",),
@@ -123,7 +124,7 @@ def expression_problems(source: MessageSource, expressions: Mapping[str, str]) -
         if name == "fingerprint" and same:
             yield MESSAGE_FINGERPRINT_SAME.problem(expression=expression, name=same)
         if (missing := _impossible(envelope, parsed)) is not None:
-            where = {SourceKind.EVENT_BRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
+            where = {MessageSourceType.EVENTBRIDGE: "detail"}.get(source.kind, "dynamodb.Keys or dynamodb.NewImage")
             yield MESSAGE_FIELD.problem(name=name, expression=expression, where=where, **missing)
 
 
@@ -149,7 +150,7 @@ def warn_about_identity(scope: Construct, source: MessageSource, *, key: str, id
         shared = tuple((name,) for name in _SNS_SHARED)
     paths = [*_paths(parsed)]
     if paths and all(any(path[: len(one)] == one for one in shared) for path in paths):
-        own = {SourceKind.EVENT_BRIDGE: "id", SourceKind.DYNAMODB: "eventID"}.get(source.kind, "MessageId")
+        own = {MessageSourceType.EVENTBRIDGE: "id", MessageSourceType.DYNAMODB: "eventID"}.get(source.kind, "MessageId")
         warn(scope, MESSAGE_IDENTITY_SHARED, expression=identity, own=own)
     types = (source.event_pattern and source.event_pattern.detail_type) or ()
     if len(types) > 1 and not any(path[:1] in ((), ("id",), ("detail-type",)) for path in paths):
@@ -167,7 +168,7 @@ def warn_about_records(scope: Construct, source: MessageSource, expressions: Map
     """
     if source.is_stream:
         warn(scope, MESSAGE_RECORD_TOO_LONG)
-    if source.kind is not SourceKind.DYNAMODB:
+    if source.kind is not MessageSourceType.DYNAMODB:
         return
     for name, expression in expressions.items():
         if Token.is_unresolved(expression):
@@ -269,9 +270,9 @@ def _missing(envelope: Envelope, path: Path) -> dict[str, str] | None:
 
 def _envelope(source: MessageSource) -> Envelope:
     """Read the names from the source, and from the table of a stream."""
-    if source.kind is SourceKind.EVENT_BRIDGE:
+    if source.kind is MessageSourceType.EVENTBRIDGE:
         return {(): _EVENT}
-    if source.kind is not SourceKind.DYNAMODB or source.table is None:
+    if source.kind is not MessageSourceType.DYNAMODB or source.table is None:
         return {}
     resource = source.table.node.default_child
     properties = properties_of(resource) if isinstance(resource, CfnResource) else {}

@@ -1,6 +1,6 @@
 """The consumer of a message intake: its function, permissions and event source mappings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -14,15 +14,14 @@ from cdk_intake_ledger.consumer_function import LATE_AFTER, hold_seconds, option
 from cdk_intake_ledger.functions.consumer_base import MAPPING, ConsumerFunction
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, warn_without_endpoints
-from cdk_intake_ledger.functions.pipeline_resources import grant_keys, in_seconds, in_text
+from cdk_intake_ledger.functions.pipeline_resources import grant_keys, in_seconds, in_text, powertools_environment
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.messages.message_plan import longest_hold
 from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.ledger_table import IntakeLedger
-from cdk_intake_ledger.options.options import Ordering, Reasons, RetryOptions
+from cdk_intake_ledger.options.options import ConcurrencyOptions, Ordering, Reasons, RetryOptions
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
-from intake_ledger.contract import METRICS_NAMESPACE
 from intake_ledger.messages.settings import MessageSettings
 from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 
@@ -67,13 +66,9 @@ class MessageResources:
     plan: Plan
     retention: Duration
     """Retention of settled rows."""
-    clock_skew: Duration
+    concurrency: ConcurrencyOptions
     retry: RetryOptions
     reasons: Reasons
-    reserved_concurrency: int | None
-    """None for the account's unreserved concurrency."""
-    max_rate: float | None
-    max_burst: int | None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -90,14 +85,11 @@ class MessageResources:
             ordering=Ordering.EVERY_VERSION,
             deletes=False,
             retention_seconds=in_seconds(self.retention),
-            clock_skew_seconds=in_seconds(self.clock_skew),
             processing_timeout_seconds=int(self.plan.processing_timeout),
             max_event_age_seconds=in_text(LATE_AFTER),
             max_receives=in_text(self.queue.max_receives),
             max_hold_seconds=hold,
             reasons=self.reasons,
-            max_rate=None if self.max_rate is None else in_text(self.max_rate),
-            max_burst=None if self.max_burst is None else in_text(self.max_burst),
         )
         message = environment_of(
             MessageSettings,
@@ -111,13 +103,9 @@ class MessageResources:
         )
         return (
             consumer
-            | options_environment(self.retry, held=hold)
+            | options_environment(self.retry, self.concurrency, held=hold)
             | message
-            | {
-                "POWERTOOLS_SERVICE_NAME": self.name,
-                "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
-                "POWERTOOLS_LOG_LEVEL": "INFO",
-            }
+            | powertools_environment(self.name)
         )
 
 
@@ -141,7 +129,7 @@ class MessageConsumer(ConsumerFunction):
             description=f"Intake ledger, consumer of messages of {resources.name}",
             timeout=resources.plan.function_timeout,
             environment=resources.environment,
-            reserved_concurrency=resources.reserved_concurrency,
+            reserved_concurrency=resources.concurrency.reserved_concurrency,
         )
         warn_without_endpoints(self, networking.network, (*OF_MESSAGES, *processor.services))
         queue, ledger, source = resources.queue, resources.ledger, resources.source
@@ -155,14 +143,9 @@ class MessageConsumer(ConsumerFunction):
         grant_keys(self.role, (*keys, (ledger.encryption_key, TABLE_KEY_ACTIONS)))
         self._use(processor)
         self.stream = source.kind.value if source.is_stream else ""
-        self._receive(
-            queue,
-            # Only redriven records of a stream are in its queue.
-            batch_size=10 if source.is_stream else source.batch_size,
-            max_batching_window=None if source.is_stream else source.max_batching_window,
-            max_concurrency=source.max_concurrency,
-            pollers=(source.min_pollers, source.max_pollers),
-        )
+        # The queue of a stream has redriven records only.
+        waits = resources.concurrency
+        self._receive(queue, replace(waits, max_batching_window=None) if source.is_stream else waits)
         if source.is_stream:
             self._read_stream(source)
 

@@ -21,12 +21,13 @@ from cdk_intake_ledger.kinds.messages.message_delivery import (
     deliver_events,
 )
 from cdk_intake_ledger.kinds.messages.message_plan import message_plan, message_problems, number_problems, remembered
-from cdk_intake_ledger.kinds.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.ledger_table import IntakeLedger
-from cdk_intake_ledger.options.options import MonitoringOptions, NetworkOptions, RetryOptions
+from cdk_intake_ledger.options.options import ConcurrencyOptions, MonitoringOptions, NetworkOptions, RetryOptions
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import fix_names
 from intake_ledger.contract import MESSAGES
+from intake_ledger.messages.settings import MessageSourceType
 
 CHECK_INTERVAL = Duration.hours(6)
 """The time between two checks of the rows."""
@@ -112,7 +113,18 @@ class MessageIntake(Intake):
         super().__init__(scope, id)
         retry = retry or RetryOptions()
         monitoring = monitoring or MonitoringOptions()
-        timeout, skew = processing_timeout or Duration.minutes(1), clock_skew or Duration.minutes(2)
+        timeout = processing_timeout or Duration.minutes(1)
+        concurrency = ConcurrencyOptions(
+            batch_size=10 if source.is_stream else source.batch_size,
+            max_batching_window=source.max_batching_window,
+            max_concurrency=source.max_concurrency,
+            reserved_concurrency=reserved_concurrency,
+            min_pollers=source.min_pollers,
+            max_pollers=source.max_pollers,
+            max_rate=max_rate,
+            max_burst=max_burst,
+            clock_skew=clock_skew or Duration.minutes(2),
+        )
         existing = source.existing
         dead_letters = existing.dead_letters
         queue = (
@@ -130,11 +142,8 @@ class MessageIntake(Intake):
             source,
             processor=processor,
             processing_timeout=timeout,
-            clock_skew=skew,
+            concurrency=concurrency,
             retry=retry,
-            reserved_concurrency=reserved_concurrency,
-            max_rate=max_rate,
-            max_burst=max_burst,
             queue=queue,
         )
         expressions = {"key": key, "identity": identity} | ({} if fingerprint is None else {"fingerprint": fingerprint})
@@ -159,7 +168,7 @@ class MessageIntake(Intake):
             ledger=ledger,
             encryption_key=encryption_key,
             removal_policy=removal_policy,
-            fifo=source.kind is SourceKind.FIFO,
+            fifo=source.kind is MessageSourceType.FIFO,
         )
         self._consumer = MessageConsumer(
             self,
@@ -177,12 +186,9 @@ class MessageIntake(Intake):
                 ledger=self._ledger,
                 plan=plan,
                 retention=self._ledger.retention or Duration.seconds(remembered(plan, source)),
-                clock_skew=skew,
+                concurrency=concurrency,
                 retry=retry,
                 reasons=monitoring.reasons,
-                reserved_concurrency=reserved_concurrency,
-                max_rate=max_rate,
-                max_burst=max_burst,
             ),
             processor=processor,
         )

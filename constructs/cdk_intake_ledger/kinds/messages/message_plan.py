@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aws_cdk import Duration
 from constructs import Construct
@@ -34,13 +35,14 @@ from cdk_intake_ledger.checks.rules.number_rules import DURATION_UNIT, unknown_n
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.messages.expressions import expression_problems
-from cdk_intake_ledger.kinds.messages.message_source import MessageSource, SourceKind
+from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.kinds.objects.pipeline_checks import plan_problems, processor_problems, stop_problems
-from cdk_intake_ledger.kinds.objects.pipeline_plan import number_of, numbers_of, seconds_of
+from cdk_intake_ledger.kinds.objects.pipeline_plan import number_of, plan_of, seconds_of
 from cdk_intake_ledger.ledger_table import IntakeLedger
-from cdk_intake_ledger.options.options import RetryOptions
+from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, RetryOptions
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
+from intake_ledger.messages.settings import MessageSourceType
 from intake_ledger.protocol.settings import HOLD_SHARE, last_try_seconds
 
 MAX_FIFO_BATCH = 10
@@ -51,39 +53,22 @@ def message_plan(
     *,
     processor: Processor,
     processing_timeout: Duration,
-    clock_skew: Duration,
+    concurrency: ConcurrencyOptions,
     retry: RetryOptions,
-    reserved_concurrency: int | None,
-    max_rate: float | None,
-    max_burst: int | None,
     queue: IntakeQueue | None,
 ) -> Plan:
-    """The numbers that these options give. A token is `UNKNOWN`, and so is a number that only a pipeline has."""
-    return Plan(
-        **numbers_of(processor, queue),
-        processing_timeout=seconds_of(processing_timeout),
-        clock_skew=seconds_of(clock_skew),
-        max_attempts=number_of(retry.max_attempts),
-        min_backoff=seconds_of(retry.min_backoff),
-        max_backoff=seconds_of(retry.max_backoff),
-        max_wait=seconds_of(retry.max_wait),
-        # A stream's batch needs no batching window.
-        batch_size=UNKNOWN if source.is_stream else number_of(source.batch_size),
-        max_batching_window=seconds_of(source.max_batching_window) if source.max_batching_window else 0,
-        max_concurrency=number_of(source.max_concurrency),
-        reserved_concurrency=number_of(reserved_concurrency),
-        min_pollers=number_of(source.min_pollers),
-        max_pollers=number_of(source.max_pollers),
-        threads=1,
-        commit_together=False,
-        max_rate=number_of(max_rate),
-        max_burst=number_of(max_burst),
-        keeps_order=source.is_stream or source.kind is SourceKind.FIFO,
-        ledger_retention=UNKNOWN,
-        audit_interval=DAY,
-        settle_time=UNKNOWN,
-        look_back=UNKNOWN,
-        audit_budget=UNKNOWN,
+    """The numbers that these options give. `_retention_problems` compares the ledger's retention."""
+    plan = plan_of(
+        processor=processor,
+        processing_timeout=processing_timeout,
+        concurrency=concurrency,
+        retry=retry,
+        audit=AuditOptions(),
+        queue=queue,
+        ledger=None,
+    )
+    return replace(
+        plan, ledger_retention=UNKNOWN, keeps_order=source.is_stream or source.kind is MessageSourceType.FIFO
     )
 
 
@@ -125,7 +110,7 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
                 yield MESSAGE_QUEUE_OPTION.problem(name=option)
     if existing.queue is not None and existing.dead_letters is None:
         yield MESSAGE_DEAD_LETTER_QUEUE.problem(path=existing.queue.node.path)
-    fifo = source.kind is SourceKind.FIFO
+    fifo = source.kind is MessageSourceType.FIFO
     for queue in filter(None, (existing.queue, existing.dead_letters)):
         if queue.fifo != fifo:
             found, wanted = ("standard", "FIFO") if fifo else ("FIFO", "standard")
@@ -143,7 +128,7 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
 
 def _order_problems(source: MessageSource, executions: Executions) -> Iterator[Problem]:
     """Executions behind a source that holds later messages back until the earlier one has ended."""
-    if source.kind is SourceKind.FIFO or source.is_stream:
+    if source.kind is MessageSourceType.FIFO or source.is_stream:
         behind = "shard" if source.is_stream else "message group"
         yield MESSAGE_EXECUTIONS.problem(processor=executions.place, source=source.kind.value, behind=behind)
 

@@ -1,23 +1,13 @@
 """The sources of a message intake: queues, streams and rules of EventBridge."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from aws_cdk import Duration, aws_dynamodb, aws_events, aws_kinesis, aws_sqs
 from aws_cdk import aws_lambda as lambda_
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.resources.existing_queue import dead_letter_queue_of
-
-
-class SourceKind(StrEnum):
-    """The kinds of sources, as the runtime names them."""
-
-    SQS = "sqs"
-    FIFO = "fifo"
-    KINESIS = "kinesis"
-    DYNAMODB = "dynamodb"
-    EVENT_BRIDGE = "eventbridge"
+from intake_ledger.messages.settings import MessageSourceType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +32,7 @@ class MessageSource:
     docs/messages.md has the order of messages that each source keeps.
     """
 
-    kind: SourceKind
+    kind: MessageSourceType
     """Queue, stream or rule."""
     batch_size: int
     """The maximum number of messages in one invocation."""
@@ -106,7 +96,7 @@ class MessageSource:
 
         """
         return cls(
-            kind=SourceKind.SQS,
+            kind=MessageSourceType.SQS,
             existing=QueueOptions(
                 queue=queue, dead_letter_queue=dead_letter_queue, visibility_timeout=visibility_timeout
             ),
@@ -149,7 +139,7 @@ class MessageSource:
 
         """
         return cls(
-            kind=SourceKind.FIFO,
+            kind=MessageSourceType.FIFO,
             existing=QueueOptions(
                 queue=queue, dead_letter_queue=dead_letter_queue, visibility_timeout=visibility_timeout
             ),
@@ -184,7 +174,7 @@ class MessageSource:
 
         """
         return cls(
-            kind=SourceKind.KINESIS,
+            kind=MessageSourceType.KINESIS,
             stream=stream,
             batch_size=batch_size,
             max_batching_window=max_batching_window,
@@ -213,7 +203,7 @@ class MessageSource:
 
         """
         return cls(
-            kind=SourceKind.DYNAMODB,
+            kind=MessageSourceType.DYNAMODB,
             table=table,
             batch_size=batch_size,
             max_batching_window=max_batching_window,
@@ -246,7 +236,7 @@ class MessageSource:
 
         """
         return cls(
-            kind=SourceKind.EVENT_BRIDGE,
+            kind=MessageSourceType.EVENTBRIDGE,
             event_pattern=event_pattern,
             event_bus=event_bus,
             batch_size=batch_size,
@@ -259,7 +249,7 @@ class MessageSource:
     @property
     def is_stream(self) -> bool:
         """True if the messages are records of a stream."""
-        return self.kind in (SourceKind.KINESIS, SourceKind.DYNAMODB)
+        return self.kind.is_stream
 
     @property
     def stream_arn(self) -> str | None:

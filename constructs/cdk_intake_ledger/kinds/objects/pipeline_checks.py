@@ -10,7 +10,7 @@ from constructs import Construct
 
 from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.registry import Problem
-from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, number_rules, time_rules
+from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, number_rules, set_rules, time_rules
 from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.checks.rules.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.checks.rules.number_rules import unknown_numbers
@@ -25,7 +25,7 @@ from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, 
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
 
-CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS, *durable_rules.CHECKS)
+CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS, *durable_rules.CHECKS, *set_rules.CHECKS)
 """Every check of a plan, in the order of the messages."""
 
 

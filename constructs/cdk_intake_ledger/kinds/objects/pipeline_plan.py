@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from aws_cdk import Duration, Token
 
@@ -36,8 +35,20 @@ def plan_of(
     ledger: IntakeLedger | None,
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`."""
+    executions = processor.executions
     return Plan(
-        **numbers_of(processor, queue),
+        memory_size=number_of(processor.memory_size),
+        max_per_call=number_of(processor.max_per_call),
+        processor_timeout=seconds_of(processor.function_timeout),
+        managed_instances=processor.capacity_provider is not None,
+        execution_timeout=seconds_of(executions.timeout if executions else None),
+        longest_task=seconds_of(executions.longest_task if executions else None),
+        stop_overtaken=executions is not None and executions.stop_overtaken,
+        execution_retention=seconds_of(executions.retention if executions else None),
+        visibility_timeout=seconds_of(queue.visibility_timeout if queue else None),
+        queue_retention=seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
+        dead_letter_retention=(seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY),
+        max_receives=queue.max_receives if queue else MAX_RECEIVES,
         processing_timeout=seconds_of(processing_timeout),
         clock_skew=seconds_of(concurrency.clock_skew),
         max_attempts=number_of(retry.max_attempts),
@@ -62,27 +73,6 @@ def plan_of(
         resubmit_rate=number_of(audit.resubmit_rate),
         backfill_rate=number_of(audit.backfill_rate),
     )
-
-
-def numbers_of(processor: Processor, queue: IntakeQueue | None) -> dict[str, Any]:
-    """The numbers of a processor and of a queue, for a plan of any kind of work."""
-    executions = processor.executions
-    return {
-        "memory_size": number_of(processor.memory_size),
-        "max_per_call": number_of(processor.max_per_call),
-        "processor_timeout": seconds_of(processor.function_timeout),
-        "managed_instances": processor.capacity_provider is not None,
-        "execution_timeout": seconds_of(executions.timeout if executions else None),
-        "longest_task": seconds_of(executions.longest_task if executions else None),
-        "stop_overtaken": executions is not None and executions.stop_overtaken,
-        "execution_retention": seconds_of(executions.retention if executions else None),
-        "visibility_timeout": seconds_of(queue.visibility_timeout if queue else None),
-        "queue_retention": seconds_of(queue.retention) if queue else QUEUE_RETENTION_DAYS * DAY,
-        "dead_letter_retention": (
-            seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY
-        ),
-        "max_receives": queue.max_receives if queue else MAX_RECEIVES,
-    }
 
 
 def seconds_of(duration: Duration | None) -> float:

@@ -19,7 +19,7 @@ from cdk_intake_ledger.kinds.objects.pipeline_grants import FileIntake
 from cdk_intake_ledger.kinds.objects.pipeline_plan import plan_of
 from cdk_intake_ledger.kinds.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.kinds.sets.set_form import SetForm
-from cdk_intake_ledger.kinds.sets.set_problems import alarm_problems, set_problems, warn_of_expiry
+from cdk_intake_ledger.kinds.sets.set_problems import set_problems, warn_of_expiry, with_waits
 from cdk_intake_ledger.kinds.sets.set_processor import SetProcessor
 from cdk_intake_ledger.options.options import (
     AuditOptions,
@@ -107,14 +107,19 @@ class FileSets(FileIntake):
         retry, concurrency = retry or RetryOptions(), concurrency or ConcurrencyOptions()
         monitoring = monitoring or MonitoringOptions()
         timeout = processing_timeout or Duration.minutes(1)
-        plan = plan_of(
-            processor=processor,
-            processing_timeout=timeout,
-            concurrency=concurrency,
-            retry=replace(retry, max_wait=None),
-            audit=AuditOptions(),
-            queue=queue,
-            ledger=parts.ledger,
+        plan = with_waits(
+            plan_of(
+                processor=processor,
+                processing_timeout=timeout,
+                concurrency=concurrency,
+                retry=replace(retry, max_wait=None),
+                audit=AuditOptions(),
+                queue=queue,
+                ledger=parts.ledger,
+            ),
+            form,
+            deadline=deadline,
+            alarm_after=alarm_after,
         )
         refuse(
             self.node.path,
@@ -130,8 +135,7 @@ class FileSets(FileIntake):
                     audit=AuditOptions(),
                     network=networking.network,
                 ),
-                *set_problems(self, consumer, form=form, processor=processor, deadline=(deadline, retry), plan=plan),
-                *alarm_problems(alarm_after, deadline, plan),
+                *set_problems(self, consumer, form=form, processor=processor, retry=retry),
                 *stop_problems(self, processor, "for sets of files"),
             ],
         )

@@ -10,13 +10,11 @@ from constructs import Construct
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
-from cdk_intake_ledger.checks.rules.number_rules import NEEDED_AT_SYNTHESIS
 from cdk_intake_ledger.checks.rules.set_rules import (
     SET_FORM_PATTERN,
     SET_MANIFEST_FORMAT,
     SET_OUTSIDE_FILTERS,
     SET_WITHOUT_PARTS,
-    quiet_problems,
 )
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
 from cdk_intake_ledger.kinds.sets.patterns import ANYTHING, can_match_both, can_pass
@@ -56,7 +54,8 @@ class SetForm:
         """`manifest`, `marker` or `quiet`."""
         self.pattern = pattern
         """The pattern of the key of a set."""
-        self._quiet_for: Duration | None = more.get("quiet_for")
+        self.quiet_for: Duration | None = more.get("quiet_for")
+        """The time without an upload. None if the form is not a quiet folder."""
         self._format: ManifestFormat = more.get("format", ManifestFormat.JSON)
         self._absolute = bool(more.get("absolute_keys"))
         self._hidden_parts = bool(more.get("hidden_parts"))
@@ -101,21 +100,11 @@ class SetForm:
         return cls("quiet", pattern, quiet_for=quiet_for or Duration.minutes(10), hidden_parts=hidden_parts)
 
     @property
-    def quiet_seconds(self) -> float | None:
-        """The time without an upload, in seconds. None if the form is not a quiet folder."""
-        return None if self._quiet_for is None or self._is_late else self._quiet_for.to_seconds()
-
-    @property
-    def _is_late(self) -> bool:
-        """True if the time is a token."""
-        return self._quiet_for is not None and self._quiet_for.is_unresolved()
-
-    @property
     def settings(self) -> dict[str, object]:
         """The form as the functions read it."""
         content: dict[str, object] = {"form": self.kind, "pattern": self.pattern}
-        if self._quiet_for is not None:
-            content["quietSeconds"] = int(self._quiet_for.to_seconds())
+        if self.quiet_for is not None:
+            content["quietSeconds"] = int(self.quiet_for.to_seconds())
         if self.kind == "manifest":
             content |= {"parts": self._format.value, "keys": "absolute" if self._absolute else "relative"}
         if self._hidden_parts:
@@ -147,10 +136,6 @@ class SetForm:
         if wrong := [*key_text_problems("the pattern", self.pattern, wildcards=True)]:
             yield from wrong
             return
-        if self._is_late:
-            yield NEEDED_AT_SYNTHESIS.problem(name="quiet_for")
-        elif self._quiet_for is not None:
-            yield from quiet_problems(self._quiet_for.to_seconds())
         for needed in self._needed():
             if not any(can_pass(needed, one) for one in filters):
                 listed = ", ".join(str(one) for one in filters)

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aws_cdk import Duration, Stack
 from constructs import Construct
 
-from cdk_intake_ledger.checks.plan import DAY, QUEUE_RETENTION_DAYS, Plan, span
+from cdk_intake_ledger.checks.plan import DAY, NOT_GIVEN, QUEUE_RETENTION_DAYS, Plan, span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.set_rules import (
@@ -17,23 +18,13 @@ from cdk_intake_ledger.checks.rules.set_rules import (
     SET_OTHER_STACK,
     SET_PER_CALL,
     SET_ROWS_EXPIRE,
-    alarm_after_problems,
-    deadline_problems,
-    quiet_deadline_problems,
 )
 from cdk_intake_ledger.consumer_function import IntakeConsumer
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
 from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.kinds.objects.pipeline_plan import seconds_of, unknown_times
+from cdk_intake_ledger.kinds.objects.pipeline_plan import seconds_of
 from cdk_intake_ledger.kinds.sets.set_form import SetForm
 from cdk_intake_ledger.options.options import Ordering, RetryOptions
 from intake_ledger.protocol.settings import HOLD_SHARE
-
-
-def _expiry_problems(parts: PipelineResources, path: str) -> Iterator[Problem]:
-    """Find options of the pipeline of the parts that sets exclude. `path` is that of the pipeline."""
-    for extra in parts.extras:
-        yield from extra.problems_of_parts(path)
 
 
 def set_problems(
@@ -42,8 +33,7 @@ def set_problems(
     *,
     form: SetForm,
     processor: Processor,
-    deadline: tuple[Duration | None, RetryOptions],
-    plan: Plan,
+    retry: RetryOptions,
 ) -> Iterator[Problem]:
     """Find reasons why these options cannot work together.
 
@@ -52,8 +42,7 @@ def set_problems(
         parts: the consumer of the pipeline of the parts.
         form: what names the parts.
         processor: the processor of the sets.
-        deadline: the deadline, and the retry options.
-        plan: the numbers of the sets.
+        retry: the option of the sets.
 
     """
     resources, stack = parts.resources, Stack.of(scope)
@@ -62,7 +51,8 @@ def set_problems(
         yield SET_EVERY_VERSION.problem(path=path)
     if stack is not resources.stack:
         yield SET_OTHER_STACK.problem(stack=stack.node.path, other=resources.stack.node.path)
-    yield from _expiry_problems(resources, path)
+    for extra in resources.extras:
+        yield from extra.problems_of_parts(path)
     if parts.has_workers:
         yield SET_AFTER_WORKERS.problem(path=path)
     if processor.max_per_call > 1:
@@ -76,15 +66,8 @@ def set_problems(
             yield SET_FORMS_OVERLAP.problem(
                 pattern=form.pattern, other_pattern=other.pattern, other=str(content["name"])
             )
-    until, retry = deadline
     if retry.max_wait is not None:
         yield SET_DEADLINE_TWICE.problem()
-    if unknown := [*unknown_times(deadline=until)]:
-        yield from unknown
-        return
-    yield from deadline_problems(until.to_seconds() if until else None)
-    if form.quiet_seconds is not None:
-        yield from quiet_deadline_problems(form.quiet_seconds, seconds_until_rejected(until, plan))
 
 
 def warn_of_expiry(scope: Construct, parts: IntakeConsumer) -> None:
@@ -102,31 +85,20 @@ def warn_of_expiry(scope: Construct, parts: IntakeConsumer) -> None:
     warn(scope, SET_ROWS_EXPIRE, path=path, retention=span(seconds_of(resources.retention)))
 
 
-def alarm_problems(alarm_after: Duration | None, deadline: Duration | None, plan: Plan) -> Iterator[Problem]:
-    """Find reasons why the alarm about waiting sets could not go into ALARM before the deadline.
+def with_waits(plan: Plan, form: SetForm, *, deadline: Duration | None, alarm_after: Duration | None) -> Plan:
+    """The numbers of a plan with the waits of sets.
 
     Args:
-        alarm_after: the time until the alarm.
-        deadline: the deadline.
-        plan: the numbers of the sets.
+        plan: the other numbers.
+        form: what names the parts.
+        deadline: the option, or None for the largest that the queue allows.
+        alarm_after: the option.
 
     """
-    if unknown := [*unknown_times(alarm_after=alarm_after)]:
-        yield from unknown
-    elif alarm_after is not None and not [*unknown_times(deadline=deadline)]:
-        yield from alarm_after_problems(alarm_after.to_seconds(), seconds_until_rejected(deadline, plan))
-
-
-def seconds_until_rejected(deadline: Duration | None, plan: Plan) -> float:
-    """The time for which a set waits before it is rejected, in seconds.
-
-    Args:
-        deadline: the deadline, or None for the largest that the queue allows.
-        plan: the numbers of the sets.
-
-    """
-    return HOLD_SHARE * _queue_retention(plan) if deadline is None else deadline.to_seconds()
-
-
-def _queue_retention(plan: Plan) -> float:
-    return QUEUE_RETENTION_DAYS * DAY if math.isnan(plan.queue_retention) else plan.queue_retention
+    retention = QUEUE_RETENTION_DAYS * DAY if math.isnan(plan.queue_retention) else plan.queue_retention
+    return replace(
+        plan,
+        deadline=seconds_of(deadline) if deadline else int(HOLD_SHARE * retention),
+        alarm_after=seconds_of(alarm_after) if alarm_after else NOT_GIVEN,
+        quiet_for=seconds_of(form.quiet_for) if form.quiet_for else NOT_GIVEN,
+    )
