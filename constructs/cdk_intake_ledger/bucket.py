@@ -14,7 +14,6 @@ from cdk_intake_ledger.checks.plan import ABORT_MULTIPART_DAYS, NONCURRENT_EXPIR
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import refuse
 from cdk_intake_ledger.checks.rules.bucket_rules import (
-    BUCKET_PROPS_AUTO_DELETE,
     BUCKET_PROPS_BESIDE_OPTION,
     BUCKET_PROPS_OF_EXISTING,
     BUCKET_PROPS_REFUSED,
@@ -81,15 +80,12 @@ def intake_bucket(
     return made
 
 
-def bucket_props_problems(
-    props: s3.BucketProps | None, bucket: s3.IBucket | None, removal_policy: RemovalPolicy
-) -> Iterator[Problem]:
-    """Reasons why the pipeline's bucket cannot have these properties.
+def bucket_props_problems(props: s3.BucketProps | None, bucket: s3.IBucket | None) -> Iterator[Problem]:
+    """Reasons why the pipeline's bucket cannot have these properties. The CDK finds others when it makes the bucket.
 
     Args:
         props: the option `bucket_props`.
         bucket: the option.
-        removal_policy: the option.
 
     """
     given = _given(props)
@@ -98,8 +94,6 @@ def bucket_props_problems(
     for name, option in _OPTIONS_OF_PIPELINE.items():
         if name in given:
             yield BUCKET_PROPS_BESIDE_OPTION.problem(name=name, option=option)
-    if given.get("auto_delete_objects") and removal_policy is not RemovalPolicy.DESTROY:
-        yield BUCKET_PROPS_AUTO_DELETE.problem(policy=removal_policy.name)
 
 
 def _given(props: s3.BucketProps | None) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class IntakePipeline(PipelineGrants):
             encryption_key=encryption_key,
         )
         argument = processor.argument_problems("ObjectChange")
-        of_bucket = bucket_props_problems(bucket_props, bucket, removal_policy)
+        of_bucket = bucket_props_problems(bucket_props, bucket)
         every_version = "a pipeline with the ordering EVERY_VERSION"
         of_stops = stop_problems(self, processor, every_version) if ordering is Ordering.EVERY_VERSION else ()
         of_tag = tag_problems(after_commit, bucket, deletes=deletes, plan=plan)

@@ -69,7 +69,7 @@ def test_a_bucket_is_emptied_with_its_stack() -> None:
         ({"versioned": False}, "bucket-must-be-versioned", "VersioningConfiguration.Status none .* by their versions"),
         ({"encryption": s3.BucketEncryption.S3_MANAGED}, "bucket-props-beside-option", "Pass encryption_key to"),
         ({"removal_policy": RemovalPolicy.DESTROY}, "bucket-props-beside-option", "Pass removal_policy to"),
-        ({"auto_delete_objects": True}, "bucket-props-auto-delete", "the removal_policy is RETAIN"),
+        ({"auto_delete_objects": True}, "bucket-props-refused", "without setting removal policy to 'DESTROY'"),
     ],
 )
 def test_a_property_that_breaks_the_pipeline_is_refused(props: dict[str, Any], rule: str, text: str) -> None:

@@ -304,11 +304,11 @@ def durable(stack: Stack, *, timeout: Duration | None = None, keep: bool = True)
 MISTAKES: list[tuple[str, str, Callable[[Stack], Processor]]] = [
     ("processor-ends-before-consumer", "at least 61 seconds", slow),
     ("machine-express", "Stack/Made", lambda stack: machine(stack, kind=sfn.StateMachineType.EXPRESS)),
-    ("machine-timeout", "4 minutes", lambda stack: machine(stack, timeout=Duration.minutes(3))),
+    ("execution-timeout", "4 minutes", lambda stack: machine(stack, timeout=Duration.minutes(3))),
     ("execution-timeout-range", "366 days", lambda stack: machine(stack, timeout=Duration.days(366))),
     ("execution-timeout-range", "366 days", lambda stack: durable(stack, timeout=Duration.days(366))),
     (
-        "durable-timeout",
+        "execution-timeout",
         "3 days and the processor has a timeout of 2 days",
         lambda stack: durable(stack, timeout=Duration.days(2)),
     ),

@@ -223,7 +223,7 @@ def test_a_function_on_managed_instances_is_refused() -> None:
 
 def test_a_function_of_another_place_is_refused() -> None:
     stack = new_stack(env=Environment(account="111122223333", region="eu-west-1"))
-    with refused("durable-environment", "111122223333 eu-central-1 and the consumer is in 111122223333 eu-west-1"):
+    with refused("execution-environment", "111122223333 eu-central-1 and the consumer is in 111122223333 eu-west-1"):
         orders(stack, lambda_.Function.from_function_arn(stack, "Approve", f"{ARN}:3"))
 
 
@@ -239,7 +239,7 @@ def test_a_version_that_a_deployment_removes_is_refused(by_alias: bool) -> None:
 
 def test_executions_that_may_run_for_longer_are_refused() -> None:
     stack = new_stack()
-    with refused("durable-timeout", "2 days and the processor has a timeout of 1 day"):
+    with refused("execution-timeout", "2 days and the processor has a timeout of 1 day"):
         orders(stack, durable(stack).current_version, days=1)
 
 
@@ -271,5 +271,5 @@ def test_options_that_cannot_work_are_refused(options: Json, rule: str) -> None:
 def test_outputs_of_a_durable_function_are_granted_to_it() -> None:
     stack = new_stack()
     pipeline = orders(stack, durable(stack).current_version)
-    with refused("output-of-executions", "the durable function Stack/Approve/CurrentVersion"):
+    with refused("output-elsewhere", "the durable function Stack/Approve/CurrentVersion"):
         pipeline.grant_output(s3.Bucket(stack, "Outputs"), "out/")

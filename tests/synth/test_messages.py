@@ -595,8 +595,8 @@ def test_an_imported_table_needs_the_arn_of_its_stream() -> None:
 @pytest.mark.parametrize(
     ("source", "rule"),
     [
-        (lambda _: MessageSource.fifo(batch_size=11), "message-fifo-batch"),
-        (lambda stack: MessageSource.kinesis(record_stream(stack), batch_size=10_001), "message-stream-batch"),
+        (lambda _: MessageSource.fifo(batch_size=11), "message-batch"),
+        (lambda stack: MessageSource.kinesis(record_stream(stack), batch_size=10_001), "message-batch"),
         (lambda _: MessageSource.sqs(batch_size=11), "batching-window-needed"),
         (lambda _: MessageSource.sqs(max_concurrency=1), "max-concurrency-range"),
         (lambda _: MessageSource.fifo(min_pollers=1), "min-pollers-range"),
@@ -666,7 +666,7 @@ def test_a_record_waits_no_longer_than_its_stream_keeps_it() -> None:
 def test_a_wait_that_is_longer_than_the_stream_is_refused() -> None:
     stack = new_stack()
     retry = RetryOptions(max_wait=Duration.hours(20))
-    with refused("message-stream-wait", "max_wait is 20 hours"):
+    with refused("max-wait-within-retention", "max_wait is 20 hours"):
         messages(stack, "Intake", MessageSource.kinesis(record_stream(stack)), retry=retry)
 
 

@@ -274,7 +274,7 @@ def test_an_existing_function_writes_with_its_own_role() -> None:
     stack = new_stack()
     function = lambda_.Function.from_function_name(stack, "Fn", "grey")
     pipeline = pipeline_of(stack, processor=Processor.from_function(function))
-    with refused("output-of-existing-function", "Stack/Fn: the function writes with its own role"):
+    with refused("output-elsewhere", "Stack/Fn: it writes with its own role"):
         pipeline.grant_output(pipeline.bucket, "out/")
 
 

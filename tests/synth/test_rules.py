@@ -116,6 +116,12 @@ BOUNDARIES: list[tuple[dict[str, Any], str, Any, Any, str, str]] = [
     ({"max_rate": 2}, "max_burst", 7_200, 7_201, "max-burst-range", "max_burst is 7,201 and max_rate is 2"),
     ({"max_rate": 2}, "max_burst", 1, 0, "max-burst-range", "it must be 1 to the starts of an hour"),
     ({}, "max_burst", UNKNOWN, 2, "max-burst-alone", "max_burst is 2 and max_rate is not set"),
+    ({}, "quiet_for", 11 * HOUR, 11 * HOUR + 1, "set-quiet-for", "Use 1 second to 11 hours"),
+    ({}, "deadline", MINUTE, MINUTE - 1, "set-deadline", "Use 1 minute to 365 days"),
+    ({}, "deadline", 365 * DAY, 365 * DAY + 1, "set-deadline", "the deadline is 31,536,001 seconds"),
+    ({"deadline": HOUR}, "alarm_after", HOUR - 1, HOUR, "set-alarm-after", "less than 1 hour, or omit alarm_after"),
+    ({"deadline": HOUR}, "alarm_after", MINUTE, MINUTE - 1, "set-alarm-after", "alarm_after is 59 seconds"),
+    ({"quiet_for": HOUR}, "deadline", 2 * HOUR, 2 * HOUR - 1, "set-quiet-deadline", "a deadline of at least 2 hours"),
     ({}, "threads", 1, 0, "threads-minimum", "threads is 0: it must be at least 1"),
     ({}, "threads", 10, 11, "threads-within-batch", "threads is 11 and batch_size is 10"),
     (

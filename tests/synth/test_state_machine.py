@@ -174,7 +174,7 @@ def test_a_machine_of_another_place_is_refused(environment: tuple[str, str]) -> 
     account, region = environment
     stack = new_stack(env=Environment(account=account, region=region))
     imported = sfn.StateMachine.from_state_machine_arn(stack, "Machine", ARN)
-    with refused("machine-environment", f"111122223333 eu-central-1 and the consumer is in {account} {region}"):
+    with refused("execution-environment", f"111122223333 eu-central-1 and the consumer is in {account} {region}"):
         IntakePipeline(stack, "Orders", processor=Processor.from_state_machine(imported))
 
 
@@ -194,7 +194,7 @@ def test_an_express_machine_is_refused() -> None:
 
 def test_a_machine_that_may_run_for_longer_is_refused() -> None:
     stack = new_stack()
-    with refused("machine-timeout", "3 hours and the processor has a timeout of 2 hours"):
+    with refused("execution-timeout", "3 hours and the processor has a timeout of 2 hours"):
         orders(stack, times={"timeout": Duration.hours(2)})
 
 
@@ -247,5 +247,5 @@ def test_an_execution_may_run_for_longer_than_the_queue_keeps_a_message() -> Non
 def test_outputs_of_a_machine_are_granted_to_its_tasks() -> None:
     stack = new_stack()
     pipeline = orders(stack)
-    with refused("output-of-executions", "Stack/Machine"):
+    with refused("output-elsewhere", "Stack/Machine"):
         pipeline.grant_output(s3.Bucket(stack, "Outputs"), "out/")

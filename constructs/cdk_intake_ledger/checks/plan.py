@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from intake_ledger.protocol.row import lease_length
+from intake_ledger.protocol.settings import HOLD_SHARE, last_try_seconds
 
 UNKNOWN = math.nan
 """A number that is a token, or that was not given."""
@@ -124,6 +125,8 @@ class Plan:
     keeps_order: bool = False
     """True for a FIFO queue or a stream. Their messages cannot wait as copies, so the retention bounds each wait."""
 
+    stream_retention: float = NOT_GIVEN
+    """The time for which a stream keeps a record, if the messages are records."""
     deadline: float = NOT_GIVEN
     """The time for which a set waits for its parts."""
     alarm_after: float = NOT_GIVEN
@@ -160,6 +163,21 @@ class Plan:
     def visibility(self) -> float:
         """The queue's visibility timeout."""
         return self.least_visibility if math.isnan(self.visibility_timeout) else self.visibility_timeout
+
+    @property
+    def source_retention(self) -> float:
+        """The time for which the source keeps a message: the stream, or the queue."""
+        return self.queue_retention if math.isnan(self.stream_retention) else self.stream_retention
+
+    @property
+    def longest_wait(self) -> float:
+        """The longest wait of a message that cannot wait as copies. Redriven records of a stream are in the queue."""
+        return HOLD_SHARE * min(self.queue_retention, self.source_retention)
+
+    @property
+    def last_try(self) -> float:
+        """The age of a message at which its last attempt begins at the latest."""
+        return last_try_seconds(HOLD_SHARE * self.source_retention)
 
     @property
     def least_ledger_retention(self) -> float:

@@ -12,14 +12,13 @@ from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.durable_rules import (
-    DURABLE_ENVIRONMENT,
     DURABLE_MANAGED,
     DURABLE_NOT_ENABLED,
-    DURABLE_TIMEOUT,
     DURABLE_UNKNOWN,
     DURABLE_UNQUALIFIED,
     DURABLE_VERSION_REMOVED,
 )
+from cdk_intake_ledger.checks.rules.execution_rules import EXECUTION_ENVIRONMENT, EXECUTION_TIMEOUT
 from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 
 _ARN_PARTS = 8
@@ -80,11 +79,12 @@ def durable_problems(scope: Construct, function: lambda_.IFunction, timeout: Dur
 
     """
     path = function.node.path
+    place = f"the durable function {path}"
     if _is_unqualified(function):
         yield DURABLE_UNQUALIFIED.problem(path=path)
         return
     if (environments := environments_of(function, scope)) is not None:
-        yield DURABLE_ENVIRONMENT.problem(path=path, **environments)
+        yield EXECUTION_ENVIRONMENT.problem(place=place, **environments)
     if _is_removed(function):
         yield DURABLE_VERSION_REMOVED.problem(path=path)
     found = DurableConfiguration.of(function)
@@ -98,7 +98,7 @@ def durable_problems(scope: Construct, function: lambda_.IFunction, timeout: Dur
     elif found.execution_seconds is not None and not timeout.is_unresolved():
         limit_seconds = timeout.to_seconds(integral=False)
         if found.execution_seconds > limit_seconds:
-            yield DURABLE_TIMEOUT.problem(path=path, theirs=span(found.execution_seconds), ours=span(limit_seconds))
+            yield EXECUTION_TIMEOUT.problem(place=place, theirs=span(found.execution_seconds), ours=span(limit_seconds))
 
 
 def unqualified_arn(function: lambda_.IFunction) -> str:

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.functions.remote_function import WorkElsewhere
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.queue import IntakeQueue
 
@@ -17,8 +18,8 @@ _YEAR = 366 * 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executions(ABC):
-    """The place of the executions, and their times. It is a `WorkElsewhere`."""
+class Executions(WorkElsewhere, ABC):
+    """The place of the executions, and their times."""
 
     timeout: Duration
     """The limit of an execution."""
@@ -36,21 +37,6 @@ class Executions(ABC):
         return None
 
     @property
-    @abstractmethod
-    def place(self) -> str:
-        """The place as messages name it, such as `the state machine Stack/Machine`."""
-
-    @property
-    @abstractmethod
-    def services(self) -> tuple[str, ...]:
-        """See `WorkElsewhere`."""
-
-    @property
-    @abstractmethod
-    def settings(self) -> dict[str, str]:
-        """Environment variables that tell consumer and audit which executions to start and to describe."""
-
-    @property
     def longest_seconds(self) -> int:
         """The longest time until no part of an execution runs any more, in seconds."""
         times = [to_seconds(duration) for duration in (self.timeout, self.longest_task)]
@@ -63,16 +49,6 @@ class Executions(ABC):
 
         Args:
             scope: the pipeline, the intake of messages or the sets.
-
-        """
-
-    @abstractmethod
-    def allow(self, scope: Construct, role: iam.Role) -> None:
-        """Let a consumer start and describe executions, and stop them with `stop_overtaken`.
-
-        Args:
-            scope: the consumer.
-            role: the consumer's.
 
         """
 

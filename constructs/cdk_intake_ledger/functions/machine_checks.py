@@ -12,9 +12,9 @@ from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.execution_rules import (
-    MACHINE_ENVIRONMENT,
+    EXECUTION_ENVIRONMENT,
+    EXECUTION_TIMEOUT,
     MACHINE_EXPRESS,
-    MACHINE_TIMEOUT,
     MACHINE_VERSION,
     MACHINE_WITHOUT_TIMEOUT,
     STOP_EARLY,
@@ -40,10 +40,11 @@ def machine_problems(
 
     """
     path, arn = machine.node.path, machine.state_machine_arn
+    place = f"the state machine {path}"
     if not Token.is_unresolved(arn) and len(arn.split(":")) > ARN_PARTS:
         yield MACHINE_VERSION.problem(arn=arn)
     if (environments := environments_of(machine, scope)) is not None:
-        yield MACHINE_ENVIRONMENT.problem(path=path, **environments)
+        yield EXECUTION_ENVIRONMENT.problem(place=place, **environments)
     resource = machine.node.default_child
     if not isinstance(resource, sfn.CfnStateMachine):
         return
@@ -58,7 +59,7 @@ def machine_problems(
     if seconds is None:
         warn(scope, MACHINE_WITHOUT_TIMEOUT, path=path, ours=span(limit))
     elif isinstance(seconds, int) and seconds > limit:
-        yield MACHINE_TIMEOUT.problem(path=path, theirs=span(seconds), ours=span(limit))
+        yield EXECUTION_TIMEOUT.problem(place=place, theirs=span(seconds), ours=span(limit))
     elif isinstance(seconds, int) and stops_after is not None and not stops_after.is_unresolved():
         after = stops_after.to_seconds(integral=False)
         if seconds <= after < limit:

@@ -15,7 +15,7 @@ from cdk_intake_ledger.functions.durable_function import DurableExecutions
 from cdk_intake_ledger.functions.processor_base import ProcessorBase
 from cdk_intake_ledger.functions.processor_image import image_of, image_problem
 from cdk_intake_ledger.functions.processor_problems import runtime_problems
-from cdk_intake_ledger.functions.remote_function import RemoteFunction
+from cdk_intake_ledger.functions.remote_function import RemoteFunction, WorkElsewhere
 from cdk_intake_ledger.functions.state_machine import MachineExecutions
 
 # The layer has all code, but Lambda requires a function to have some.
@@ -236,11 +236,16 @@ class Processor(ProcessorBase):
             the processor.
 
         """
+        return cls._of(RemoteFunction(function=function), processor_version)
+
+    @classmethod
+    def _of(cls, elsewhere: WorkElsewhere, processor_version: str | None) -> "Processor":
+        """A processor whose consumer has none of its code."""
         return cls(
             lambda: lambda_.Code.from_inline(CONSUMER_CODE),
             entrypoint="",
             memory_size=256,
-            elsewhere=RemoteFunction(function=function),
+            elsewhere=elsewhere,
             processor_version=processor_version,
         )
 
@@ -286,14 +291,7 @@ class Processor(ProcessorBase):
         executions = MachineExecutions(
             machine=machine, timeout=limit, task_timeout=longest_task or limit, stop_overtaken=stop_overtaken
         )
-        code = lambda_.Code.from_inline
-        return cls(
-            lambda: code(CONSUMER_CODE),
-            entrypoint="",
-            memory_size=256,
-            elsewhere=executions,
-            processor_version=processor_version,
-        )
+        return cls._of(executions, processor_version)
 
     @classmethod
     def from_durable_function(
@@ -329,11 +327,5 @@ class Processor(ProcessorBase):
             the processor. The pipeline reports its problems.
 
         """
-        code = lambda_.Code.from_inline
-        return cls(
-            lambda: code(CONSUMER_CODE),
-            entrypoint="",
-            memory_size=256,
-            elsewhere=DurableExecutions(function=function, timeout=timeout, stop_overtaken=stop_overtaken),
-            processor_version=processor_version,
-        )
+        executions = DurableExecutions(function=function, timeout=timeout, stop_overtaken=stop_overtaken)
+        return cls._of(executions, processor_version)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
 
@@ -79,6 +79,7 @@ class Engine(Enum):
 
 
 @check_arguments
+@dataclass(frozen=True, kw_only=True)
 class AuditScale:
     """The way in which the audit reads the bucket. Make it with `one`, `shards` or `inventory`.
 
@@ -86,43 +87,20 @@ class AuditScale:
     costs too much, and findings may be two days late. `docs/scale.md` has the times and costs.
     """
 
-    def __init__(
-        self,
-        *,
-        parts: float | None = None,
-        concurrency: float = 1,
-        reports: InventoryReports | None = None,
-        join_memory: float = MAX_MEMORY,
-        architecture: lambda_.Architecture | None = None,
-        engine: Engine = Engine.DUCKDB,
-        scan_limit: Size | None = None,
-    ) -> None:
-        """Use `one`, `shards` or `inventory` instead.
-
-        Args:
-            parts: the maximum number of parts of the bucket; one function reads the whole bucket when omitted.
-            concurrency: the number of parts that are read at the same time; 1 when omitted.
-            reports: the inventory whose files are the parts; the bucket is listed when omitted.
-            join_memory: memory of the function that joins, in MB; 10,240 when omitted.
-            architecture: architecture of the audit's functions; arm64 when omitted.
-            engine: the engine that joins the parts; DuckDB when omitted.
-            scan_limit: the maximum size of the data that a query of Athena reads; 1 TiB when omitted.
-
-        """
-        self.parts = parts
-        """The maximum number of parts of the bucket; None if one function reads all of it."""
-        self.concurrency = concurrency
-        """The number of parts that are read at the same time."""
-        self.reports = reports
-        """The inventory whose files are the parts; None if the bucket is listed."""
-        self.join_memory = join_memory
-        """Memory of the function that joins, in MB."""
-        self.architecture = architecture or lambda_.Architecture.ARM_64
-        """The architecture of the audit's functions."""
-        self.engine = Engine(engine)
-        """The engine that joins the parts."""
-        self.scan_limit = scan_limit
-        """The maximum size of the data that a query of Athena reads; 1 TiB if it is None."""
+    parts: float | None = None
+    """The maximum number of parts of the bucket. One function reads all of it when omitted."""
+    concurrency: float = 1
+    """The number of parts that are read at the same time; 1 when omitted."""
+    reports: InventoryReports | None = None
+    """The inventory whose files are the parts. The bucket is listed when omitted."""
+    join_memory: float = MAX_MEMORY
+    """Memory of the function that joins, in MB; 10,240 when omitted."""
+    architecture: lambda_.Architecture = field(default_factory=lambda: lambda_.Architecture.ARM_64)
+    """The architecture of the audit's functions; arm64 when omitted."""
+    engine: Engine = Engine.DUCKDB
+    """The engine that joins the parts; DuckDB when omitted."""
+    scan_limit: Size | None = None
+    """The maximum size of the data that a query of Athena reads; 1 TiB when omitted."""
 
     @classmethod
     def one(cls) -> Self:
@@ -164,7 +142,7 @@ class AuditScale:
             parts=count,
             concurrency=concurrency,
             join_memory=join_memory,
-            architecture=architecture,
+            architecture=architecture or lambda_.Architecture.ARM_64,
             engine=engine,
             scan_limit=scan_limit,
         )
@@ -206,7 +184,7 @@ class AuditScale:
             concurrency=concurrency,
             reports=reports,
             join_memory=join_memory,
-            architecture=architecture,
+            architecture=architecture or lambda_.Architecture.ARM_64,
             engine=engine,
             scan_limit=scan_limit,
         )

@@ -9,9 +9,8 @@ from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.reporting import refuse, warn
 from cdk_intake_ledger.checks.rules.output_rules import (
     OUTPUT_BUCKET_POLICY,
+    OUTPUT_ELSEWHERE,
     OUTPUT_LIFECYCLE_UNKNOWN,
-    OUTPUT_OF_EXECUTIONS,
-    OUTPUT_OF_EXISTING_FUNCTION,
     REJECTS_AFTER_WORKERS,
     REJECTS_TWICE,
 )
@@ -64,11 +63,9 @@ class OutputGrants(HasPlaces):
         return self._grant_output(bucket, prefix)
 
     def _grant_output(self, bucket: s3.IBucket, prefix: str, *, rejects: bool = False) -> iam.Grant:
-        function, role = self._consumer.existing_function, self._consumer.role
-        if function is not None:
-            refuse(self.node.path, [OUTPUT_OF_EXISTING_FUNCTION.problem(function=function.node.path)])
-        if (executions := self._consumer.executions) is not None:
-            refuse(self.node.path, [OUTPUT_OF_EXECUTIONS.problem(processor=executions.place)])
+        role, elsewhere = self._consumer.role, self._consumer.processor.elsewhere
+        if elsewhere is not None:
+            refuse(self.node.path, [OUTPUT_ELSEWHERE.problem(processor=elsewhere.place)])
         refuse(self.node.path, [*key_text_problems("the output prefix", prefix)])
         grant = iam.Grant.add_to_principal(
             grantee=role, actions=list(BUCKET_ACTIONS), resource_arns=[bucket.bucket_arn]

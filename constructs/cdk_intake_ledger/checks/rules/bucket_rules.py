@@ -197,13 +197,6 @@ BUCKET_PROPS_BESIDE_OPTION = SUBJECT.error(
     why="the pipeline's option {option} sets it for all resources of the pipeline",
     fix="Pass {option} to the pipeline instead",
 )
-BUCKET_PROPS_AUTO_DELETE = SUBJECT.error(
-    "bucket-props-auto-delete",
-    inputs=("bucket_props", "removal_policy"),
-    what="bucket_props has auto_delete_objects=True, and the removal_policy is {policy}",
-    why="CDK empties only a bucket that is deleted with its stack",
-    fix="Pass removal_policy=RemovalPolicy.DESTROY to the pipeline, or omit auto_delete_objects",
-)
 BUCKET_PROPS_REFUSED = SUBJECT.error(
     "bucket-props-refused",
     inputs=("bucket_props",),

@@ -12,13 +12,6 @@ DURABLE_UNQUALIFIED = SUBJECT.error(
     why="an execution that waits for days would continue with other code after a deployment",
     fix="Pass a version or an alias, such as fn.current_version",
 )
-DURABLE_ENVIRONMENT = SUBJECT.error(
-    "durable-environment",
-    inputs=("function",),
-    what="the durable function {path} is in {theirs} and the consumer is in {ours}",
-    why="the consumer asks Lambda of its own account and region about executions",
-    fix="Use a durable function of the same account and region, which may invoke the other one",
-)
 DURABLE_NOT_ENABLED = SUBJECT.error(
     "durable-not-enabled",
     inputs=("function",),
@@ -32,13 +25,6 @@ DURABLE_MANAGED = SUBJECT.error(
     what="the durable function {path} runs on Lambda Managed Instances",
     why="Lambda does not end a function there at its timeout, so an execution that was stopped could write at any time",
     fix="Omit its capacity provider",
-)
-DURABLE_TIMEOUT = SUBJECT.error(
-    "durable-timeout",
-    inputs=("function", "timeout"),
-    what="an execution of {path} may run for {theirs} and the processor has a timeout of {ours}",
-    why="the polls and the alarms follow from the processor's timeout",
-    fix="Set the processor's timeout to at least {theirs}, or give the function a shorter execution_timeout",
 )
 DURABLE_VERSION_REMOVED = SUBJECT.error(
     "durable-version-removed",

@@ -9,6 +9,20 @@ SUBJECT = Subject("Executions and state machines as processors")
 LONGEST = 365 * DAY
 """SQS hides a message for at most 12 hours, and the consumer polls an execution in shorter steps."""
 
+EXECUTION_ENVIRONMENT = SUBJECT.error(
+    "execution-environment",
+    inputs=("machine", "function"),
+    what="{place} is in {theirs} and the consumer is in {ours}",
+    why="the consumer asks its own account and region about executions, and gets the events of no other",
+    fix="Use one of the same account and region, which may start or invoke the other one",
+)
+EXECUTION_TIMEOUT = SUBJECT.error(
+    "execution-timeout",
+    inputs=("machine", "function", "timeout"),
+    what="an execution of {place} may run for {theirs} and the processor has a timeout of {ours}",
+    why="the polls, the alarms and the wait of its message follow from the processor's timeout",
+    fix="Set the processor's timeout to at least {theirs}, or give the executions a shorter one",
+)
 MACHINE_EXPRESS = SUBJECT.error(
     "machine-express",
     inputs=("machine",),
@@ -22,20 +36,6 @@ MACHINE_VERSION = SUBJECT.error(
     what="{arn} is a version or an alias",
     why="the executions of one attempt could be of two versions",
     fix="Pass the state machine itself",
-)
-MACHINE_ENVIRONMENT = SUBJECT.error(
-    "machine-environment",
-    inputs=("machine",),
-    what="the state machine {path} is in {theirs} and the consumer is in {ours}",
-    why="the consumer asks Step Functions of its own account and region, and gets the events of no other",
-    fix="Use a state machine of the same account and region, which may start the other one",
-)
-MACHINE_TIMEOUT = SUBJECT.error(
-    "machine-timeout",
-    inputs=("machine", "timeout"),
-    what="the state machine {path} has a timeout of {theirs} and the processor has a timeout of {ours}",
-    why="the queue must keep a message for as long as its executions may run",
-    fix="Set the processor's timeout to at least {theirs}, or give the state machine a shorter one",
 )
 MACHINE_WITHOUT_TIMEOUT = SUBJECT.warning(
     "machine-without-timeout",

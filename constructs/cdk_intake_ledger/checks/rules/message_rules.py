@@ -1,7 +1,8 @@
 """Rules about message intakes."""
 
-from cdk_intake_ledger.checks.limits import MAX_STREAM_BATCH
-from cdk_intake_ledger.checks.plan import number_text
+import math
+
+from cdk_intake_ledger.checks.plan_check import Check, compare
 from cdk_intake_ledger.checks.registry import Subject
 
 SUBJECT = Subject("Message intakes")
@@ -150,18 +151,11 @@ MESSAGE_TABLE_STREAM = SUBJECT.error(
     why="its changes are read from the stream",
     fix="Set stream (dynamo_stream for TableV2) where the table is created, or import it with table_stream_arn",
 )
-MESSAGE_FIFO_BATCH = SUBJECT.error(
-    "message-fifo-batch",
+MESSAGE_BATCH = SUBJECT.error(
+    "message-batch",
     inputs=("source",),
-    what="batch_size of a FIFO queue is {size}",
-    why="it must be 1 to 10, the range of Lambda for FIFO queues",
-    fix="Set a value in this range",
-)
-MESSAGE_STREAM_BATCH = SUBJECT.error(
-    "message-stream-batch",
-    inputs=("source",),
-    what="batch_size of a stream is {size}",
-    why=f"it must be 1 to {number_text(MAX_STREAM_BATCH)}, the range of Lambda for streams",
+    what="batch_size of the source {source} is {size}",
+    why="it must be 1 to {most}, the range of Lambda for this source",
     fix="Set a value in this range",
 )
 MESSAGE_STREAM_SCALING = SUBJECT.error(
@@ -171,20 +165,6 @@ MESSAGE_STREAM_SCALING = SUBJECT.error(
     why="Lambda has it for queues only, and reads each shard of a stream with parallelization_factor batches",
     fix="Omit it, and set parallelization_factor or the intake's reserved_concurrency",
 )
-MESSAGE_STREAM_WAIT = SUBJECT.error(
-    "message-stream-wait",
-    inputs=("retry", "source"),
-    what="max_wait is {wait}",
-    why="the stream keeps a record for {retention}, and loses one that waits for longer",
-    fix="Set max_wait to at most {most}, or give the stream a longer retention",
-)
-MESSAGE_ATTEMPTS = SUBJECT.error(
-    "message-attempts-within-source",
-    inputs=("retry", "processing_timeout", "source"),
-    what="{attempts} attempts can take {retry_time}",
-    why="the source keeps a message for {retention}, and the last attempt begins after {last} at the latest",
-    fix="Set fewer attempts, a shorter backoff or processing_timeout, or give the source a longer retention",
-)
 MESSAGE_LEDGER_RETENTION = SUBJECT.error(
     "message-ledger-retention",
     inputs=("ledger", "source"),
@@ -192,3 +172,14 @@ MESSAGE_LEDGER_RETENTION = SUBJECT.error(
     why="a message can come back after {least} ({of})",
     fix="Set the ledger's retention to at least {least}",
 )
+
+CHECKS: tuple[Check, ...] = (
+    # A queue that loses the message before its last attempt is refused for pipelines too.
+    compare(SUBJECT, "message-attempts-within-source", "max_attempts min_backoff max_backoff processing_timeout",
+            lambda plan: plan.last_try < plan.retry_time
+            and (plan.retry_time <= plan.source_retention or not math.isnan(plan.stream_retention)),
+            "{max_attempts} attempts can take {retry_time}",
+            "the source keeps a message for {source_retention}, and the last attempt begins after {last_try} at the "
+            "latest",
+            "Set fewer attempts, a shorter backoff or processing_timeout, or give the source a longer retention"),
+)  # fmt: skip

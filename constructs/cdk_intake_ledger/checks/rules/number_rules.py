@@ -19,7 +19,7 @@ from cdk_intake_ledger.checks.plan import (
 from cdk_intake_ledger.checks.plan_check import Check, between, compare, whole
 from cdk_intake_ledger.checks.registry import Problem, Subject
 from intake_ledger.protocol.rate import MAX_BURST_SECONDS, MAX_RATE, MIN_RATE
-from intake_ledger.protocol.settings import HOLD_SHARE, MOST_PER_CALL
+from intake_ledger.protocol.settings import MOST_PER_CALL
 
 SUBJECT = Subject("The consumer's numbers")
 
@@ -133,11 +133,10 @@ CHECKS: tuple[Check, ...] = (
     compare(SUBJECT, "max-wait-minimum", "max_wait", lambda plan: plan.max_wait < MINUTE, "max_wait is {max_wait}",
             "a message waits for at least 1 minute", "Set max_wait to at least 1 minute"),
     compare(SUBJECT, "max-wait-within-retention", "max_wait queue_retention",
-            lambda plan: plan.keeps_order and plan.max_wait > HOLD_SHARE * plan.queue_retention,
-            "max_wait is {max_wait} and the queue's retention is {queue_retention}",
-            "the source would delete a message that still waits, and its order forbids copies",
-            "Set max_wait to at most {most}, or give the queue a longer retention",
-            most=lambda plan: HOLD_SHARE * plan.queue_retention),
+            lambda plan: plan.keeps_order and plan.max_wait > plan.longest_wait,
+            "max_wait is {max_wait}, the queue's retention is {queue_retention} and the source keeps a message for "
+            "{source_retention}", "the source would delete a message that still waits, and its order forbids copies",
+            "Set max_wait to at most {longest_wait}, or give the source a longer retention"),
     between(SUBJECT, "batch_size", 1, 10_000, _EVENT_SOURCE),
     between(SUBJECT, "max_batching_window", 0, 5 * MINUTE, _EVENT_SOURCE),
     compare(SUBJECT, "batching-window-needed", "batch_size max_batching_window",

@@ -4,19 +4,12 @@ from cdk_intake_ledger.checks.registry import Subject
 
 SUBJECT = Subject("Outputs in S3")
 
-OUTPUT_OF_EXISTING_FUNCTION = SUBJECT.error(
-    "output-of-existing-function",
-    inputs=("processor",),
-    what="grant_output was called, and the processor is the existing function {function}",
-    why="the function writes with its own role, and change.output runs in the consumer only",
-    fix="Grant the bucket to the function, and make its writes conditional on the change's fence",
-)
-OUTPUT_OF_EXECUTIONS = SUBJECT.error(
-    "output-of-executions",
+OUTPUT_ELSEWHERE = SUBJECT.error(
+    "output-elsewhere",
     inputs=("processor",),
     what="grant_output was called, and the processor is {processor}",
-    why="its executions write with their own roles, and the consumer writes no outputs",
-    fix="Grant the bucket to these roles, and make the writes conditional on the change's fence",
+    why="it writes with its own role, and change.output runs in the consumer only",
+    fix="Grant the bucket to its role, and make the writes conditional on the change's fence",
 )
 OUTPUT_CALLS_ITSELF = SUBJECT.error(
     "output-calls-itself",

@@ -16,14 +16,13 @@ from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, warn_without_endpoints
 from cdk_intake_ledger.functions.pipeline_resources import grant_keys, in_seconds, in_text, powertools_environment
 from cdk_intake_ledger.functions.processor import Processor
-from cdk_intake_ledger.kinds.messages.message_plan import longest_hold
 from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.options import ConcurrencyOptions, Ordering, Reasons, RetryOptions
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.key_access import QUEUE_KEY_ACTIONS, TABLE_KEY_ACTIONS
 from intake_ledger.messages.settings import MessageSettings
-from intake_ledger.protocol.settings import ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import HOLD_SHARE, ConsumerSettings, environment_of
 
 TABLE_ACTIONS = (
     "dynamodb:BatchGetItem",
@@ -73,7 +72,9 @@ class MessageResources:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables of the function, without the processor's."""
-        hold = in_text(longest_hold(self.source, int(hold_seconds(self.queue))))
+        # A queue keeps a message for so long, and a stream loses it after its retention.
+        hold = int(hold_seconds(self.queue))
+        held = in_text(min(hold, HOLD_SHARE * self.plan.stream_retention) if self.source.is_stream else hold)
         consumer = environment_of(
             ConsumerSettings,
             pipeline=self.name,
@@ -88,7 +89,7 @@ class MessageResources:
             processing_timeout_seconds=int(self.plan.processing_timeout),
             max_event_age_seconds=in_text(LATE_AFTER),
             max_receives=in_text(self.queue.max_receives),
-            max_hold_seconds=hold,
+            max_hold_seconds=held,
             reasons=self.reasons,
         )
         message = environment_of(
@@ -103,7 +104,7 @@ class MessageResources:
         )
         return (
             consumer
-            | options_environment(self.retry, self.concurrency, held=hold)
+            | options_environment(self.retry, self.concurrency, held=held)
             | message
             | powertools_environment(self.name)
         )

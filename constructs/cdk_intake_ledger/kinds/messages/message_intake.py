@@ -185,14 +185,14 @@ class MessageIntake(Intake):
                 queue=self._queue,
                 ledger=self._ledger,
                 plan=plan,
-                retention=self._ledger.retention or Duration.seconds(remembered(plan, source)),
+                retention=self._ledger.retention or Duration.seconds(remembered(plan)),
                 concurrency=concurrency,
                 retry=retry,
                 reasons=monitoring.reasons,
             ),
             processor=processor,
         )
-        numbers = partial(number_problems, source=source, ledger=ledger)
+        numbers = partial(number_problems, ledger=ledger)
         self._watch(monitoring, plan, numbers, audit_interval=CHECK_INTERVAL, reads_stream=source.is_stream)
         rule = deliver_events(self, source, self._queue) if source.event_pattern is not None else None
         check_delivery(self._consumer, source, self._queue, rule)

@@ -17,18 +17,16 @@ from cdk_intake_ledger.checks.plan import (
     span,
 )
 from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.rules import message_rules
 from cdk_intake_ledger.checks.rules.message_rules import (
-    MESSAGE_ATTEMPTS,
+    MESSAGE_BATCH,
     MESSAGE_CAPACITY_PROVIDER,
     MESSAGE_DEAD_LETTER_QUEUE,
     MESSAGE_EXECUTIONS,
-    MESSAGE_FIFO_BATCH,
     MESSAGE_LEDGER_RETENTION,
     MESSAGE_QUEUE_KIND,
     MESSAGE_QUEUE_OPTION,
-    MESSAGE_STREAM_BATCH,
     MESSAGE_STREAM_SCALING,
-    MESSAGE_STREAM_WAIT,
     MESSAGE_TABLE_STREAM,
 )
 from cdk_intake_ledger.checks.rules.number_rules import DURATION_UNIT, unknown_numbers
@@ -36,14 +34,13 @@ from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.messages.expressions import expression_problems
 from cdk_intake_ledger.kinds.messages.message_source import MessageSource
-from cdk_intake_ledger.kinds.objects.pipeline_checks import plan_problems, processor_problems, stop_problems
+from cdk_intake_ledger.kinds.objects.pipeline_checks import CHECKS, plan_problems, processor_problems, stop_problems
 from cdk_intake_ledger.kinds.objects.pipeline_plan import number_of, plan_of, seconds_of
 from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, RetryOptions
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
 from intake_ledger.messages.settings import MessageSourceType
-from intake_ledger.protocol.settings import HOLD_SHARE, last_try_seconds
 
 MAX_FIFO_BATCH = 10
 
@@ -88,7 +85,8 @@ def message_problems(
     return [
         *(pipeline_name_problems(scope, name, table) if name is not None else ()),
         *expression_problems(source, expressions),
-        *source_problems(source),
+        *_queue_problems(source),
+        *_source_problems(source),
         *(queue.problems(for_events=False) if queue else ()),
         *(ledger.problems() if ledger else ()),
         *processor_problems(scope, processor),
@@ -97,20 +95,18 @@ def message_problems(
         *(_order_problems(source, processor.executions) if processor.executions else ()),
         *([MESSAGE_CAPACITY_PROVIDER.problem()] if processor.capacity_provider is not None else ()),
         *unknown_numbers(plan),
-        *number_problems(plan, source, ledger),
+        *number_problems(plan, ledger),
     ]
 
 
-def source_problems(source: MessageSource) -> Iterator[Problem]:
-    """Find reasons why a source cannot work."""
-    size, existing = number_of(source.batch_size), source.existing
+def _queue_problems(source: MessageSource) -> Iterator[Problem]:
+    existing, fifo = source.existing, source.kind is MessageSourceType.FIFO
     if existing.queue is None:
         for option in ("dead_letter_queue", "visibility_timeout"):
             if getattr(existing, option) is not None:
                 yield MESSAGE_QUEUE_OPTION.problem(name=option)
     if existing.queue is not None and existing.dead_letters is None:
         yield MESSAGE_DEAD_LETTER_QUEUE.problem(path=existing.queue.node.path)
-    fifo = source.kind is MessageSourceType.FIFO
     for queue in filter(None, (existing.queue, existing.dead_letters)):
         if queue.fifo != fifo:
             found, wanted = ("standard", "FIFO") if fifo else ("FIFO", "standard")
@@ -118,12 +114,18 @@ def source_problems(source: MessageSource) -> Iterator[Problem]:
             yield MESSAGE_QUEUE_KIND.problem(
                 path=queue.node.path, found=found, wanted=wanted, source=source.kind.value, fix=other
             )
-    if fifo and not (math.isnan(size) or 1 <= size <= MAX_FIFO_BATCH):
-        yield MESSAGE_FIFO_BATCH.problem(size=number_text(size))
+
+
+def _source_problems(source: MessageSource) -> Iterator[Problem]:
+    size, fifo = number_of(source.batch_size), source.kind is MessageSourceType.FIFO
+    most = MAX_FIFO_BATCH if fifo else MAX_STREAM_BATCH
+    if (fifo or source.is_stream) and not (math.isnan(size) or 1 <= size <= most):
+        yield MESSAGE_BATCH.problem(source=source.kind.value, size=number_text(size), most=number_text(most))
     if source.table is not None and source.stream_arn is None:
         yield MESSAGE_TABLE_STREAM.problem(path=source.table.node.path)
-    if source.is_stream:
-        yield from _stream_problems(source, size)
+    for name in ("max_concurrency", "min_pollers", "max_pollers") if source.is_stream else ():
+        if (value := getattr(source, name)) is not None:
+            yield MESSAGE_STREAM_SCALING.problem(name=name, value=number_text(value))
 
 
 def _order_problems(source: MessageSource, executions: Executions) -> Iterator[Problem]:
@@ -133,70 +135,38 @@ def _order_problems(source: MessageSource, executions: Executions) -> Iterator[P
         yield MESSAGE_EXECUTIONS.problem(processor=executions.place, source=source.kind.value, behind=behind)
 
 
-def _stream_problems(source: MessageSource, size: float) -> Iterator[Problem]:
-    if not (math.isnan(size) or 1 <= size <= MAX_STREAM_BATCH):
-        yield MESSAGE_STREAM_BATCH.problem(size=number_text(size))
-    for name in ("max_concurrency", "min_pollers", "max_pollers"):
-        if (value := getattr(source, name)) is not None:
-            yield MESSAGE_STREAM_SCALING.problem(name=name, value=number_text(value))
-
-
-def remembered(plan: Plan, source: MessageSource) -> float:
+def remembered(plan: Plan) -> float:
     """The retention of settled rows, in seconds, if the ledger has none."""
-    return max(plan.remembered, _longest_path(plan, stream_retention(source)))
+    return max(plan.remembered, _longest_path(plan))
 
 
-def stream_retention(source: MessageSource) -> float:
-    """The retention of the stream in seconds; 0 for queues. An imported stream has at least a day."""
-    if not source.is_stream:
-        return 0
+def _stream_retention(source: MessageSource) -> float:
+    """The retention of a stream in seconds. An imported stream has at least a day."""
     resource = source.stream.node.default_child if source.stream is not None else None
     hours = getattr(resource, "retention_period_hours", None)
     return max(hours * 3_600, DAY) if isinstance(hours, int | float) else DAY
 
 
-def _longest_path(plan: Plan, stream: float) -> float:
+def _longest_path(plan: Plan) -> float:
     """The longest time after which a message can come back: stream, queue, dead-letter queue and queue again."""
+    stream = 0 if math.isnan(plan.stream_retention) else plan.stream_retention
     return 2 * plan.queue_retention + plan.dead_letter_retention + stream
 
 
-def longest_hold(source: MessageSource, queue_hold: float) -> float:
-    """Seconds that a message may wait. A queue keeps it for `queue_hold`, and a stream loses it after its retention."""
-    return min(queue_hold, stream_retention(source) * HOLD_SHARE) if source.is_stream else queue_hold
-
-
-def number_problems(plan: Plan, source: MessageSource, ledger: IntakeLedger | None) -> Iterator[Problem]:
+def number_problems(plan: Plan, ledger: IntakeLedger | None) -> Iterator[Problem]:
     """Compare the numbers of a plan, and the times of the source, the queue and the ledger."""
-    yield from plan_problems(plan)
-    yield from _wait_problems(plan, source)
+    yield from plan_problems(plan, (*CHECKS, *message_rules.CHECKS))
     if ledger is not None:
-        yield from _retention_problems(plan, ledger, stream_retention(source))
+        yield from _retention_problems(plan, ledger)
 
 
-def _wait_problems(plan: Plan, source: MessageSource) -> Iterator[Problem]:
-    kept = stream_retention(source)
-    if source.is_stream and plan.max_wait > kept * HOLD_SHARE:
-        yield MESSAGE_STREAM_WAIT.problem(wait=span(plan.max_wait), retention=span(kept), most=span(kept * HOLD_SHARE))
-    kept = kept or plan.queue_retention
-    last = last_try_seconds(kept * HOLD_SHARE)
-    retry_time = plan.retry_time
-    # A queue that loses the message before its last attempt is refused for pipelines too.
-    if last < retry_time and (source.is_stream or retry_time <= kept):
-        yield MESSAGE_ATTEMPTS.problem(
-            attempts=number_text(plan.max_attempts),
-            retry_time=span(retry_time),
-            retention=span(kept),
-            last=span(last),
-        )
-
-
-def _retention_problems(plan: Plan, ledger: IntakeLedger, stream: float) -> Iterator[Problem]:
-    retention, least = seconds_of(ledger.retention), _longest_path(plan, stream)
+def _retention_problems(plan: Plan, ledger: IntakeLedger) -> Iterator[Problem]:
+    retention, least = seconds_of(ledger.retention), _longest_path(plan)
     if retention is UNCONVERTED:
         yield DURATION_UNIT.problem(name="ledger_retention")
     if math.isnan(retention) or math.isnan(least) or retention >= least:
         return
     parts = [f"twice the queue's {span(plan.queue_retention)}"]
     parts += [f"the dead-letter queue's {span(plan.dead_letter_retention)}"]
-    parts += [f"the stream's {span(stream)}"] if stream else []
+    parts += [] if math.isnan(plan.stream_retention) else [f"the stream's {span(plan.stream_retention)}"]
     yield MESSAGE_LEDGER_RETENTION.problem(retention=span(retention), least=span(least), of=" and ".join(parts))

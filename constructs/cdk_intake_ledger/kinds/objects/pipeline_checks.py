@@ -9,6 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_intake_ledger.checks.plan import Plan
+from cdk_intake_ledger.checks.plan_check import Check
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, number_rules, set_rules, time_rules
 from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
@@ -29,17 +30,18 @@ CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS, *du
 """Every check of a plan, in the order of the messages."""
 
 
-def plan_problems(plan: Plan) -> Iterator[Problem]:
+def plan_problems(plan: Plan, checks: Sequence[Check] = CHECKS) -> Iterator[Problem]:
     """Compare the numbers of a plan.
 
     Args:
         plan: the numbers.
+        checks: those of pipelines and sets when omitted.
 
     Yields:
-        A problem for each broken rule, in the order of `CHECKS`.
+        A problem for each broken rule, in the order of the checks.
 
     """
-    for check in CHECKS:
+    for check in checks:
         known = not any(math.isnan(getattr(plan, name)) for name in check.needs)
         if known and check.broken(plan):
             yield check.problem(plan)

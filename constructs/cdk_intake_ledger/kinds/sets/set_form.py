@@ -1,8 +1,8 @@
 """The forms of sets of files."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from aws_cdk import Duration, Token
 from constructs import Construct
@@ -35,30 +35,27 @@ class ManifestFormat(Enum):
 
 
 @check_arguments
+@dataclass(frozen=True)
 class SetForm:
     """The way to find the parts of a set: a manifest, a marker file, or a folder that is quiet.
+
+    Make it with `manifest`, `marker` or `quiet_prefix`.
 
     In a pattern, `*` stands for any characters but a slash, and `**` for any characters.
     """
 
-    def __init__(self, kind: str, pattern: str, **more: Any) -> None:
-        """Describe a form. Use `manifest`, `marker` or `quiet_prefix` instead.
-
-        Args:
-            kind: `manifest`, `marker` or `quiet`.
-            pattern: of the key of a set.
-            more: `quiet_for`, `format`, `absolute_keys` and `hidden_parts`, as below.
-
-        """
-        self.kind = kind
-        """`manifest`, `marker` or `quiet`."""
-        self.pattern = pattern
-        """The pattern of the key of a set."""
-        self.quiet_for: Duration | None = more.get("quiet_for")
-        """The time without an upload. None if the form is not a quiet folder."""
-        self._format: ManifestFormat = more.get("format", ManifestFormat.JSON)
-        self._absolute = bool(more.get("absolute_keys"))
-        self._hidden_parts = bool(more.get("hidden_parts"))
+    kind: str
+    """`manifest`, `marker` or `quiet`."""
+    pattern: str
+    """The pattern of the key of a set."""
+    quiet_for: Duration | None = None
+    """The time without an upload. None, also when omitted, if the form is not a quiet folder."""
+    format: ManifestFormat = ManifestFormat.JSON
+    """The format of a manifest; JSON when omitted."""
+    absolute_keys: bool = False
+    """True if the keys in a manifest begin at the bucket. They begin at its folder when omitted."""
+    hidden_parts: bool = False
+    """True if hidden objects of a folder are parts. They are none when omitted."""
 
     @classmethod
     def manifest(
@@ -106,8 +103,8 @@ class SetForm:
         if self.quiet_for is not None:
             content["quietSeconds"] = int(self.quiet_for.to_seconds())
         if self.kind == "manifest":
-            content |= {"parts": self._format.value, "keys": "absolute" if self._absolute else "relative"}
-        if self._hidden_parts:
+            content |= {"parts": self.format.value, "keys": "absolute" if self.absolute_keys else "relative"}
+        if self.hidden_parts:
             content["hiddenParts"] = True
         return content
 
@@ -156,8 +153,8 @@ class SetForm:
         warn_about_key_text(scope, "the pattern", self.pattern)
         ending = self.pattern.rpartition(".")[2].lower()
         usual = {"csv": ManifestFormat.CSV, "json": ManifestFormat.JSON, "txt": ManifestFormat.LINES}.get(ending)
-        if self.kind == "manifest" and usual not in (None, self._format):
-            warn(scope, SET_MANIFEST_FORMAT, pattern=self.pattern, format=self._format.name, usual=usual.name)
+        if self.kind == "manifest" and usual not in (None, self.format):
+            warn(scope, SET_MANIFEST_FORMAT, pattern=self.pattern, format=self.format.name, usual=usual.name)
 
     def _needed(self) -> Iterator[str]:
         """Patterns of which the pipeline must see at least one key."""
