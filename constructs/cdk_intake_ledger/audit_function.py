@@ -20,6 +20,7 @@ from cdk_intake_ledger.checks.nag_suppressions import (
 )
 from cdk_intake_ledger.checks.rules.final_rules import WRITES_OF_A_CHANGE
 from cdk_intake_ledger.consumer_function import IntakeConsumer
+from cdk_intake_ledger.delivery.other_account import BUCKET_ACTIONS
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
@@ -92,13 +93,7 @@ class IntakeAudit(Construct):
         )
         resources.allow(
             self.role,
-            bucket=[
-                "s3:GetBucketNotification",
-                "s3:GetBucketVersioning",
-                "s3:GetLifecycleConfiguration",
-                "s3:ListBucket",
-                "s3:ListBucketVersions",
-            ],
+            bucket=BUCKET_ACTIONS,
             table=[
                 "dynamodb:BatchGetItem",
                 "dynamodb:DescribeTimeToLive",

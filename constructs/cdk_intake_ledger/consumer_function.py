@@ -1,6 +1,8 @@
 """The consumer: the function behind the queue, its permissions and its event source."""
 
+from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, cast
 
 from aws_cdk import Duration
@@ -38,7 +40,9 @@ class IntakeConsumer(ConsumerFunction):
         retry: RetryOptions,
         concurrency: ConcurrencyOptions,
         reasons: Reasons,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """Make the function. `variables` are those of sets; the other arguments are as for a pipeline."""
         managed = processor.capacity_provider is not None
         held = hold_seconds(resources.queue)
         super().__init__(
@@ -58,7 +62,8 @@ class IntakeConsumer(ConsumerFunction):
                 max_hold_seconds=held,
                 max_event_age_seconds=in_text(LATE_AFTER),
             )
-            | options_environment(retry, concurrency, held=held),
+            | options_environment(retry, concurrency, held=held)
+            | dict(variables),
             reserved_concurrency=concurrency.reserved_concurrency,
         )
         self.resources = resources

@@ -16,7 +16,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notification
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import Delivery
-from cdk_intake_ledger.resources.cloudformation import properties_of
+from cdk_intake_ledger.resources.cloudformation import outermost, properties_of
 
 _SAME = "the pipeline's own"
 
@@ -91,9 +91,8 @@ class _Settings:
 
 def stack_selector(stack: Stack) -> str:
     """The name that `cdk deploy` takes for a stack: the path of the outermost stack."""
-    while (parent := stack.nested_stack_parent) is not None:
-        stack = parent
-    return stack.node.path or stack.stack_name
+    outer = outermost(stack)
+    return outer.node.path or outer.stack_name
 
 
 def _seconds(duration: Duration | None) -> int | None:

@@ -91,11 +91,7 @@ def argument_type(directory: Path, entrypoint: str) -> str | None:
     if form_problem(entrypoint):
         return None
     module, name = entrypoint.split(":")
-    source = _source_of(directory, module)
-    try:
-        tree = ast.parse(source.read_bytes()) if source is not None else None
-    except (SyntaxError, ValueError):
-        tree = None
+    tree = _tree_of(_source_of(directory, module))
     found = _imported(directory, _definitions(tree).get(name), name) if tree is not None else None
     if not isinstance(found, ast.FunctionDef) or found.decorator_list:
         return None
@@ -110,6 +106,19 @@ def _source_of(directory: Path, module: str) -> Path | None:
     base = directory.joinpath(*module.split("."))
     candidates = (base / "__init__.py", base.with_name(f"{base.name}.py"))
     return next((path for path in candidates if path.is_file()), None)
+
+
+def _tree_of(source: Path | None) -> ast.Module | None:
+    """The syntax tree of a module; None if it is not there, or not valid."""
+    try:
+        return ast.parse(source.read_bytes()) if source is not None else None
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _original(statement: ast.ImportFrom, name: str) -> str:
+    """The name in the module of an import `from`, for a name that it binds."""
+    return next((alias.name for alias in statement.names if (alias.asname or alias.name) == name), name)
 
 
 def _modules_in(directory: Path) -> list[str]:
@@ -132,11 +141,8 @@ def _imported(directory: Path, statement: ast.stmt | None, name: str) -> ast.stm
         source = _source_of(directory, statement.module)
         if source is None:
             break
-        [name] = [alias.name for alias in statement.names if (alias.asname or alias.name) == name] or [name]
-        try:
-            statement = _definitions(ast.parse(source.read_bytes())).get(name)
-        except (SyntaxError, ValueError):
-            return None
+        tree, name = _tree_of(source), _original(statement, name)
+        statement = _definitions(tree).get(name) if tree is not None else None
     return statement
 
 
@@ -181,9 +187,8 @@ def _standard_kind(statement: ast.ImportFrom, name: str) -> str:
     module = statement.module or ""
     if statement.level or module.partition(".")[0] not in sys.stdlib_module_names:
         return ""
-    [original] = [alias.name for alias in statement.names if (alias.asname or alias.name) == name] or [name]
     try:
-        found = getattr(import_module(module), original, None)
+        found = getattr(import_module(module), _original(statement, name), None)
     except ImportError:
         return ""
     return "a class" if isinstance(found, type) else "a module" if isinstance(found, ModuleType) else ""

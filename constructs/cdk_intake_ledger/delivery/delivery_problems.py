@@ -9,7 +9,6 @@ from constructs import Construct, IConstruct
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.bucket_rules import (
     BUCKET_IN_SAME_ENVIRONMENT,
-    EXISTING_DELIVERY_NEEDS_BOTH,
     S3_DELIVERY_IN_SAME_STACK,
 )
 from cdk_intake_ledger.delivery.bucket_notifications import (
@@ -27,18 +26,6 @@ def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, sco
     """The delivery mode for an existing bucket, if the options do not set one."""
     in_other_stack = resource is not None and not in_stack_of(bucket, scope)
     return Delivery.EVENTBRIDGE if in_other_stack else Delivery.S3
-
-
-def delivery_mode_problems(delivery: Delivery | None, *, existing: bool) -> Iterator[Problem]:
-    """Check a delivery mode.
-
-    Args:
-        delivery: the option.
-        existing: whether both bucket and queue exist already.
-
-    """
-    if delivery is Delivery.EXISTING and not existing:
-        yield EXISTING_DELIVERY_NEEDS_BOTH.problem()
 
 
 def bucket_problems(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import Resource, Stack
+from aws_cdk import Resource
 from aws_cdk import aws_events as events
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -13,7 +13,7 @@ from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import EVENT_BRIDGE_UNKNOWN
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications, in_stack_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
-from cdk_intake_ledger.delivery.queue_access import allow_service
+from cdk_intake_ledger.delivery.queue_access import allow_rule, rule_target
 from cdk_intake_ledger.queue import IntakeQueue
 
 DETAIL_TYPES = ["Object Created", "Object Deleted", "Object Restore Completed"]
@@ -43,28 +43,8 @@ def deliver_by_event_bridge(
         "Delivery",
         description=f"Intake ledger, changes for {name}",
         event_pattern={"source": ["aws.s3"], "detail-type": DETAIL_TYPES, "detail": detail},
-        targets=[
-            events.CfnRule.TargetProperty(
-                id="Queue",
-                arn=queue.queue.queue_arn,
-                # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
-                dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
-            )
-        ],
+        targets=[rule_target(queue)],
     )
-    stack = Stack.of(scope)
-    account = {"StringEquals": {"aws:SourceAccount": stack.account}}
-    if in_stack_of(queue.queue, scope) or not Resource.is_owned_resource(queue.queue):
-        source = {"ArnEquals": {"aws:SourceArn": rule.attr_arn}}
-    else:
-        # With the rule's ARN, the stack of the queue and the stack of the rule would depend on each other.
-        source = {"ArnLike": {"aws:SourceArn": stack.format_arn(service="events", resource="rule", resource_name="*")}}
-    allow_service(
-        scope,
-        queue,
-        "events.amazonaws.com",
-        account | source,
-        # With the rule's ARN, key, queue and rule would depend on each other.
-        key_conditions=account,
-        dead_letters=True,
-    )
+    # With the rule's ARN, the stack of the queue and the stack of the rule would depend on each other.
+    is_near = in_stack_of(queue.queue, scope) or not Resource.is_owned_resource(queue.queue)
+    allow_rule(scope, queue, rule.attr_arn if is_near else None)

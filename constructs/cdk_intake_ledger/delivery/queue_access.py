@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from aws_cdk import Stack, Token
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk.region_info import RegionInfo
 from constructs import Construct
@@ -56,6 +57,35 @@ def allow_service(
             conditions=key_conditions,
         )
         add_statement(scope, key, statement, KEY_POLICY_UNKNOWN, effect=NO_EVENTS)
+
+
+def allow_rule(scope: Construct, queue: IntakeQueue, rule_arn: str | None) -> None:
+    """Let a rule of EventBridge send to both queues.
+
+    Args:
+        scope: in the rule's stack. It gets the warnings.
+        queue: the queues.
+        rule_arn: the rule's. None lets each rule of the account send, where this ARN would make a cycle of resources.
+
+    """
+    stack = Stack.of(scope)
+    account = {"StringEquals": {"aws:SourceAccount": stack.account}}
+    if rule_arn is not None:
+        source = {"ArnEquals": {"aws:SourceArn": rule_arn}}
+    else:
+        source = {"ArnLike": {"aws:SourceArn": stack.format_arn(service="events", resource="rule", resource_name="*")}}
+    # With the rule's ARN, key, queue and rule would depend on each other.
+    allow_service(scope, queue, "events.amazonaws.com", account | source, key_conditions=account, dead_letters=True)
+
+
+def rule_target(queue: IntakeQueue) -> events.CfnRule.TargetProperty:
+    """The queue as the target of a rule."""
+    return events.CfnRule.TargetProperty(
+        id="Queue",
+        arn=queue.queue.queue_arn,
+        # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
+        dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
+    )
 
 
 def add_statement(

@@ -12,6 +12,7 @@ from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.checks.rules.key_network_rules import KEY_POLICY_UNKNOWN
 from cdk_intake_ledger.delivery.queue_access import add_statement
+from cdk_intake_ledger.resources.cloudformation import outermost
 
 LOG_KEY_ACTIONS = ("kms:Decrypt*", "kms:Describe*", "kms:Encrypt*", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 """The actions that the user guide names."""
@@ -42,7 +43,7 @@ class LogEncryption:
 
         """
         if self._key is not None:
-            stack = _outermost(Stack.of(scope))
+            stack = outermost(Stack.of(scope))
             if stack.node.path not in self._allowed:
                 self._allowed.add(stack.node.path)
                 self._allow(self._key, stack)
@@ -68,10 +69,3 @@ class LogEncryption:
         )
         effect = "CloudWatch Logs refuses to make the log groups"
         add_statement(self._scope, key, statement, KEY_POLICY_UNKNOWN, effect=effect)
-
-
-def _outermost(stack: Stack) -> Stack:
-    """The stack that contains a nested stack. The name of a nested stack begins with its name."""
-    while (parent := stack.nested_stack_parent) is not None:
-        stack = parent
-    return stack

@@ -10,7 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.checks.registry import Problem
-from cdk_intake_ledger.delivery.queue_access import allow_service
+from cdk_intake_ledger.delivery.queue_access import allow_rule, rule_target
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.machine_checks import machine_problems
 from cdk_intake_ledger.functions.pipeline_resources import in_seconds
@@ -99,7 +99,6 @@ class MachineExecutions(Executions):
 
     def send_ends(self, scope: Construct, queue: IntakeQueue, name: str) -> None:
         """Send the ends of executions to a queue. Their events have the input, which names the row."""
-        stack = Stack.of(scope)
         events.CfnRule(
             scope,
             "Ended",
@@ -109,18 +108,8 @@ class MachineExecutions(Executions):
                 "detail-type": ["Step Functions Execution Status Change"],
                 "detail": {"status": ENDED, "stateMachineArn": [self.machine.state_machine_arn]},
             },
-            targets=[
-                events.CfnRule.TargetProperty(
-                    id="Queue",
-                    arn=queue.queue.queue_arn,
-                    # Otherwise EventBridge drops an event after a day of failed attempts.
-                    dead_letter_config=events.CfnRule.DeadLetterConfigProperty(arn=queue.dead_letter_queue.queue_arn),
-                )
-            ],
+            targets=[rule_target(queue)],
         )
-        account = {"StringEquals": {"aws:SourceAccount": stack.account}}
-        rules = stack.format_arn(service="events", resource="rule", resource_name="*")
         # The ARN of this rule would make a cycle: the bucket depends on the queue's policy, the rule depends on the
         # machine, and the machine's tasks depend on the bucket that they read.
-        conditions = account | {"ArnLike": {"aws:SourceArn": rules}}
-        allow_service(scope, queue, "events.amazonaws.com", conditions, key_conditions=account, dead_letters=True)
+        allow_rule(scope, queue, None)

@@ -60,3 +60,10 @@ def environments_of(resource: IResource, scope: Construct) -> dict[str, str] | N
     if all(our == their for our, their in known):
         return None
     return {"ours": " ".join(ours), "theirs": " ".join(theirs)}
+
+
+def outermost(stack: Stack) -> Stack:
+    """The stack that contains a nested stack. The name of a nested stack begins with its name."""
+    while (parent := stack.nested_stack_parent) is not None:
+        stack = parent
+    return stack

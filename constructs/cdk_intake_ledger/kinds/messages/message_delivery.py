@@ -16,7 +16,7 @@ from cdk_intake_ledger.checks.final_template import FinalTemplates, at_synthesis
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.message_rules import MESSAGE_SNS_ENVELOPE
-from cdk_intake_ledger.delivery.queue_access import allow_service
+from cdk_intake_ledger.delivery.queue_access import allow_rule
 from cdk_intake_ledger.functions.consumer_base import ConsumerFunction
 from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.queue import IntakeQueue
@@ -38,16 +38,7 @@ def deliver_events(scope: Construct, source: MessageSource, queue: IntakeQueue) 
         event_bus=source.event_bus,
         targets=[_QueueTarget(queue)],
     )
-    account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
-    allow_service(
-        scope,
-        queue,
-        "events.amazonaws.com",
-        account | {"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
-        # With the rule's ARN, key, queue and rule would depend on each other.
-        key_conditions=account,
-        dead_letters=True,
-    )
+    allow_rule(scope, queue, rule.rule_arn)
     return rule
 
 
@@ -89,7 +80,6 @@ class _QueueTarget:
         self._queue = queue
 
     def bind(self, rule: object, id: str | None = None) -> events.RuleTargetConfig:  # noqa: ARG002
-        # EventBridge drops an event after a day of failed attempts if the target has no dead-letter queue.
         dead_letters = events.CfnRule.DeadLetterConfigProperty(arn=self._queue.dead_letter_queue.queue_arn)
         return events.RuleTargetConfig(arn=self._queue.queue.queue_arn, dead_letter_config=dead_letters)
 

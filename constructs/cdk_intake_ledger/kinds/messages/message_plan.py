@@ -8,14 +8,7 @@ from aws_cdk import Duration
 from constructs import Construct
 
 from cdk_intake_ledger.checks.limits import MAX_STREAM_BATCH
-from cdk_intake_ledger.checks.plan import (
-    DAY,
-    UNCONVERTED,
-    UNKNOWN,
-    Plan,
-    number_text,
-    span,
-)
+from cdk_intake_ledger.checks.plan import DAY, NOT_GIVEN, UNCONVERTED, UNKNOWN, Plan, number_text, span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules import message_rules
 from cdk_intake_ledger.checks.rules.message_rules import (
@@ -65,7 +58,10 @@ def message_plan(
         ledger=None,
     )
     return replace(
-        plan, ledger_retention=UNKNOWN, keeps_order=source.is_stream or source.kind is MessageSourceType.FIFO
+        plan,
+        ledger_retention=UNKNOWN,
+        keeps_order=source.is_stream or source.kind is MessageSourceType.FIFO,
+        stream_retention=_stream_retention(source) if source.is_stream else NOT_GIVEN,
     )
 
 

@@ -12,12 +12,13 @@ from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.plan_check import Check
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, number_rules, set_rules, time_rules
+from cdk_intake_ledger.checks.rules.bucket_rules import EXISTING_DELIVERY_NEEDS_BOTH
 from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.checks.rules.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.checks.rules.number_rules import unknown_numbers
 from cdk_intake_ledger.checks.rules.processor_rules import MANAGED_NETWORK
 from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
-from cdk_intake_ledger.delivery.delivery_problems import bucket_problems, delivery_mode_problems
+from cdk_intake_ledger.delivery.delivery_problems import bucket_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, filter_problems
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.ledger_table import IntakeLedger
@@ -111,10 +112,11 @@ def resource_problems(
 ) -> list[Problem]:
     """Reasons why a pipeline cannot have this name, or work with these existing resources."""
     table = ledger.table if ledger else None
+    existing = bucket is not None and queue is not None and queue.is_existing
     return [
         *(pipeline_name_problems(scope, name, table) if name is not None else ()),
         *(bucket_problems(bucket, scope, filters, delivery) if bucket else ()),
-        *delivery_mode_problems(delivery, existing=bucket is not None and queue is not None and queue.is_existing),
+        *([EXISTING_DELIVERY_NEEDS_BOTH.problem()] if delivery is Delivery.EXISTING and not existing else ()),
         *(queue.problems() if queue else ()),
         *(ledger.problems() if ledger else ()),
     ]

@@ -1,5 +1,6 @@
 """The construct of sets of files: a function that processes files together when all of them are committed."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -20,7 +21,6 @@ from cdk_intake_ledger.kinds.objects.pipeline_plan import plan_of
 from cdk_intake_ledger.kinds.sets.part_lists import PREFIX, allow_storing, part_lists, place_of
 from cdk_intake_ledger.kinds.sets.set_form import SetForm
 from cdk_intake_ledger.kinds.sets.set_problems import set_problems, warn_of_expiry, with_waits
-from cdk_intake_ledger.kinds.sets.set_processor import SetProcessor
 from cdk_intake_ledger.options.options import (
     AuditOptions,
     ConcurrencyOptions,
@@ -35,7 +35,7 @@ from cdk_intake_ledger.resources.fixed_names import fix_names, pipeline_name_pro
 from cdk_intake_ledger.resources.key_access import QUEUE_KEY_ACTIONS, grant_key
 from intake_ledger.contract import SETS
 from intake_ledger.protocol.row import REVIEW_INDEX
-from intake_ledger.protocol.settings import ConsumerSettings, variable_of
+from intake_ledger.protocol.settings import PART_LISTS, SET_FORM, SET_PARTS_PIPELINE, ConsumerSettings, variable_of
 
 AUDIT_INTERVAL = Duration.hours(1)
 """The time between two audits of sets."""
@@ -170,12 +170,12 @@ class FileSets(FileIntake):
             resources=replace(
                 parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False, extras=()
             ),
-            processor=SetProcessor(
-                processor,
-                form=form,
-                parts_pipeline=parts.name,
-                part_lists=place_of(self._part_lists) if self._part_lists else None,
-            ),
+            processor=processor,
+            variables={
+                SET_FORM: json.dumps(form.settings),
+                SET_PARTS_PIPELINE: parts.name,
+                **({PART_LISTS: place_of(self._part_lists)} if self._part_lists else {}),
+            },
             processing_timeout=timeout,
             retry=replace(retry, max_wait=deadline),
             concurrency=concurrency,
