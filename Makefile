@@ -214,8 +214,8 @@ faults: $(READY) $(OLD_URLLIB3)/.ready ## deployed pipelines under faults, in fu
 
 drills: $(READY) ## lose rows, table, queue, notification, stack, bucket, code and workers of a deployed pipeline, rename it and roll it back, each with its repair (some minutes)
 	@mkdir -p build
-	@pytest -v --junitxml=build/drills.xml tests/local/test_drills.py tests/local/test_rename.py \
-		tests/local/test_stack_takeover.py tests/local/test_upgrade.py
+	@pytest -v --junitxml=build/drills.xml tests/local/operations/test_drills.py tests/local/operations/test_rename.py \
+		tests/local/operations/test_stack_takeover.py tests/local/operations/test_upgrade.py
 	@python -m scripts.drills_page build/drills.xml
 
 audit-run: $(READY) ## the audit of 20,000 objects of which S3 lost some, on a local AWS (OBJECTS=n for another number), and of a million synthetic ones

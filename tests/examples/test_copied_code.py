@@ -38,10 +38,10 @@ ELSEWHERE = {
     "docs/recipes.md lines_in_iceberg": "tests/synth/test_output_recipes.py",
     "docs/outputs.md process_batch": "tests/integration/test_bulk_load.py",
     "examples/load/README.md process": "tests/integration/test_load_example.py",
-    "examples/catalogue/processor/catalogue.py process": "tests/local/test_catalogue.py",
+    "examples/catalogue/processor/catalogue.py process": "tests/local/pipelines/test_catalogue.py",
     "examples/content/processor/content.py process": "tests/integration/test_content_example.py",
     "examples/events_out/processor/invoices.py note": "tests/examples/test_events_out.py",
-    "examples/orders/processor/stock.py process": "tests/local/test_messages.py",
+    "examples/orders/processor/stock.py process": "tests/local/messages/test_messages.py",
     "examples/daily_load/processor/loading.py load": "tests/examples/test_daily_load.py",
 }
 """Processors that need a real downstream, and the test that has it."""

@@ -23,6 +23,7 @@ def play(output: Path, *options: str, code: int = 0) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.thorough
 def test_fenced_outputs_are_right_where_others_are_not(tmp_path: Path) -> None:
     """Events are lost, duplicated and reordered, and late workers write last. The run fails for the other columns."""
     output = tmp_path / "pictures.png"

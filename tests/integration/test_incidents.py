@@ -1,7 +1,7 @@
 """Incidents that a person repairs with the command alone: the verdict of `status` names the next command.
 
-The commands and the consumer are real, and S3, SQS and DynamoDB are moto's. tests/local/test_drills.py has incidents of
-a deployed stack.
+The commands and the consumer are real, and S3, SQS and DynamoDB are moto's.
+tests/local/operations/test_drills.py has incidents of a deployed stack.
 """
 
 import json

@@ -11,14 +11,14 @@ import pytest
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import scenario as audit_run
-from tests.local.elsewhere_stack import STACK as ELSEWHERE
 from tests.local.faults import IN_TESTS, STACK
 from tests.local.faults.lines import AT_ONCE, run
 from tests.local.faults.sizes import SHORT
 from tests.local.faults.world import Sources
-from tests.local.message_stack import STACK as MESSAGES
+from tests.local.long_work.elsewhere_stack import STACK as ELSEWHERE
+from tests.local.messages.message_stack import STACK as MESSAGES
 from tests.local.recorded import put_code
-from tests.local.sets_stack import STACK as SETS
+from tests.local.sets.sets_stack import STACK as SETS
 from tests.local.support import TIMEOUT, Catalogue, Pipeline
 from tests.local.worker_run import STACK as WORKED
 from tests.local.worker_run import scenario as worker_run
@@ -91,7 +91,7 @@ def outputs(
     without = " ".join(stack for fixture, stack in users.items() if fixture not in wanted)
     with sources.running() as context:
         given = {"code": str(code), "without": without, **context}
-        yield aws.deploy(f"{sys.executable} -m tests.local.stacks", context=given, cwd=ROOT)
+        yield aws.deploy(f"{sys.executable} -m tests.local.pipelines.stacks", context=given, cwd=ROOT)
 
 
 @pytest.fixture(scope="session")

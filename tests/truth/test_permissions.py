@@ -87,7 +87,7 @@ OUTSIDE = "table/drills-effects"
 """A table that the drills make outside of their stack, so no role names it."""
 UNKNOWN = {
     "BucketNotificationsHandler": "CDK's own function for notifications",
-    "Durable-Function": "a template without roles in tests/local/test_durable_functions.py",
+    "Durable-Function": "a template without roles in tests/local/long_work/test_durable_functions.py",
     "Invoices": "the template of `intake-ledger template`, which the test deploys by the AWS CLI's command",
     "NestedStack": "a nested stack has its own template",
 }

@@ -12,7 +12,7 @@ from intake_ledger.events.parser import OWN_MESSAGE
 from tests.local.faults.intakes import Intake, body_of
 from tests.local.faults.judge import Report
 from tests.local.faults.message_judge import MessagesExpected, Name
-from tests.local.stream_records import of_kinesis, of_table
+from tests.local.messages.stream_records import of_kinesis, of_table
 from tests.unit.messages.stream_mapping import Function, FunctionError, Record, StreamMapping, number_of
 
 MOST_RECORDS = 500

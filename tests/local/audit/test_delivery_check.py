@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
+from tests.local.audit.watched_stack import STACK
 from tests.local.conftest import Outputs
-from tests.local.watched_stack import STACK
 
 DEPLOY = f"run `cdk deploy {STACK} --revert-drift`"
 ACCOUNT_ID = "000000000000"

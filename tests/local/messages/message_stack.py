@@ -13,7 +13,7 @@ from cdk_intake_ledger import IntakeLedger, MessageIntake, MessageSource, Proces
 from tests.local.recorded import effects_table
 
 STACK = "Messages"
-CODE = Path(__file__).parent / "processors" / "messages"
+CODE = Path(__file__).parents[1] / "processors" / "messages"
 
 
 class MessageStack(cdk.Stack):

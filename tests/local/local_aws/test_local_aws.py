@@ -11,7 +11,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws, LocalAwsError
 from intake_ledger_testing import local_server
-from tests.local.stream_records import of_table
+from tests.local.messages.stream_records import of_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_a_failing_synthesis_is_told_with_its_last_words(aws: LocalAws, tmp_path
     (tmp_path / "broken.py").write_text("raise SystemExit('the bucket has a hole')")
 
     with pytest.raises(LocalAwsError, match="the bucket has a hole"):
-        aws.deploy(f"python {tmp_path / 'broken.py'}", cwd=Path(__file__).parent)
+        aws.deploy(f"python {tmp_path / 'broken.py'}", cwd=Path(__file__).parents[1])
 
 
 def test_waiting_in_vain_says_for_what(aws: LocalAws) -> None:
@@ -103,7 +103,7 @@ def test_an_app_with_a_stage_is_deployed(aws: LocalAws, tmp_path: Path) -> None:
     """Its tables, also those of a nested stack, have what their template says. PartiQL writes are in the stream."""
     (tmp_path / "staged.py").write_text(STAGE)
     app = f"python {tmp_path / 'staged.py'}"
-    aws.deploy(app, cwd=Path(__file__).parent)
+    aws.deploy(app, cwd=Path(__file__).parents[1])
     client = aws.client("dynamodb")
     for table in ("StagedTable", "NestedTable"):
         expiry = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
@@ -127,5 +127,5 @@ def test_an_app_with_a_stage_is_deployed(aws: LocalAws, tmp_path: Path) -> None:
     first, second = ({"id": {"S": "a"}, "n": {"N": number}} for number in "12")
     assert images == [("INSERT", None, first), ("MODIFY", first, second), ("REMOVE", second, None)]
 
-    aws.destroy(app, cwd=Path(__file__).parent)
+    aws.destroy(app, cwd=Path(__file__).parents[1])
     assert not {"StagedTable", "NestedTable"} & set(client.list_tables()["TableNames"])

@@ -1,7 +1,7 @@
 """Stacks that the tests deploy: the catalogue example with short times, and pipelines on existing buckets.
 
-`python -m tests.local.stacks` synthesises them, with the folder for the processors' code as the context value `code`.
-The value `without` names stacks to leave out.
+`python -m tests.local.pipelines.stacks` synthesises them, with the folder for the processors' code as the context value
+`code`. The value `without` names stacks to leave out.
 The stack of the fault runs (`tests.local.faults.stack`) is in the same app.
 """
 
@@ -17,29 +17,29 @@ from examples.catalogue.app import CatalogueStack
 from examples.orders.stack import OrdersStack
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor, RetryOptions, Tag
+from tests.local.audit.parts_stack import PartsStack
+from tests.local.audit.watched_stack import STACK as WATCHED
+from tests.local.audit.watched_stack import WatchedStack
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import stack as audited
-from tests.local.brought_stack import BroughtStack
-from tests.local.elsewhere_stack import STACK as ELSEWHERE
-from tests.local.elsewhere_stack import ElsewhereStack
 from tests.local.faults import IN_TESTS
 from tests.local.faults import STACK as FAULTS
 from tests.local.faults import stack as faults
-from tests.local.long_stack import STACK as LONG
-from tests.local.long_stack import LongStack
-from tests.local.message_stack import STACK as MESSAGES
-from tests.local.message_stack import MessageStack
-from tests.local.parts_stack import PartsStack
+from tests.local.long_work.elsewhere_stack import STACK as ELSEWHERE
+from tests.local.long_work.elsewhere_stack import ElsewhereStack
+from tests.local.long_work.long_stack import STACK as LONG
+from tests.local.long_work.long_stack import LongStack
+from tests.local.messages.message_stack import STACK as MESSAGES
+from tests.local.messages.message_stack import MessageStack
+from tests.local.pipelines.brought_stack import BroughtStack
 from tests.local.recorded import effects_table, put_code, recording
-from tests.local.sets_stack import STACK as SETS
-from tests.local.sets_stack import SetsStack
-from tests.local.watched_stack import STACK as WATCHED
-from tests.local.watched_stack import WatchedStack
+from tests.local.sets.sets_stack import STACK as SETS
+from tests.local.sets.sets_stack import SetsStack
 from tests.local.worker_run import STACK as WORKED
 from tests.local.worker_run.stack import WorkedStack
 from tests.synth.build import new_app
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TIMES: dict[str, Any] = {
     # An attempt that times out after its effect is repeated. A first event also creates the clients, which takes long
     # on a busy machine.

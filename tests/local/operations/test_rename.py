@@ -19,7 +19,7 @@ from cdk_intake_ledger import AuditOptions, Delivery, IntakeLedger, IntakePipeli
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
 from tests.local import cloudformation
-from tests.local.drills import kept_ledger, kept_queue
+from tests.local.operations.drills import kept_ledger, kept_queue
 from tests.local.support import TIMEOUT
 
 CODE = """

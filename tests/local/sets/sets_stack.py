@@ -38,7 +38,7 @@ class SetsStack(cdk.Stack):
 
         def processor(entrypoint: str) -> Processor:
             return Processor.from_asset(
-                Path(__file__).parent / "processors",
+                Path(__file__).parents[1] / "processors",
                 entrypoint=entrypoint,
                 environment={"EFFECTS_TABLE": effects.table_name},
             )

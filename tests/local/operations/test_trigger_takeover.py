@@ -19,7 +19,7 @@ from cdk_intake_ledger.testing import LocalAws
 from tests.local import cloudformation
 from tests.local.support import TIMEOUT
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "recipes.md").read_text()
 OLD = """
 import os

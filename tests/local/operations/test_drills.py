@@ -14,9 +14,9 @@ from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger_cli.act import forget_again, forgetting
 from tests.local import cloudformation
-from tests.local.drills import CODE, EFFECT, EFFECTS, OBJECTS, REPLICA, STACK, Drilled
+from tests.local.operations.drills import CODE, EFFECT, EFFECTS, OBJECTS, REPLICA, STACK, Drilled
+from tests.local.operations.test_runbook_filters import filter_of
 from tests.local.support import TIMEOUT
-from tests.local.test_runbook_filters import filter_of
 from tests.unit.support import notification, record
 
 FIRST = [f"first/{number}.csv" for number in range(OBJECTS)]

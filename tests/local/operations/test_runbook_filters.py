@@ -9,7 +9,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws
 
-RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
+RUNBOOKS = Path(__file__).parents[3] / "docs" / "runbooks.md"
 HANDLER = "def handler(event, context):\n    "
 BROKEN = {
     "syntax": ("def handler(event, context:\n", "UserCodeSyntaxError: Syntax error in module 'index'"),

@@ -13,8 +13,8 @@ from examples.orders import stack as orders_stack
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger_cli import commands
 from tests.local.conftest import Outputs
-from tests.local.message_stack import STACK
-from tests.local.stream_records import of_kinesis, of_table
+from tests.local.messages.message_stack import STACK
+from tests.local.messages.stream_records import of_kinesis, of_table
 from tests.local.support import TIMEOUT
 from tests.unit.messages.stream_mapping import StreamMapping
 

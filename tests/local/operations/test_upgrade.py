@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.local import cloudformation, release
+from tests.local import cloudformation
+from tests.local.operations import release
 from tests.local.support import TIMEOUT
 
 STATEFUL = ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
-from tests.local.rate_stack import BURST, RATE, STACK
+from tests.local.pipelines.rate_stack import BURST, RATE, STACK
 from tests.local.recorded import ROOT
 
 pytestmark = pytest.mark.thorough
@@ -18,7 +18,7 @@ FILES, PAUSE_SECONDS = 30, 3
 def test_the_downstream_counts_no_more_starts_than_the_rate(tmp_path: Path) -> None:
     """All environments are on one machine, so their clocks do not differ. Each file is started once."""
     with LocalAws(start_timeout=240) as aws:
-        app = f"{sys.executable} -m tests.local.rate_stack"
+        app = f"{sys.executable} -m tests.local.pipelines.rate_stack"
         outputs = aws.deploy(app, STACK, context={"code": str(tmp_path)}, cwd=ROOT)[STACK]
         for number in range(FILES):
             aws.client("s3").put_object(Bucket=outputs["Bucket"], Key=f"in/{number}", Body=b"1")

@@ -1,4 +1,4 @@
-"""A pipeline with a rate of starts. `python -m tests.local.rate_stack` synthesises it.
+"""A pipeline with a rate of starts. `python -m tests.local.pipelines.rate_stack` synthesises it.
 
 The context value `code` is a folder for the processor's code.
 """

@@ -1,6 +1,6 @@
 """Keep releases to upgrade from: `releases` holds the template and the runtime of each.
 
-`python -m tests.local.release 0.1.0` keeps the present one, and is run at each release.
+`python -m tests.local.operations.release 0.1.0` keeps the present one, and is run at each release.
 """
 
 import io
@@ -18,7 +18,7 @@ from cdk_intake_ledger import IntakePipeline, Processor
 from cdk_intake_ledger.functions.layer import archive
 from tests.local import cloudformation
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 RELEASES = HERE / "releases"
 STACK = "Upgraded"
 RUNTIME = Path("python", "intake_ledger")

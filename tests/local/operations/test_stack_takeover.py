@@ -11,7 +11,7 @@ import pytest
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.support import TIMEOUT
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 APP = """
 from aws_cdk import App, CfnOutput, RemovalPolicy, RemovalPolicies, Stack
 {imports}

@@ -11,7 +11,7 @@ from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.conftest import Outputs
-from tests.local.long_stack import STACK
+from tests.local.long_work.long_stack import STACK
 from tests.local.support import TIMEOUT, Catalogue
 
 read = TypeDeserializer().deserialize

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from tests.local.brought_stack import PIPELINES
 from tests.local.conftest import Outputs
+from tests.local.pipelines.brought_stack import PIPELINES
 from tests.local.support import TIMEOUT, Entry, Pipeline
 
 

@@ -15,7 +15,7 @@ from intake_ledger.protocol.change import Origin
 from intake_ledger_cli import commands
 from intake_ledger_testing.function_logs import json_objects
 from tests.local.conftest import Outputs
-from tests.local.sets_stack import STACK
+from tests.local.sets.sets_stack import STACK
 from tests.local.support import TIMEOUT, drained
 
 Entry = dict[str, Any]

@@ -63,7 +63,7 @@ class ElsewhereStack(cdk.Stack):
         body = sfn.DefinitionBody.from_chainable(work)
         machine = sfn.StateMachine(self, "Machine", definition_body=body, timeout=limit)
         elsewhere = Processor.from_state_machine(machine, timeout=limit, longest_task=cdk.Duration.seconds(2))
-        here = Processor.from_asset(Path(__file__).parent / "processors", entrypoint="collecting:take_part")
+        here = Processor.from_asset(Path(__file__).parents[1] / "processors", entrypoint="collecting:take_part")
         skew = cdk.Duration.seconds(1)
         times: dict[str, Any] = {
             "processing_timeout": cdk.Duration.seconds(4),

@@ -15,7 +15,7 @@ from intake_ledger_testing.account_cleanup import TAG
 from tests.local.support import TIMEOUT
 
 pytestmark = pytest.mark.thorough
-SUITE = Path(__file__).parents[2] / "suite"
+SUITE = Path(__file__).parents[3] / "suite"
 QUICK = "test_marker_has_a_date"
 
 

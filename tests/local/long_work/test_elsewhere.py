@@ -10,7 +10,7 @@ from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
 from tests.local.conftest import Outputs
-from tests.local.elsewhere_stack import STACK
+from tests.local.long_work.elsewhere_stack import STACK
 from tests.local.support import TIMEOUT
 
 Entry = dict[str, Any]

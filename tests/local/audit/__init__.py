@@ -1,0 +1,1 @@
+"""The audit and its check of the delivery."""

@@ -1,0 +1,1 @@
+"""The local AWS itself, and the suite for an account."""

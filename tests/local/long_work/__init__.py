@@ -1,0 +1,1 @@
+"""State machines, durable functions and workers."""

@@ -1,0 +1,1 @@
+"""Keyed messages of all sources."""

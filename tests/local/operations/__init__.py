@@ -1,0 +1,1 @@
+"""What people do: the command, drills, upgrades, renaming and taking over."""

@@ -1,0 +1,1 @@
+"""Pipelines of objects: the catalogue, existing resources, rates, tags and outputs."""
