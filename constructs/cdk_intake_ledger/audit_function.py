@@ -74,7 +74,7 @@ class IntakeAudit(Construct):
                 memory_size=1_769,
                 # For ten million objects; in parts, for a file before it is stored and a copy of the inventory's.
                 ephemeral_storage=Size.gibibytes(4),
-                layers=join.layers if join else (),
+                layers=[join.layer] if join else (),
             ),
             networking=networking,
             description=self._description,

@@ -239,10 +239,10 @@ class IntakeQueue(Construct):
         return found
 
     def _event_problems(self) -> Iterator[Problem]:
-        if self._existing is not None:
-            yield from self._existing.event_problems()
-        elif self._is_fifo:
-            yield FIFO_QUEUE.problem(path=self.node.path)
+        """Queues that S3's events could not reach. The check of the final template compares their settings."""
+        fifo = [queue for queue in (self._queue, self._dead_letter_queue) if queue.fifo]
+        for path in dict.fromkeys((self if self._made else queue).node.path for queue in fifo):
+            yield FIFO_QUEUE.problem(path=path)
 
     def _dead_letter_problems(self) -> Iterator[Problem]:
         path = self._dead_letter_queue.node.path

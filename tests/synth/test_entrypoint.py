@@ -112,7 +112,7 @@ def test_an_asset_that_hides_the_runtime_is_refused(source: Path) -> None:
     """On AWS, a function's code hides modules of its layers."""
     (source / "intake_ledger").mkdir()
     (problem,) = entrypoint_problems(source, "invoices:process")
-    assert rules_in(problem) == ["folder-hides-runtime"]
+    assert rules_in(problem) == ["runtime-hidden"]
 
 
 def test_reading_the_source_does_not_run_it(source: Path) -> None:

@@ -281,7 +281,7 @@ class TestRefusals:
         """Both would have the same logical ids."""
         stack = new_stack()
         IntakePipeline(stack, "Orders", name="billing", processor=processor())
-        with refused("pipeline-name-in-use", "name is 'billing', which Stack/Orders already has in this stack"):
+        with refused("name-in-use", "name is 'billing', which Stack/Orders already has in this stack"):
             IntakePipeline(stack, "Invoices", name="billing", processor=processor())
 
     def test_two_ledgers_of_one_name(self) -> None:
@@ -289,7 +289,7 @@ class TestRefusals:
         stack = new_stack()
         IntakeLedger(stack, "First", ledger_name="shared")
         second = IntakeLedger(stack, "Second", ledger_name="shared")
-        with refused("ledger-name-in-use", "ledger_name is 'shared', which Stack/First already has in this stack"):
+        with refused("name-in-use", "ledger_name is 'shared', which Stack/First already has in this stack"):
             IntakePipeline(stack, "Orders", ledger=second, processor=processor())
 
     @pytest.mark.parametrize("imported", [False, True])

@@ -354,7 +354,7 @@ def test_a_name_fixes_the_logical_ids() -> None:
 def test_two_intakes_with_a_name_are_refused() -> None:
     stack = new_stack()
     messages(stack, "One", MessageSource.sqs(), name="orders")
-    with refused("pipeline-name-in-use"):
+    with refused("name-in-use"):
         messages(stack, "Two", MessageSource.sqs(), name="orders")
 
 

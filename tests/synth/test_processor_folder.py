@@ -154,9 +154,9 @@ def _powertools(folder: Path) -> None:
             "import-not-installed",
             "line 1 imports 'PIL': neither the folder, its requirements.txt nor Lambda has this module. Add pillow==",
         ),
-        (_this_library, "requirements-hide-runtime", "requirements.txt line 2 installs intake_ledger"),
+        (_this_library, "runtime-hidden", "requirements.txt line 2 has intake_ledger"),
         (_powertools, "powertools-version", "installs aws-lambda-powertools 2.43"),
-        (_ours, "requirements-hide-runtime", "requirements.txt installs intake_ledger"),
+        (_ours, "runtime-hidden", "requirements.txt has intake_ledger"),
     ],
 )
 def test_what_would_fail_in_lambda_is_refused(

@@ -1,7 +1,5 @@
 """Makes the bucket for the files of an audit in parts, and the function that joins them."""
 
-from collections.abc import Sequence
-
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -96,11 +94,6 @@ class AuditJoin(Construct):
         self.allow(role)
         if self.athena:
             self.athena.allow(role)
-
-    @property
-    def layers(self) -> Sequence[lambda_.ILayerVersion]:
-        """The functions that write and read the files."""
-        return [self.layer]
 
     def allow(self, role: iam.Role) -> None:
         """Let a role read and write the files of runs, and nothing else in their bucket."""

@@ -11,7 +11,6 @@ from types import ModuleType
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.processor_rules import (
     ENTRYPOINT_FORMAT,
-    FOLDER_HIDES_RUNTIME,
     FUNCTION_ARGUMENTS,
     FUNCTION_IS_GENERATOR,
     FUNCTION_KIND,
@@ -20,6 +19,7 @@ from cdk_intake_ledger.checks.rules.processor_rules import (
     MODULE_MISSING,
     MODULE_SYNTAX,
     PROCESSOR_PATH,
+    RUNTIME_HIDDEN,
 )
 
 FORM = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -59,7 +59,7 @@ def entrypoint_problems(directory: Path, entrypoint: str, *, returns_commit: boo
         yield PROCESSOR_PATH.problem(path=directory, state=state, current=Path.cwd())
         return
     if (directory / "intake_ledger").exists() or (directory / "intake_ledger.py").exists():
-        yield FOLDER_HIDES_RUNTIME.problem(path=directory)
+        yield RUNTIME_HIDDEN.problem(path=directory, source="it")
     module, function = entrypoint.split(":")
     source = _source_of(directory, module)
     if source is None:

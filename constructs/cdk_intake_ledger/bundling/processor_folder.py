@@ -20,7 +20,7 @@ from cdk_intake_ledger.checks.rules.processor_rules import (
     IMPORT_NOT_INSTALLED,
     IMPORT_WITHOUT_REQUIREMENTS,
     POWERTOOLS_VERSION,
-    REQUIREMENTS_HIDE_RUNTIME,
+    RUNTIME_HIDDEN,
     WHEELS_PLATFORM,
 )
 
@@ -176,7 +176,7 @@ class ProcessorFolder:
             yield CODE_SIZE.problem(path=self._directory, size=size / 2**20)
 
     def _hiding(self, source: str) -> Problem:
-        return REQUIREMENTS_HIDE_RUNTIME.problem(path=self._directory, source=source)
+        return RUNTIME_HIDDEN.problem(path=self._directory, source=source)
 
     def _collisions(self, wheels: Path) -> Iterator[str]:
         """Files that both have, and modules that hide another one. Parts of a namespace package do not collide."""

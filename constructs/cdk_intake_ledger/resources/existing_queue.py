@@ -10,7 +10,7 @@ from aws_cdk import aws_sqs as sqs
 
 from cdk_intake_ledger.checks.plan import IMPORTED_RECEIVES, MAX_RECEIVES
 from cdk_intake_ledger.checks.registry import Problem
-from cdk_intake_ledger.checks.rules.queue_rules import FIFO_QUEUE, OPTION_OF_EXISTING_QUEUE
+from cdk_intake_ledger.checks.rules.queue_rules import OPTION_OF_EXISTING_QUEUE
 from cdk_intake_ledger.resources.cloudformation import properties_of
 
 
@@ -71,12 +71,6 @@ class ExistingQueue:
         for name, (resource, value) in options.items():
             if resource is not None and value is not None:
                 yield OPTION_OF_EXISTING_QUEUE.problem(name=name)
-
-    def event_problems(self) -> Iterator[Problem]:
-        """Find queues that S3's events could not reach. The check of the final template compares their settings."""
-        for queue in (self._queue, self._dead_letter_queue):
-            if queue.fifo:
-                yield FIFO_QUEUE.problem(path=queue.node.path)
 
     def add_redrive_policy(self) -> None:
         """Let SQS give up messages of a queue of this app that has no redrive policy, as those of a new queue."""

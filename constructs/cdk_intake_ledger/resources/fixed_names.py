@@ -18,10 +18,9 @@ from cdk_intake_ledger.checks.limits import MAX_NAME
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import WARNING_PREFIX, warn
 from cdk_intake_ledger.checks.rules.ledger_rules import (
-    LEDGER_NAME_IN_USE,
     NAME_FORMAT,
+    NAME_IN_USE,
     NAME_IS_TOKEN,
-    PIPELINE_NAME_IN_USE,
     PIPELINE_NAME_ON_LEDGER,
     PIPELINE_NAME_TWICE,
 )
@@ -126,7 +125,7 @@ def ledger_name_problems(scope: Construct, name: str) -> Iterator[Problem]:
     root, stack = scope.node.root.node, Stack.of(scope).node.path
     for entry in root.metadata:
         if entry.type == LEDGERS and entry.data[:2] == [name, stack]:
-            yield LEDGER_NAME_IN_USE.problem(name=name, other=entry.data[2])
+            yield NAME_IN_USE.problem(option="ledger_name", name=name, other=entry.data[2])
     root.add_metadata(LEDGERS, [name, stack, scope.node.path])
 
 
@@ -147,7 +146,7 @@ def pipeline_name_problems(scope: Construct, name: str, table: dynamodb.ITable |
         if other["name"] != name:
             continue
         if other["stack"] == stack.node.path:
-            yield PIPELINE_NAME_IN_USE.problem(name=name, other=other["path"])
+            yield NAME_IN_USE.problem(option="name", name=name, other=other["path"])
         elif used is not None and other["table"] == used:
             yield PIPELINE_NAME_ON_LEDGER.problem(name=name, other=other["path"])
         elif other["environment"] == _environment(scope):

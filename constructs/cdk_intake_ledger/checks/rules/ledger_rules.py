@@ -36,17 +36,10 @@ NAME_FORMAT = SUBJECT.error(
     why="it is a part of row keys, metrics and logical IDs",
     fix=f"Use 1 to {MAX_NAME} letters, digits, - and _, with a letter first",
 )
-LEDGER_NAME_IN_USE = SUBJECT.error(
-    "ledger-name-in-use",
-    inputs=("ledger_name",),
-    what="ledger_name is {name!r}, which {other} already has in this stack",
-    why="both would have the same logical IDs",
-    fix="Give each its own name",
-)
-PIPELINE_NAME_IN_USE = SUBJECT.error(
-    "pipeline-name-in-use",
-    inputs=("name",),
-    what="name is {name!r}, which {other} already has in this stack",
+NAME_IN_USE = SUBJECT.error(
+    "name-in-use",
+    inputs=("name", "ledger_name"),
+    what="{option} is {name!r}, which {other} already has in this stack",
     why="both would have the same logical IDs",
     fix="Give each its own name",
 )

@@ -20,12 +20,12 @@ PROCESSOR_PATH = SUBJECT.error(
     why="the processor's module is read from there",
     fix="Pass the directory that has the processor's module",
 )
-FOLDER_HIDES_RUNTIME = SUBJECT.error(
-    "folder-hides-runtime",
+RUNTIME_HIDDEN = SUBJECT.error(
+    "runtime-hidden",
     inputs=("path",),
-    what="processor path '{path}' has a module intake_ledger",
+    what="processor path '{path}': {source} has intake_ledger",
     why="it would hide the runtime in the layer",
-    fix="Remove it from the folder",
+    fix="Remove it, or cdk-intake-ledger, from there",
 )
 MODULE_MISSING = SUBJECT.error(
     "module-missing",
@@ -145,13 +145,6 @@ WHEELS_PLATFORM = SUBJECT.error(
     what="processor path '{path}' has a {requirements}, and the function runs Python {python!r} on {architecture!r}",
     why="wheels are installed at synthesis for a runtime that is known, and for arm64 or x86_64",
     fix="Set a plain runtime and one of these architectures",
-)
-REQUIREMENTS_HIDE_RUNTIME = SUBJECT.error(
-    "requirements-hide-runtime",
-    inputs=("path",),
-    what="processor path '{path}': {source} installs intake_ledger",
-    why="it would hide the runtime in the layer",
-    fix="Remove cdk-intake-ledger from it",
 )
 POWERTOOLS_VERSION = SUBJECT.error(
     "powertools-version",
