@@ -7,8 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from intake_ledger_cli.act.rate_limit import RateLimit
-
 FINDINGS = 3
 """Exit code with `--exit-code` if there is something that a person should look at."""
 TIME_LIMIT = 4
@@ -66,11 +64,6 @@ def end_with(found: bool, wanted: bool) -> None:
     """End the command with exit code 3 if something was found and `--exit-code` was given."""
     if found and wanted:
         raise typer.Exit(FINDINGS)
-
-
-def rate_limit(per_second: float | None) -> RateLimit:
-    """Make the rate limit of an option `--rate`."""
-    return RateLimit(per_second, clock=time.monotonic, sleep=time.sleep)
 
 
 def now_ms() -> int:

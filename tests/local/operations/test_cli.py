@@ -10,7 +10,6 @@ import pytest
 
 from intake_ledger_cli import commands
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.options import Call
 from tests.local.support import TIMEOUT, Catalogue, model
 
@@ -88,7 +87,7 @@ def test_a_rejected_file_is_dismissed_and_tried_again(
     lines = catalogue.aws.records(deployed.consumer_function)
     told = [(one["what"], one.get("result")) for one in lines if one.get("message") == "operation"]
     assert (f"dismiss {key}", "1 row, 1 dead-letter message") in told
-    with redrive_lock(aws, deployed, "another operator", now_ms):
+    with redrive_lock(aws, deployed, "another operator"):
         assert commands.run(["retry", key, "--yes", *STACK]) == 1
         assert "by another operator on" in capsys.readouterr().err
     assert types("retry", key, "--yes")["reopened"] == 1

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -25,7 +26,7 @@ from intake_ledger.protocol.row import (
 )
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger_cli import commands
-from intake_ledger_cli.act.rate_limit import RateLimit
+from intake_ledger_cli.act.sender import RateLimit, Sender
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.consumer_log import OPERATIONS_STREAM
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -40,16 +41,7 @@ PARTS = "Intake-Parts-4E5F6A7B"
 _SITES = count(1)
 
 
-class _Unrecorded:
-    """A recorder that keeps nothing."""
-
-    def add(self, entries: Any) -> None: ...
-
-    def drop(self, entries: Any) -> None: ...
-
-
-UNRECORDED: Any = _Unrecorded()
-UNLIMITED = RateLimit(None, clock=lambda: 0.0, sleep=lambda _: None)
+SENDER_ID = "01KAPX3RGT3AD491WZZFYQT0R6"
 
 
 @cache
@@ -163,6 +155,12 @@ class Site:
         said = self.environment() | {"INTAKE_SETTLE_SECONDS": "3600"}
         del said["INTAKE_DLQ_URL"]
         return said | self.more_for_audit
+
+
+def make_sender(deployed: DeployedPipeline, sqs: Any = None, *, records: bool = False) -> Sender:
+    """The sender of an operation, which records its requests if `records`."""
+    aws: Any = SimpleNamespace(dynamodb=client("dynamodb"), sqs=sqs or client("sqs"))
+    return Sender(aws, deployed, SENDER_ID, RateLimit(None), denied=not records)
 
 
 def make_site(

@@ -12,7 +12,7 @@ import pytest
 from intake_ledger.delivery_check.pauses import describe_pause
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering, Row, Status, from_dynamodb, success_key
-from intake_ledger_cli.act import redrive, retrying
+from intake_ledger_cli.act import sender
 from intake_ledger_cli.aws.sending import send
 from intake_ledger_cli.errors import CliError
 from tests.unit.command.support import NAME, WHO, Site, client, deny_puts, make_site
@@ -131,10 +131,22 @@ def test_a_retry_that_fails_is_recorded(person: Person, monkeypatch: pytest.Monk
         raise CliError("SQS did not answer")
 
     person.site.row("in/a", Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=now() + HOUR))
-    monkeypatch.setattr(retrying, "send", refused)
+    monkeypatch.setattr(sender, "send", refused)
     person.types("retry", "--waiting", ends=1)
     [operation] = person.reads("operations")["operations"]
     assert operation["result"] == "failed: SQS did not answer; nothing sent"
+
+
+@pytest.mark.failure_mode("F161")
+def test_what_is_due_is_sent_at_the_rate(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an outage must not overrun the downstream."""
+    waits = list[int]()
+    monkeypatch.setattr(sender.RateLimit, "wait_for", lambda _, messages: waits.append(messages))
+    row = Row(Status.FAILED, 3, version_id="v1", attempts=1, updated_at=now(), retry_at=now() + HOUR)
+    for number in range(5):
+        person.site.row(f"in/{number}", row)
+    assert person.reads("retry", "--waiting", "--rate", "2")["due"]["retried"] == 5
+    assert waits == [2, 2, 1]
 
 
 @pytest.mark.failure_mode("F161")
@@ -167,7 +179,7 @@ def test_sigterm_gives_hidden_messages_back(person: Person, monkeypatch: pytest.
             time.sleep(0)  # Python handles the signal at the next instruction
         return send(*arguments)
 
-    monkeypatch.setattr(redrive, "send", stopped)
+    monkeypatch.setattr(sender, "send", stopped)
     before = signal.getsignal(signal.SIGTERM)
     assert "moved back to the queue  10\n" in person.types("retry", "--prefix", "", ends=143)
     assert signal.getsignal(signal.SIGTERM) is before

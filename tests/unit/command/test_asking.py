@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from intake_ledger.protocol.change import State, StateKind
-from intake_ledger_cli.act import again, redrive
+from intake_ledger_cli.act import again, sender
 from intake_ledger_cli.aws.clients import Aws
 from tests.unit.command.support import NAME, WHO, client, denied, deny_puts, make_site, new_consumer_log
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
@@ -96,7 +96,7 @@ def test_each_operation_is_listed_with_its_result(person: Person) -> None:
 @pytest.mark.failure_mode("F174")
 def test_an_interrupted_operation_leaves_its_record(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is written before the first change."""
-    monkeypatch.setattr(redrive, "send", _interrupted)
+    monkeypatch.setattr(sender, "send", _interrupted)
     person.types("retry", "--prefix", "", ends=130)
     [found] = person.reads("operations")["operations"]
     assert found["what"].startswith("retry --prefix '' --id ")

@@ -30,7 +30,7 @@ from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger.protocol.settings_audit import Reports
 from intake_ledger_cli import commands
-from intake_ledger_cli.act import redrive
+from intake_ledger_cli.act import sender
 from intake_ledger_cli.aws import drain, s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.sending import send
@@ -440,7 +440,7 @@ class TestActing:
     def test_redrive_ends_badly_when_a_message_stays(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         """The exit code tells a script."""
         person.site.dead_letter("x", reason="y")
-        monkeypatch.setattr(redrive, "send", lambda *_: ["not today"])
+        monkeypatch.setattr(sender, "send", lambda *_: ["not today"])
         assert "not today" in person.types("retry", "--prefix", "", ends=1)
 
     def test_redrive_that_is_interrupted_tells_how_far_it_came(
@@ -456,7 +456,7 @@ class TestActing:
                 raise KeyboardInterrupt
             return send(*arguments)
 
-        monkeypatch.setattr(redrive, "send", interrupted)
+        monkeypatch.setattr(sender, "send", interrupted)
         result = person.reads("retry", "--prefix", "", ends=130)["redriven"]
         assert result["interrupted"]
         assert (result["matched"], result["moved"], result["unmoved"], result["failed"]) == (11, 10, 1, [])

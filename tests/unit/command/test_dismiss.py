@@ -290,8 +290,9 @@ def test_a_dismissed_message_that_is_retried_comes_again_from_its_source(sit: Ca
     row = Row(Status.REJECTED, FENCE, version_id="v1", etag="e1", reason="no invoice", rejected_fence=FENCE)
     person.site.row(KEY, row)
     person.types("dismiss", KEY, "--because", BECAUSE)
-    found = person.reads("retry", KEY)
+    found = person.reads("retry", KEY, "--wait")
     assert (found["choices"][0]["choice"], found["reopened"], dead_letters(person)) == ("reopen", 1, 0)
+    assert found["waited"] is None, "no request was sent that could be committed"
     after = stored(person)
     assert (after.dismissed, after.status, after.reason_code) == (False, Status.REJECTED, "copy_lost")
     assert "send the message again" in person.types("inspect", KEY)

@@ -24,7 +24,7 @@ from intake_ledger.protocol import row as row_changes
 from intake_ledger.protocol.change import ABSENT, Origin, State, StateKind
 from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Row, Status
 from intake_ledger.protocol.ulids import RANDOM_BITS, is_ulid, made_at, ulid
-from intake_ledger_cli.act.rate_limit import RateLimit
+from intake_ledger_cli.act.sender import RateLimit
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion

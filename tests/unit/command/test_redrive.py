@@ -2,30 +2,31 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
 from intake_ledger.aws.queues import body_digest
+from intake_ledger.events.copies import REDRIVEN
 from intake_ledger.events.parser import parse_message
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.row import Row, Status
-from intake_ledger_cli.act import retrying
-from intake_ledger_cli.act.redrive import Redrive, RedriveResult, opened_by
+from intake_ledger.requests.redriven import redriven
+from intake_ledger_cli.act.redrive import Redrive, RedriveResult
+from intake_ledger_cli.act.retrying import update_row
 from intake_ledger_cli.aws import drain, reading
 from intake_ledger_cli.aws.dead_letters import NO_REASON, NO_ROOM, MessageFilter
 from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.show import json_output, render
-from tests.unit.command.support import UNLIMITED, Site, client, denied, make_message_site, make_site
+from tests.unit.command.support import SENDER_ID, Site, client, denied, make_message_site, make_sender, make_site
 from tests.unit.support import KEY, START, notification, record
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_sqs import SQSClient
 
 
 @pytest.fixture
@@ -49,13 +50,8 @@ class Through:
 
 
 def redrive(site: Site, sqs: Any = None, *, dry_run: bool = False, wanted: MessageFilter = EVERYTHING) -> RedriveResult:
-    return Redrive(
-        cast("SQSClient", sqs or client("sqs")),
-        site.deployed,
-        wanted,
-        rate=UNLIMITED,
-        dry_run=dry_run,
-    ).run()
+    sender = make_sender(site.deployed, sqs)
+    return Redrive(sender.aws, site.deployed, wanted, sender.check, None if dry_run else sender).run()
 
 
 def event(key: str) -> str:
@@ -73,10 +69,9 @@ def test_a_message_comes_back_with_its_mark(site: Site) -> None:
     rejected(site, KEY)
     assert redrive(site).moved == 1
     [message] = site.messages()
-    assert message == {
-        "body": event(KEY), "reason": "no invoice in it", "key": KEY.replace(" ", "%20"), "attempts": "3",
-        "rejected_fence": "7",
-    }  # fmt: skip
+    back = redriven(message.pop(REDRIVEN))
+    assert back == (SENDER_ID, {"reason": "no invoice in it", "key": KEY.replace(" ", "%20"), "attempts": 3})
+    assert message == {"body": event(KEY), "rejected_fence": "7"}
     [change] = parse_message(message["body"], rejected_fence=int(message["rejected_fence"]))
     assert getattr(change, "asked_for", False)
     assert site.visible(site.deployed.dead_letter_url) == 0
@@ -123,6 +118,11 @@ def test_a_dead_letter_opens_no_row_that_is_not_rejected(dynamodb: "DynamoDBClie
 BODY = '{"order": "o 1", "id": "v1", "pieces": 3}'
 
 
+def copy_digest(site: Site) -> str | None:
+    [entry] = reading.read_rows(client("dynamodb"), site.deployed, "o 1")
+    return entry.row.bare_copy_digest
+
+
 @pytest.mark.failure_mode("F755")
 def test_a_dead_letter_without_attributes_opens_its_row(dynamodb: "DynamoDBClient") -> None:
     """Its body names key and identity. The row is told its digest, unless an attempt has changed it. Looking writes
@@ -130,18 +130,40 @@ def test_a_dead_letter_without_attributes_opens_its_row(dynamodb: "DynamoDBClien
     """
     site = make_message_site()
     site.row("o 1", Row(Status.REJECTED, START, version_id="v1", updated_at=START))
-    [before] = reading.read_rows(client("dynamodb"), site.deployed, "o 1")
+    site.dead_letter(BODY)
+    [chosen] = redrive(site, dry_run=True, wanted=MessageFilter("o 1")).dead_letters
+    assert redrive(site, dry_run=True, wanted=MessageFilter(letter=chosen.id)).matched == 1
+    assert copy_digest(site) is None
+    aws, [before] = make_sender(site.deployed).aws, reading.read_rows(client("dynamodb"), site.deployed, "o 1")
+    site.row("o 1", replace(before.row, fence=START + 1))
+    assert not update_row(aws, site.deployed, before, bare_copy_digest="other")
+    assert redrive_letter(site, chosen.id).moved == 1
+    [message] = site.messages()
+    assert (message["body"], copy_digest(site)) == (BODY, body_digest(BODY))
+
+
+@pytest.mark.failure_mode("F755")
+@pytest.mark.parametrize("former", [None, "the digest of its copy"])
+@pytest.mark.parametrize("error", [None, denied("sqs:SendMessage", "SendMessageBatch"), KeyboardInterrupt()])
+def test_a_dead_letter_that_is_not_sent_leaves_the_row_its_own_copy(
+    dynamodb: "DynamoDBClient", former: str | None, error: BaseException | None
+) -> None:
+    """Otherwise the copy of the rejection would not open it any more."""
+    site, seen = make_message_site(), list[str | None]()
+    site.row("o 1", Row(Status.REJECTED, START, version_id="v1", updated_at=START, bare_copy_digest=former))
     site.dead_letter(BODY)
     [chosen] = redrive(site, dry_run=True).dead_letters
-    aws = cast("Any", SimpleNamespace(dynamodb=client("dynamodb")))
-    assert opened_by(aws, site.deployed, chosen, dry_run=True) == chosen
-    assert reading.read_rows(client("dynamodb"), site.deployed, "o 1") == [before]
-    assert redrive_letter(site, chosen.id).moved == 1
-    assert site.messages() == [{"body": BODY}]
-    [after] = reading.read_rows(client("dynamodb"), site.deployed, "o 1")
-    assert after.row == replace(before.row, bare_copy_digest=body_digest(BODY))
-    with pytest.raises(CliError, match="changed meanwhile"):
-        retrying.expect_copy(aws, site.deployed, replace(before, row=replace(before.row, fence=1)), "other")
+
+    def send(**request: Any) -> Any:
+        seen.append(copy_digest(site))
+        if error is not None:
+            raise error
+        return {"Failed": [{"Id": one["Id"], "Code": "Busy"} for one in request["Entries"]]}
+
+    with suppress(ClientError, KeyboardInterrupt):
+        assert redrive_letter(site, chosen.id, Through(send_message_batch=send)).failed
+    assert set(seen) == {body_digest(BODY)}
+    assert copy_digest(site) == former
 
 
 @pytest.mark.failure_mode("F755")
@@ -176,7 +198,7 @@ def test_an_opening_without_room_takes_its_fence_alone(
 
     look = redrive(site, dry_run=True)
     [chosen] = [*look.closed, *look.dead_letters]
-    done = redrive_letter(site, chosen.id, Through(send_message_batch=send), request_id=f"{1:026}")
+    done = redrive_letter(site, chosen.id, Through(send_message_batch=send))
     assert (done.moved, done.failed, done.unmarked) == (1, [], 1)
     assert site.messages() == [{"body": BODY, "rejected_fence": str(START)}]
 
@@ -189,17 +211,8 @@ def test_a_dead_letter_without_a_row_or_a_name_moves_as_it_is(site: Site) -> Non
         assert "rejected_fence" not in message
 
 
-def redrive_letter(site: Site, chosen: str, sqs: Any = None, *, request_id: str = "") -> RedriveResult:
-    aws = cast("Any", SimpleNamespace(dynamodb=client("dynamodb")))
-    return Redrive(
-        sqs or client("sqs"),
-        site.deployed,
-        MessageFilter(letter=chosen),
-        rate=UNLIMITED,
-        dry_run=False,
-        request_id=request_id,
-        opening=lambda message: opened_by(aws, site.deployed, message),
-    ).run()
+def redrive_letter(site: Site, chosen: str, sqs: Any = None) -> RedriveResult:
+    return redrive(site, sqs, wanted=MessageFilter(letter=chosen))
 
 
 def test_what_sqs_gave_up_is_moved_too(site: Site) -> None:
@@ -330,7 +343,7 @@ def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
     def send(**request: Any) -> Any:
         bad = [one for one in request["Entries"] if "in%2Fb" in one["MessageBody"]]
         request["Entries"] = [one for one in request["Entries"] if one not in bad]
-        answer = client("sqs").send_message_batch(**request)
+        answer = client("sqs").send_message_batch(**request) if request["Entries"] else {}
         return {**answer, "Failed": [{"Id": one["Id"], "Code": "X", "Message": "not today"} for one in bad]}
 
     done = redrive(site, Through(send_message_batch=send))

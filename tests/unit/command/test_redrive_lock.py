@@ -11,7 +11,7 @@ import pytest
 
 from intake_ledger.protocol.row import from_dynamodb, to_dynamodb
 from intake_ledger_cli import commands
-from intake_ledger_cli.act import redrive, redrive_lock
+from intake_ledger_cli.act import redrive_lock, sender
 from intake_ledger_cli.aws.sending import send
 from tests.unit.command.support import NAME, STACK, WHO, client, denied, deny_puts, make_site
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
@@ -56,7 +56,7 @@ def test_a_second_redrive_is_told_who_runs_the_first(person: Person, monkeypatch
             ends.extend(commands.run(["retry", "--prefix=", more, "--stack", STACK]) for more in ("--yes", "--dry-run"))
         return send(*arguments)
 
-    monkeypatch.setattr(redrive, "send", meanwhile)
+    monkeypatch.setattr(sender, "send", meanwhile)
     assert "moved back to the queue  11" in person.types("retry", "--prefix", "")
     assert ends == [1, 1]
     assert person.complaint.count(f"a redrive of {NAME} is running since 20") == 2
@@ -94,7 +94,7 @@ def test_the_lock_is_released_at_each_end(person: Person, monkeypatch: pytest.Mo
             time.sleep(0)
         return send(*arguments)
 
-    monkeypatch.setattr(redrive, "send", ended)
+    monkeypatch.setattr(sender, "send", ended)
     more = ("--dry-run",) if end == "dry run" else ()
     person.types("retry", "--prefix", "", *more, ends={"error": 1, "SIGTERM": 143}.get(end, 0))
     assert all(one["by"] == WHO for one in seen)
@@ -113,7 +113,7 @@ def test_a_redrive_renews_its_lock(person: Person, monkeypatch: pytest.MonkeyPat
         hold_until(person, held(person), 5)
         return send(*arguments)
 
-    monkeypatch.setattr(redrive, "send", looked)
+    monkeypatch.setattr(sender, "send", looked)
     person.types("retry", "--prefix", "")
     assert len(seen) == 2
     assert seen[1] > now() > 5
@@ -126,19 +126,24 @@ def hold_until(person: Person, content: dict[str, Any], until: int) -> None:
 
 
 @pytest.mark.failure_mode("F175")
-def test_a_suspended_redrive_stops_if_another_took_over(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gives its messages back, and leaves the lock to the other one."""
+@pytest.mark.parametrize("what", [("--prefix", ""), ("--again", *(f"in/{number}" for number in range(11)))])
+def test_a_suspended_redrive_stops_if_another_took_over(
+    person: Person, monkeypatch: pytest.MonkeyPatch, what: tuple[str, ...]
+) -> None:
+    """It gives its messages back, and leaves the lock to the other one. Each part of a `retry` looks at the lock."""
+    person.site.put(*(one for one in what if one.startswith("in/")))
     monkeypatch.setattr(redrive_lock, "RENEWED_MS", -1)
 
     def suspended(*arguments: Any) -> Any:
         hold(person, now() + MINUTE)
         return send(*arguments)
 
-    monkeypatch.setattr(redrive, "send", suspended)
-    person.types("retry", "--prefix", "", ends=1)
+    monkeypatch.setattr(sender, "send", suspended)
+    person.types("retry", *what, ends=1)
     assert "this redrive was suspended for minutes and lost its lock" in person.complaint
     assert held(person)["by"] == OTHER
-    assert person.site.visible(person.site.deployed.dead_letter_url) == 1
+    assert len(person.site.messages()) == 10
+    assert person.site.visible(person.site.deployed.dead_letter_url) == (11 if "--again" in what else 1)
 
 
 @pytest.mark.failure_mode("F175")

@@ -9,20 +9,19 @@ import pytest
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import KeyFilter
-from intake_ledger_cli.act import reprocess
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target, key_targets, prefix_targets, send_requests
+from intake_ledger_cli.act.sender import TRIES
 from intake_ledger_cli.errors import CliError
-from tests.unit.command.support import UNLIMITED, UNRECORDED, Site, client, make_site
+from tests.unit.command.support import SENDER_ID, Site, client, make_sender, make_site
 from tests.unit.support import DAY, START
 
-ID = "01KAPX3RGT3AD491WZZFYQT0R6"
 LATER = START + DAY
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 
 
 def keys(site: Site, *names: str, version: str | None = None, result: ReprocessResult | None = None) -> list[Target]:
-    return list(key_targets(client("s3"), site.deployed, names, version, result or ReprocessResult(ID)))
+    return list(key_targets(client("s3"), site.deployed, names, version, result or ReprocessResult()))
 
 
 def prefix(site: Site, name: str, result: ReprocessResult) -> list[Target]:
@@ -30,8 +29,8 @@ def prefix(site: Site, name: str, result: ReprocessResult) -> list[Target]:
 
 
 def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> ReprocessResult:
-    result = ReprocessResult(ID)
-    send_requests(sqs or client("sqs"), site.deployed, targets, result, UNLIMITED, recorder=UNRECORDED)
+    result = ReprocessResult()
+    send_requests(make_sender(site.deployed, sqs), targets, result)
     return result
 
 
@@ -41,7 +40,7 @@ def test_a_key_is_asked_for_as_the_consumer_understands_it() -> None:
     site.put("in/a b.csv")
     assert send(site, keys(site, "in/a b.csv")).sent == 1
     [change] = site.changes()
-    assert (change.bucket, change.key, change.reprocess_id) == (site.deployed.bucket, "in/a b.csv", ID)
+    assert (change.bucket, change.key, change.reprocess_id) == (site.deployed.bucket, "in/a b.csv", SENDER_ID)
     assert change.state is None
 
 
@@ -57,7 +56,7 @@ def test_a_key_that_s3_never_had_is_a_typing_error() -> None:
 
 def test_a_removed_key_is_asked_for_where_the_processor_hears_of_removals() -> None:
     """A key that S3 does not have is reported, because it may be misspelled."""
-    site, result = make_site(deletes=True), ReprocessResult(ID)
+    site, result = make_site(deletes=True), ReprocessResult()
     site.put("in/a")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
     assert keys(site, "in/a", "in/b", result=result) == [Target("in/a"), Target("in/b")]
@@ -100,14 +99,14 @@ def test_in_every_version_a_delete_marker_counts_where_removals_do(deletes: bool
     site = make_site(Ordering.EVERY_VERSION, deletes=deletes)
     site.put("in/a")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/a")
-    kinds = [target.state.kind for target in prefix(site, "", ReprocessResult(ID)) if target.state]
+    kinds = [target.state.kind for target in prefix(site, "", ReprocessResult()) if target.state]
     assert kinds == ([StateKind.MARKER] if deletes else []) + [StateKind.OBJECT]
 
 
 @pytest.mark.parametrize("ordering", list(Ordering))
 def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Ordering) -> None:
     """Keys that the filters exclude are counted."""
-    site, result = make_site(ordering, filters=(KeyFilter(suffix=".csv"),)), ReprocessResult(ID)
+    site, result = make_site(ordering, filters=(KeyFilter(suffix=".csv"),)), ReprocessResult()
     site.put("in/a.csv", "in/b.txt", "in/c.csv", "out/d.csv")
     client("s3").delete_object(Bucket=site.deployed.bucket, Key="in/c.csv")
     found = [target.key for target in prefix(site, "in/", result)]
@@ -120,7 +119,7 @@ def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Order
 @pytest.mark.parametrize("ordering", list(Ordering))
 def test_directory_markers_under_a_prefix_are_counted_and_one_that_is_named_is_requested(ordering: Ordering) -> None:
     """A prefix does not mean them, and each would be a dead letter."""
-    site, result = make_site(ordering), ReprocessResult(ID)
+    site, result = make_site(ordering), ReprocessResult()
     site.deployed = replace(site.deployed, directory_markers=False)
     site.put("in/a.csv", "in/b/c.csv")
     for key in ("in/", "in/b/"):
@@ -157,7 +156,7 @@ class Moody:
         return {**answer, "Failed": [{"Id": one["Id"], "Code": "Busy"} for one in bad]}
 
 
-@pytest.mark.parametrize(("times", "lost"), [(reprocess.TRIES - 1, 0), (reprocess.TRIES, 1)])
+@pytest.mark.parametrize(("times", "lost"), [(TRIES - 1, 0), (TRIES, 1)])
 def test_a_message_that_sqs_does_not_take_is_tried_again_and_told(times: int, lost: int) -> None:
     """The other messages are sent once."""
     site = make_site()

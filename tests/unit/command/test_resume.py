@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 
 from intake_ledger.protocol.row import Ordering, Row, Status
-from intake_ledger_cli.act import reprocess
+from intake_ledger_cli.act import sender
 from intake_ledger_cli.act.reprocess import ReprocessResult, send_requests
 from intake_ledger_cli.act.row_scan import CommitFilter, row_targets
 from intake_ledger_cli.aws.sending import send
 from tests.settings import THOROUGH, quick
-from tests.unit.command.support import NAME, UNLIMITED, UNRECORDED, Site, client, make_site
+from tests.unit.command.support import NAME, SENDER_ID, Site, client, make_sender, make_site
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
 from tests.unit.support import HOUR
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
-ID = "01KAPX3RGT3AD491WZZFYQT0R6"
 
 
 def now() -> int:
@@ -72,7 +71,7 @@ def test_an_interrupted_reprocess_continues_where_it_ended(
             raise KeyboardInterrupt
         return send(*arguments)
 
-    monkeypatch.setattr(reprocess, "send", interrupted)
+    monkeypatch.setattr(sender, "send", interrupted)
     first = person.reads("retry", "--again", *options, ends=130)
     assert first["again"]["sent"] == 10
     assert f"to continue, run: intake-ledger retry --again --resume {first['requestId']}" in person.complaint
@@ -96,16 +95,16 @@ def test_a_message_that_failed_is_sent_by_the_resumed_call(
     sit: Callable[..., Person],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The position does not pass it."""
+    """The call is resumed with it."""
     person = sit(make_site())
     options = fill(person.site, "prefix")
     with monkeypatch.context() as context:
-        context.setattr(reprocess, "send", _fails_once)
+        context.setattr(sender, "send", _fails_once)
         failed = person.reads("retry", "--again", *options, ends=1)
     assert [one["key"] for one in failed["again"]["failed"]] == ["in/13"]
     sent = {change.key for change in person.site.changes()}
     resumed = person.reads("retry", "--again", "--resume", failed["requestId"])
-    assert resumed["again"]["sent"] == 15
+    assert resumed["again"]["sent"] == 12
     assert {change.key for change in person.site.changes()} - sent == {"in/13"}
 
 
@@ -122,7 +121,7 @@ def test_what_is_processed_meanwhile_does_not_come_again(sit: Callable[..., Pers
     processed(site, "in/a", HOUR)
     processed(site, "in/b", -HOUR)
     processed(site, "in/c", 3 * HOUR)
-    dynamodb, result = client("dynamodb"), ReprocessResult(ID)
+    dynamodb, result = client("dynamodb"), ReprocessResult()
     since = row_targets(dynamodb, site.deployed, CommitFilter(now() - 2 * HOUR, now()), "", result)
     assert [one.key for one in since] == ["in/a"]
 
@@ -130,7 +129,7 @@ def test_what_is_processed_meanwhile_does_not_come_again(sit: Callable[..., Pers
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--resume", ID, "--prefix", ""), "omit the other options"),
+        (("--resume", SENDER_ID, "--prefix", ""), "omit the other options"),
         (("--since", "yesterday"), "is not a time"),
         (("--processor-version", "0123456789ab", "in/a"), "combine them with --prefix only"),
         (("--processor-version", " "), "is empty"),
@@ -272,10 +271,10 @@ def test_a_million_rows_are_requested_in_constant_memory() -> None:
             gc.collect()
             blocks[start] = sys.getallocatedblocks()
 
-    table, result = Table(rows, count_blocks), ReprocessResult(ID)
+    table, result = Table(rows, count_blocks), ReprocessResult()
     deployed = replace(make_site().deployed, bucket="b")
     selected = CommitFilter(before=10**15, version="0123456789ab")
     targets = row_targets(table, deployed, selected, "", result)  # type: ignore[arg-type]
-    send_requests(Sink(), deployed, targets, result, UNLIMITED, recorder=UNRECORDED)  # type: ignore[arg-type]
+    send_requests(make_sender(deployed, Sink()), targets, result)
     assert (result.sent, len(blocks)) == (rows, 2)
     assert blocks[rows - SCANNED_ROWS] - blocks[rows // 10] < rows / 100

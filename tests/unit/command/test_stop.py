@@ -17,7 +17,7 @@ from intake_ledger.protocol.ulids import ulid
 from intake_ledger.requests.record import batch_item, batch_key, queried_batches
 from intake_ledger.requests.redriven import Redriven, packed, redriven
 from intake_ledger.requests.stop import Stop, read_stop
-from intake_ledger_cli.act import redrive, reprocess, stopping
+from intake_ledger_cli.act import sender
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.dead_letters import from_sqs
 from intake_ledger_cli.aws.sending import send
@@ -42,7 +42,7 @@ NO = Row(Status.REJECTED, START, rejected_fence=START, version_id="v1")
 
 @pytest.fixture
 def person(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> Person:  # noqa: F811
-    monkeypatch.setattr(stopping, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(sender, "LOOK_SECONDS", 0)
     return sit(make_site())
 
 
@@ -115,7 +115,7 @@ def test_a_body_that_leaves_no_room_is_redriven_without_the_id(person: Person, m
     def too_long(*arguments: Any) -> Any:
         return ["too long"] if REDRIVEN in arguments[2][0].attributes else send(*arguments)
 
-    monkeypatch.setattr(redrive, "send", too_long)
+    monkeypatch.setattr(sender, "send", too_long)
     assert person.reads("retry", "--prefix", "")["redriven"]["moved"] == 1
     [message] = person.site.messages()
     assert (REDRIVEN in message, message["reason"]) == (False, LETTER["reason"])
@@ -207,7 +207,7 @@ def test_a_running_command_ends_when_it_is_stopped(
             LedgerTable(client("dynamodb"), site.deployed.table).write(stop.key(site.deployed.name), stop.item)
         return send(*arguments)
 
-    monkeypatch.setattr(redrive if command == "redrive" else reprocess, "send", stopped)
+    monkeypatch.setattr(sender, "send", stopped)
     person.types(
         *(("retry", "--prefix", "") if command == "redrive" else ("retry", "--again", "--prefix", "in/")), ends=1
     )

@@ -24,13 +24,12 @@ from intake_ledger.requests.record import (
 )
 from intake_ledger.requests.standing import Standing, standing_of
 from intake_ledger.requests.stop import Stop, read_stop
-from intake_ledger_cli.act import recording, reprocess
-from intake_ledger_cli.act.recording import RequestRecorder
+from intake_ledger_cli.act import recording, sender
+from intake_ledger_cli.act.sender import Request
 from intake_ledger_cli.app import now_ms
-from intake_ledger_cli.aws.clients import Aws
 from tests.settings import CONSUMER
 from tests.unit.audit.test_function import LiveAudit, deployed  # noqa: F401 - a fixture
-from tests.unit.command.support import Site, client, deny_puts, groups_of, make_message_site, make_site
+from tests.unit.command.support import Site, client, deny_puts, groups_of, make_message_site, make_sender, make_site
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
 from tests.unit.support import DAY, HOUR, START
 
@@ -91,10 +90,6 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert list(queried_batches(client("dynamodb"), site.deployed.table, "p")) == [batch]
 
 
-def recorder(site: Site, command: Command = Command.REPROCESS, most: int = BATCH_ENTRIES) -> RequestRecorder:
-    return RequestRecorder(Aws(), site.deployed, ID, command, most=most)
-
-
 def recorded(site: Site) -> list[Entry]:
     found = queried_batches(client("dynamodb"), site.deployed.table, site.deployed.name)
     return [entry for batch in found for entry in batch.entries]
@@ -104,20 +99,33 @@ def test_a_thousand_long_keys_fit_into_records_that_cost_little() -> None:
     """Each key has the longest length. Short ones take about a fiftieth of a write unit each."""
     site = make_site()
     names = [f"{number:05d}" + "\x01" * 1019 for number in range(BATCH_ENTRIES)]
-    recorder(site).add([Entry(name) for name in names])
+    make_sender(site.deployed, records=True).send([Request("{}", Entry(name)) for name in names])
     assert sorted(entry.key for entry in recorded(site)) == names
     batch = RequestBatch(ID, "1", Command.REPROCESS, START, [Entry(f"in/2026/11/{n:06d}.csv") for n in range(500)])
     assert len(str(batch_item(batch, made_at=START))) < 10 * 1024
 
 
-def test_requests_that_were_not_sent_leave_the_record() -> None:
-    site = make_site()
-    one = recorder(site, most=2)
-    one.add(ENTRIES[:1])
-    one.add(ENTRIES[1:2])
-    one.add(ENTRIES[2:])
-    one.drop(ENTRIES[2:])
-    assert recorded(site) == ENTRIES[:2]
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_requests_that_were_not_sent_leave_the_record(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A record goes on with the next call. Two dead letters of a rejection are one request: one of them is enough."""
+    site, entries = make_site(), [replace_fence(one) for one in ENTRIES]
+    monkeypatch.setattr(sender, "RECORDED", {Command.REDRIVE: most})
+    bad = Request("bad", entries[2])
+
+    def refuse(client_: Any, url: str, messages: Any) -> Any:
+        return ["not today" if one.body == "bad" else None for one in messages]
+
+    monkeypatch.setattr(sender, "send", refuse)
+    one = make_sender(site.deployed, records=True)
+    one.send([Request("{}", entries[0])])
+    assert one.send([Request("{}", entries[1]), bad, bad._replace(entry=entries[1])]) == [None, *["not today"] * 2]
+    assert sorted(recorded(site)) == entries[:2]
+    assert one.sent == (2, 0)
+
+
+def replace_fence(entry: Entry) -> Entry:
+    """The request as one of a redrive."""
+    return entry._replace(state=None, fence=7)
 
 
 class Check:
@@ -382,7 +390,7 @@ def test_an_interrupted_call_records_what_it_sent(person: Person, monkeypatch: p
     """The audit must not send the interrupted requests."""
     site = person.site
     site.put(*(f"in/{number:02d}" for number in range(25)))
-    send, sent = getattr(reprocess, "send"), list[int]()  # noqa: B009 - the module does not export it
+    send, sent = getattr(sender, "send"), list[int]()  # noqa: B009 - the module does not export it
 
     def interrupted(*arguments: Any) -> Any:
         if len(sent) == 2:
@@ -390,7 +398,7 @@ def test_an_interrupted_call_records_what_it_sent(person: Person, monkeypatch: p
         sent.append(1)
         return send(*arguments)
 
-    monkeypatch.setattr(reprocess, "send", interrupted)
+    monkeypatch.setattr(sender, "send", interrupted)
     person.types("retry", "--again", "--prefix", "in/", "--yes", ends=130)
     assert [entry.key for entry in recorded(site)] == [f"in/{number:02d}" for number in range(20)]
 

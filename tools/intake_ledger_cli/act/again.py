@@ -1,40 +1,56 @@
 """Requests that all objects under a prefix, or of some commits, are processed again: in a stream, and resumable."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 
-from intake_ledger.requests.record import BATCH_ENTRIES, Command
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import RowKey, to_dynamodb
+from intake_ledger.protocol.ulids import made_at
 from intake_ledger_cli.act import operations, reprocess
-from intake_ledger_cli.act import selection as positions
-from intake_ledger_cli.act.rate_limit import RateLimit
-from intake_ledger_cli.act.recording import RequestRecorder
-from intake_ledger_cli.act.reprocess import ReprocessResult, Target
+from intake_ledger_cli.act.reprocess import ReprocessResult
 from intake_ledger_cli.act.selection import Selection
-from intake_ledger_cli.act.stopping import StopWatch
-from intake_ledger_cli.aws.clients import Aws
-from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import unless_denied
+from intake_ledger_cli.act.sender import Sender
+from intake_ledger_cli.errors import CliError, unless_denied
 from intake_ledger_cli.show.console import console, many
 
 COUNTED = 10_000
 """The largest number of objects that are counted before the question."""
+_STORED = ("prefix", "since", "before", "processor_version")
+"""The options of a call that can be resumed."""
+_KEPT_SECONDS = 14 * 86_400
+"""The time for which a position can be resumed."""
 
 
 @dataclass(slots=True)
 class AgainCall:
     """One call of `retry --again` with a selection."""
 
-    aws: Aws
-    deployed: DeployedPipeline
+    sender: Sender
     selection: Selection
-    result: ReprocessResult
+    dry_run: bool
+    result: ReprocessResult = field(default_factory=ReprocessResult)
     begun: bool = False
     """False before the person has agreed."""
     _stores: bool = True
     _stored: bool = False
 
-    def run(self, rate: RateLimit, because: str, *, yes: bool) -> None:
+    def resume(self) -> None:
+        """Take the selection and the position of an interrupted call.
+
+        Raises:
+            CliError: No call with this ID has stored a position.
+
+        """
+        found = self._table.read(self._place)
+        if not found:
+            given = f"--resume {self.sender.request_id}"
+            raise CliError(f"{given} has no stored position: it is done, never sent a message, or is too old")
+        self.selection, self.result.position = Selection(**json.loads(found["selection"])), found["position"]
+        self._stored = True
+
+    def run(self, because: str, *, yes: bool) -> None:
         """Count the objects, or ask and send. The position is stored on the way, and deleted when all are sent.
 
         Raises:
@@ -42,73 +58,66 @@ class AgainCall:
             ClientError: AWS refuses a request.
 
         """
-        aws, deployed, selection, result = self.aws, self.deployed, self.selection, self.result
-        own_id, self._stored = result.reprocess_id, bool(result.position)
-        watch = StopWatch(aws, deployed, own_id)
-        watch.check()
-        targets = selection.targets(aws, deployed, result, after=result.position)
-        if result.dry_run:
+        sender, result = self.sender, self.result
+        aws, deployed, noun = sender.aws, sender.deployed, sender.deployed.work.noun
+        before, after = made_at(sender.request_id), result.position
+        sender.check()
+        targets = self.selection.targets(aws, deployed, result, before=before, after=after)
+        if self.dry_run:
             result.sent = sum(1 for _ in targets)
             self.begun = True
             return
-        counted = None
+        number = f"the {noun}"
         if operations.may_ask(yes=yes):
-            counted = selection.targets(aws, deployed, ReprocessResult(own_id), after=result.position)
-        recorder = RequestRecorder(aws, deployed, own_id, Command.REPROCESS, most=BATCH_ENTRIES)
+            counted = self.selection.targets(aws, deployed, ReprocessResult(), before=before, after=after)
+            found = sum(1 for _ in islice(counted, COUNTED + 1))
+            number = f"more than {COUNTED:,} {noun}" if found > COUNTED else many(found, noun)
+        what = f"retry --again {self.selection}"
+        does = f"{deployed.name} will process {number} of `{what}` again."
         with operations.acting(
-            aws,
-            deployed,
-            f"retry --again {selection} --id {own_id}",
-            does=self._announced(counted),
-            yes=yes,
-            because=because,
-            request_id=own_id,
-        ) as act:
+            aws, deployed, f"{what} --id {sender.request_id}",
+            does=does, yes=yes, because=because, request_id=sender.request_id,
+        ) as act:  # fmt: skip
             self.begun = True
             act.numbers = lambda: f"{many(result.sent, 'requests')} sent, {len(result.failed):,} failed"
-            act.sent = lambda: operations.Sent(None if recorder.denied else result.sent)
+            act.sent = lambda: sender.sent
             complete = False
             try:
                 with console(stderr=True).status("sending requests"):
-                    reprocess.send_requests(
-                        aws.sqs,
-                        deployed,
-                        targets,
-                        result,
-                        rate,
-                        recorder=recorder,
-                        store=self._store,
-                        check=watch.check,
-                    )
+                    reprocess.send_requests(sender, targets, result, self._store)
                 complete = not result.failed
             finally:
                 self._end(complete=complete)
 
-    def _announced(self, targets: Iterator[Target] | None) -> str:
-        """The effect as a sentence. `targets` are counted, up to a limit. Without them no number is said."""
-        noun = self.deployed.work.noun
-        number = f"the {noun}"
-        if targets is not None:
-            found = sum(1 for _ in islice(targets, COUNTED + 1))
-            number = f"more than {COUNTED:,} {noun}" if found > COUNTED else many(found, noun)
-        return f"{self.deployed.name} will process {number} of `retry --again {self.selection}` again."
+    @property
+    def _table(self) -> LedgerTable:
+        return LedgerTable(self.sender.aws.dynamodb, self.sender.deployed.table)
+
+    @property
+    def _place(self) -> RowKey:
+        return RowKey(self.sender.deployed.operations_partition, f"reprocess#{self.sender.request_id}")
 
     def _end(self, *, complete: bool) -> None:
-        result = self.result
         if complete:
             if self._stored:
-                self._change(positions.forget, result.reprocess_id)
-        elif result.position:
+                aws, table, place = self.sender.aws, self.sender.deployed.table, to_dynamodb(asdict(self._place))
+                self._change(lambda: aws.dynamodb.delete_item(TableName=table, Key=place))
+        elif self.result.position:
             self._store()
             if self._stores:
-                again = f"intake-ledger retry --again --resume {result.reprocess_id}"
+                again = f"intake-ledger retry --again --resume {self.sender.request_id}"
                 console(stderr=True).print(f"to continue, run: {again}")
 
     def _store(self) -> None:
+        content = {
+            "selection": json.dumps({name: getattr(self.selection, name) for name in _STORED}),
+            "position": self.result.position,
+            "expires_at": made_at(self.sender.request_id) // 1000 + _KEPT_SECONDS,
+        }
         self._stored = True
-        self._change(positions.store, self.selection, self.result)
+        self._change(lambda: self._table.write(self._place, content))
 
-    def _change(self, change: Callable[..., None], *arguments: object) -> None:
+    def _change(self, change: Callable[[], object]) -> None:
         """Change the stored position. Without permission the call goes on, and cannot be resumed."""
 
         def denied(action: str) -> None:
@@ -117,4 +126,4 @@ class AgainCall:
 
         if self._stores:
             with unless_denied(denied):
-                change(self.aws, self.deployed, *arguments)
+                change()

@@ -6,7 +6,7 @@ import typer
 
 from intake_ledger_cli.act import dismissing, operations
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.app import Because, Yes, app, argument, now_ms
+from intake_ledger_cli.app import Because, Yes, app, argument
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
@@ -49,7 +49,7 @@ def dismiss_command(
     )
     by, what = operations.caller(aws), f"dismiss {' '.join(names)}"
     with (
-        redrive_lock(aws, deployed, by, now_ms) as lock,
+        redrive_lock(aws, deployed, by) as lock,
         operations.acting(aws, deployed, what, does=does, yes=yes, because=because, by=by) as act,
     ):
         done = dismissing.dismiss(aws, deployed, entries, lock.renew)
@@ -61,7 +61,7 @@ def _dismiss_letter(call: Call, chosen: str, because: str, *, yes: bool) -> None
     """Delete one dead letter: garbage, or content that an identity has no use for."""
     aws, deployed = call.open()
     by = operations.caller(aws)
-    with redrive_lock(aws, deployed, by, now_ms) as lock:
+    with redrive_lock(aws, deployed, by) as lock:
         found = dismissing.letter(aws, deployed, chosen, lock.renew)
         names = " ".join(filter(None, (", ".join(found.keys), found.identity))) or "no key"
         only = "" if deployed.work.in_bucket else ", with what may be the only copy of its content"

@@ -5,18 +5,15 @@ A dismissed row stays in the table with its status and reason. It only moves to 
 message: its row then says that the copy is lost, and takes the same content from its source.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from botocore.exceptions import ClientError
-
 from intake_ledger.events.parser import own_message
-from intake_ledger.ledger.dynamodb_table import condition_failed, send_write
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.reasons import ReasonCode
-from intake_ledger.protocol.row import Ordering, RowKey, Status, dismissed_partition, review_partition, row_key
+from intake_ledger.protocol.row import Ordering, Status, dismissed_partition, review_partition
+from intake_ledger_cli.act.retrying import update_row
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
 from intake_ledger_cli.aws.drain import Drain
@@ -143,7 +140,8 @@ def await_source(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow") -
         ClientError: AWS refuses a request.
 
     """
-    _move(aws, deployed, entry, review_partition(deployed.name, _place(deployed, entry)), _LOST)
+    place = deployed.row_key(entry.key, entry.row.identity)
+    _move(aws, deployed, entry, review_partition(deployed.name, place), **_LOST)
 
 
 def _is_rejection(message: "DeadLetterMessage", entry: "ObjectRow") -> bool:
@@ -157,42 +155,13 @@ def _is_rejection(message: "DeadLetterMessage", entry: "ObjectRow") -> bool:
     return of_fence or (not message.attributes and body_digest(message.body) == row.bare_copy_digest)
 
 
-def _move(
-    aws: "Aws",
-    deployed: "DeployedPipeline",
-    entry: "ObjectRow",
-    partition: str,
-    changed: Mapping[str, str] | None = None,
-) -> None:
+def _move(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", partition: str, **changed: str) -> None:
     """Move a row to another partition of the index, if no attempt has changed it since it was read.
 
     `changed` are further columns.
     """
-    place, changed = _place(deployed, entry), changed or {}
-    names = ("fence", "needs_review", "status", *changed)
-    request = {
-        "TableName": deployed.table,
-        "Key": {"pk": {"S": place.pk}, "sk": {"S": place.sk}},
-        "UpdateExpression": "SET #needs_review = :partition" + "".join(f", #{name} = :{name}" for name in changed),
-        "ConditionExpression": "#status = :rejected AND #fence = :fence",
-        "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": {
-            ":partition": {"S": partition},
-            ":rejected": {"S": Status.REJECTED.value},
-            ":fence": {"N": str(entry.row.fence)},
-            **{f":{name}": {"S": value} for name, value in changed.items()},
-        },
-    }
-    try:
-        send_write(aws.dynamodb.update_item, request)
-    except ClientError as error:
-        if not condition_failed(error):
-            raise
-        raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect") from None
-
-
-def _place(deployed: "DeployedPipeline", entry: "ObjectRow") -> RowKey:
-    return row_key(deployed.name, deployed.ordering, deployed.bucket, entry.key, entry.row.identity)
+    if not update_row(aws, deployed, entry, needs_review=partition, **changed):
+        raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect")
 
 
 def dead_letter_of(deployed: "DeployedPipeline", entry: "ObjectRow") -> DeadLetterMessage:

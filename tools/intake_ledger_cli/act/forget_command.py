@@ -64,7 +64,7 @@ def forget_command(
         task.mark()
         write_operation(aws, deployed, act.operation, at=now_ms(), forgotten_at=task.result.forgotten_at)
         forgetting.wait(task)
-        with redrive_lock(aws, deployed, act.operation.by, now_ms) as lock:
+        with redrive_lock(aws, deployed, act.operation.by) as lock:
             task.check(now_ms(), since=task.result.forgotten_at)
             found = tombstones()
             task.remove_dead_letters(lock.renew)

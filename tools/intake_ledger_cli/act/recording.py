@@ -1,9 +1,5 @@
-"""Records the requests of a `retry` before their messages are sent, and tells which are outstanding.
+"""Tells which recorded requests of a `retry` are outstanding. `sender` records them."""
 
-The audit sends again what no row shows; see `intake_ledger.requests`.
-"""
-
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +8,8 @@ from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol.row import Row
 from intake_ledger.protocol.ulids import made_at
 from intake_ledger.requests.record import (
-    BATCH_BYTES,
-    Command,
     Entry,
     RequestBatch,
-    batch_item,
-    batch_key,
-    entries_size,
     queried_batches,
     rows_of,
 )
@@ -26,11 +17,8 @@ from intake_ledger.requests.standing import AfterStop, Standing, after_stop, sta
 from intake_ledger.requests.stop import Stop, read_stops
 from intake_ledger_cli.act import operations
 from intake_ledger_cli.act.operations import Operation
-from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import unless_denied
-from intake_ledger_cli.show.console import console
 from intake_ledger_cli.show.formatting import timestamp
 
 LISTED = 10
@@ -38,78 +26,6 @@ LISTED = 10
 MOST_JUDGED = 1_000
 """The largest number of requests of an operation whose rows `operations` reads, 100 in a request. Of more, it shows
 what the last look of the audit has left."""
-
-
-@dataclass(slots=True)
-class RequestRecorder:
-    """The records of one operation."""
-
-    aws: Aws
-    deployed: DeployedPipeline
-    request_id: str
-    command: Command
-    most: int
-    """The largest number of requests in a record."""
-    denied: bool = False
-    """True if the caller may not write records. Then the audit sends nothing again."""
-    _batch: RequestBatch | None = None
-    _size: int = 0
-    _recent: list[RequestBatch] = field(default_factory=list)
-    """The records of the last call of `add`."""
-
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Record requests, before their messages are sent.
-
-        Raises:
-            ClientError: DynamoDB refuses the request, for another reason than a missing permission.
-
-        """
-        self._recent = []
-        self._add(entries)
-
-    def _add(self, entries: Sequence[Entry]) -> None:
-        if not entries or self.denied:
-            return
-        size = sum(map(entries_size, entries))
-        if size > BATCH_BYTES and len(entries) > 1:
-            half = len(entries) // 2
-            self._add(entries[:half])
-            self._add(entries[half:])
-            return
-        batch = self._batch
-        if batch is None or len(batch.entries) + len(entries) > self.most or self._size + size > BATCH_BYTES:
-            # A random name: a call may be repeated with the same ID.
-            batch = RequestBatch(self.request_id, secrets.token_hex(8), self.command, 0)
-            self._batch, self._size = batch, 0
-        self._recent.append(batch)
-        batch.entries += entries
-        self._size += size
-        self._write(batch)
-
-    def drop(self, entries: Sequence[Entry]) -> None:
-        """Take requests out of the record of the last call of `add`: their messages were not sent.
-
-        Raises:
-            ClientError: DynamoDB refuses the request.
-
-        """
-        if self.denied:
-            return
-        dropped = set(entries)
-        for batch in self._recent:
-            if any(one in dropped for one in batch.entries):
-                batch.entries = [one for one in batch.entries if one not in dropped]
-                self._write(batch)
-
-    def _write(self, batch: RequestBatch) -> None:
-        batch.sent_at = now_ms()
-        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
-        with unless_denied(self._deny):
-            table.write(batch_key(self.deployed.name, batch), batch_item(batch, made_at=made_at(batch.request_id)))
-
-    def _deny(self, action: str) -> None:
-        self.denied = True
-        console(stderr=True).print(f"the requests are not recorded, so no audit repeats them: {action} is not allowed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,38 +6,30 @@ stops in between, two copies remain, and the ledger accepts one of them.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import batched
 from typing import TYPE_CHECKING
 
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.requests.redriven import packed
-from intake_ledger_cli.act import retrying
-from intake_ledger_cli.act.rate_limit import RateLimit
-from intake_ledger_cli.act.recording import RequestRecorder
+from intake_ledger_cli.act.retrying import update_row
+from intake_ledger_cli.act.sender import Request, Sender
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter, NotMoved
 from intake_ledger_cli.aws.drain import Drain
-from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
-
     from intake_ledger_cli.aws.clients import Aws
     from intake_ledger_cli.aws.deployed import DeployedPipeline
-
-
-RECORDED = 100
-"""Requests of one record. A record is written again with each ten messages."""
+    from intake_ledger_cli.aws.reading import ObjectRow
 
 
 @dataclass(slots=True)
 class RedriveResult:
     """The dead letters of a `retry`."""
 
-    dry_run: bool = False
     matched: int = 0
     moved: int = 0
     unmarked: int = 0
@@ -46,8 +38,6 @@ class RedriveResult:
     """Messages that match and were not moved, because the call was interrupted. They stay."""
     interrupted: bool = False
     """True if an error, a person or a stop has ended the call."""
-    recorded: int = 0
-    """Messages among them that are recorded until an attempt begins. The others name no rejection."""
     left: int = 0
     """Messages that do not match the filter. They stay."""
     of_others: Counter[str] = field(default_factory=Counter)
@@ -72,12 +62,15 @@ class RedriveResult:
 
 
 def opened_by(
-    aws: "Aws", deployed: "DeployedPipeline", message: DeadLetterMessage, *, dry_run: bool = False
-) -> DeadLetterMessage:
+    aws: "Aws", deployed: "DeployedPipeline", message: DeadLetterMessage
+) -> tuple[DeadLetterMessage, "ObjectRow | None"]:
     """The chosen dead letter as the copy of its identity's rejection, so that it opens the row with its content.
 
-    A body may leave no room for the names of the message: they are read from it. If it has no attribute at all, the
-    row is told its digest, and takes it for its copy. What has no row moves as it is.
+    A body may leave no room for the names of the message: they are read from it. What has no row moves as it is.
+
+    Returns:
+        The message, and the rejected row if the message has no attribute at all. The row has to be told its digest, so
+        that it takes the message for its copy.
 
     Raises:
         CliError: The row is not rejected.
@@ -86,20 +79,16 @@ def opened_by(
     """
     identity = message.identity
     if deployed.work.in_bucket or not identity or len(message.keys) != 1:
-        return message
+        return message, None
     [key] = message.keys
     entries = [one for one in reading.read_rows(aws.dynamodb, deployed, key) if one.row.version_id == identity]
     if not entries:
-        return message
+        return message, None
     [entry] = entries
     if entry.row.status is Status.REJECTED:
         if message.attributes:
-            return message.opening(entry.row.rejected_fence or entry.row.fence)
-        if not dry_run:
-            from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
-
-            retrying.expect_copy(aws, deployed, entry, body_digest(message.body))
-        return message
+            return message.opening(entry.row.rejected_fence or entry.row.fence), None
+        return message, entry
     if entry.row.status is Status.PROCESSED:
         raise CliError(
             f"{key}, identity {identity}, was processed meanwhile: send the content of the dead letter with an "
@@ -107,58 +96,65 @@ def opened_by(
         )
     if not message.attributes:
         # SQS moved it, and its row waits for it.
-        return message
+        return message, None
     raise CliError(f"{key}, identity {identity}, is not finished: wait, then run the command again")
+
+
+def request_of(deployed: "DeployedPipeline", message: DeadLetterMessage, request_id: str) -> Request:
+    """The dead letter as a request that carries the ID of its operation. The ID may leave no room for the body, and the
+    fence of an opening none for the other attributes.
+    """
+    marked = packed(request_id, message.attributes)
+    fence = {name: value for name, value in message.attributes.items() if name == "rejected_fence"}
+    forms = [one for one in (marked, message.attributes, fence) if one is not None]
+    entry = message.entry(every_version=deployed.ordering is Ordering.EVERY_VERSION)
+    return Request(message.body, entry, forms, message.group)
 
 
 @dataclass(slots=True)
 class Redrive:
-    """One pass over the dead-letter queue. `renew` is called before each step, and raises if another one took over."""
+    """One pass over the dead-letter queue."""
 
-    client: "SQSClient"
+    aws: "Aws"
     deployed: "DeployedPipeline"
     wanted: MessageFilter
-    _: KW_ONLY
-    rate: RateLimit
-    dry_run: bool
-    renew: Callable[[], None] = lambda: None
-    recorder: RequestRecorder | None = None
-    request_id: str = ""
-    opening: Callable[[DeadLetterMessage], DeadLetterMessage] = lambda message: message
+    renew: Callable[[], None]
+    """Called before each step. It raises if another one took over."""
+    sender: Sender | None = None
+    """Sends the matching messages. None: nothing is changed."""
     outcome: RedriveResult = field(init=False)
     """Valid at any time, also after an interruption."""
     _drain: Drain = field(init=False)
 
     def __post_init__(self) -> None:
-        self.outcome, self._drain = RedriveResult(self.dry_run), Drain(self.client, self.deployed)
+        self.outcome, self._drain = RedriveResult(), Drain(self.aws.sqs, self.deployed)
 
     def run(self) -> RedriveResult:
         """Move the matching messages. Make the others visible again, also after an error.
 
         Raises:
-            ClientError: SQS refuses a request.
+            CliError: See `Sender.check` and `opened_by`.
+            ClientError: AWS refuses a request.
 
         """
-        self._begin()
+        out = self.outcome
+        answer = self.aws.sqs.get_queue_attributes(
+            QueueUrl=self.deployed.dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
+        )
+        out.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
         try:
             for messages in self._drain.receive():
                 self.renew()
                 self._handle(messages)
         except BaseException:
-            self.outcome.interrupted = True
+            out.interrupted = True
             raise
         finally:
-            if not self.dry_run:
-                self.outcome.unmoved = self.outcome.matched - self.outcome.moved - len(self.outcome.failed)
-            self.outcome.overfull = self._drain.overfull
+            if self.sender is not None:
+                out.unmoved = out.matched - out.moved - len(out.failed)
+            out.overfull = self._drain.overfull
             self._drain.give_back()
-        return self.outcome
-
-    def _begin(self) -> None:
-        answer = self.client.get_queue_attributes(
-            QueueUrl=self.deployed.dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
-        )
-        self.outcome.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
+        return out
 
     def _handle(self, messages: Sequence[DeadLetterMessage]) -> None:
         out, matching = self.outcome, []
@@ -176,62 +172,35 @@ class Redrive:
                 out.matched += 1
                 out.reasons[message.reason] += 1
                 matching.append(message)
-        matching = [self.opening(one) for one in matching]
-        if self.dry_run:
-            out.dead_letters += [one.without_body() for one in matching]
+        opened: list[tuple[DeadLetterMessage, ObjectRow | None]] = [(one, None) for one in matching]
+        if self.wanted.letter is not None:
+            opened = [opened_by(self.aws, self.deployed, one) for one in matching]
+        if self.sender is None:
+            out.dead_letters += [one.without_body() for one, _ in opened]
             return
-        for batch in batched(matching, self.rate.batch_size):
-            self.rate.wait_for(len(batch))
-            self.renew()
-            self._move(batch)
+        for batch in batched(opened, self.sender.rate.batch_size):
+            self._move(self.sender, batch)
 
-    def _move(self, messages: Sequence[DeadLetterMessage]) -> None:
-        every_version = self.deployed.ordering is Ordering.EVERY_VERSION
-        entries = {one.id: one.entry(every_version=every_version) for one in messages}
-        unsent = {id_: entry for id_, entry in entries.items() if entry is not None}
-        if self.recorder is not None:
-            self.recorder.add([*unsent.values()])
+    def _move(self, sender: Sender, opened: Sequence[tuple[DeadLetterMessage, "ObjectRow | None"]]) -> None:
+        """Send messages, and delete those that were sent. A row with a message is told its digest before, and has its
+        former one again if the message was not sent.
+        """
+        from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
+
+        out, sent = self.outcome, list[DeadLetterMessage]()
+        told = [(entry, body_digest(one.body)) for one, entry in opened if entry is not None]
+        for entry, digest in told:
+            if not update_row(self.aws, self.deployed, entry, bare_copy_digest=digest):
+                raise CliError(f"{entry.key} has changed meanwhile: run the command again")
         try:
-            sent = self._send(messages)
-            recorded = [one for one in sent if unsent.pop(one.id, None) is not None]
-            self.outcome.recorded += len(recorded)
+            answers = sender.send([request_of(self.deployed, one, sender.request_id) for one, _ in opened])
+            sent = [one for (one, _), why in zip(opened, answers, strict=True) if why is None]
         finally:
-            if self.recorder is not None:
-                self.recorder.drop([*unsent.values()])
-        if not sent:
-            return
-        self.outcome.moved += len(sent)
-        self.outcome.undeleted += self._drain.delete(sent)
-
-    def _send(self, messages: Sequence[DeadLetterMessage]) -> list[DeadLetterMessage]:
-        """Send the messages to the queue. Returns those that were sent."""
-        marked = [packed(self.request_id, one.attributes) if self.request_id else None for one in messages]
-        answers = send(
-            self.client,
-            self.deployed.queue_url,
-            [
-                OutgoingMessage(one.body, one.attributes if mark is None else mark, one.group, self.request_id)
-                for one, mark in zip(messages, marked, strict=True)
-            ],
-        )
-        # The ID may leave no room for the body, and the fence of an opening none for the other attributes.
-        for place, (one, mark) in enumerate(zip(messages, marked, strict=True)):
-            fence = {name: value for name, value in one.attributes.items() if name == "rejected_fence"}
-            fewer = [one.attributes] if mark is not None else []
-            fewer += [fence] if fence and self.wanted.letter is not None else []
-            for attributes in fewer:
-                if answers[place] is not None:
-                    plain = OutgoingMessage(one.body, attributes, one.group, self.request_id)
-                    [answers[place]] = send(self.client, self.deployed.queue_url, [plain])
-                    marked[place] = None
-        if self.request_id:
-            self.outcome.unmarked += sum(
-                why is None and mark is None for why, mark in zip(answers, marked, strict=True)
-            )
-        sent = []
-        for message, why in zip(messages, answers, strict=True):
-            if why is None:
-                sent.append(message)
-            else:
-                self.outcome.failed.append(NotMoved(message.id, message.keys, why))
-        return sent
+            for entry, digest in [] if sent else told:
+                tried = replace(entry, row=replace(entry.row, bare_copy_digest=digest))
+                update_row(self.aws, self.deployed, tried, bare_copy_digest=entry.row.bare_copy_digest)
+        out.failed += [NotMoved(one.id, one.keys, why) for (one, _), why in zip(opened, answers, strict=True) if why]
+        out.unmarked = sender.unmarked
+        out.moved += len(sent)
+        if sent:
+            out.undeleted += self._drain.delete(sent)

@@ -6,18 +6,20 @@ The lock is an item among the records of operations. Its holder renews it. The l
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.ledger.dynamodb_table import condition_failed
-from intake_ledger.protocol.row import from_dynamodb, to_dynamodb
+from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.dynamodb_table import LedgerTable, condition_failed
+from intake_ledger.protocol.row import RowKey, from_dynamodb, to_dynamodb
+from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import CliError, denied_action
+from intake_ledger_cli.errors import CliError, unless_denied
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 
@@ -26,17 +28,15 @@ LEASE_MS = 5 * 60_000
 RENEWED_MS = 60_000
 """The age at which the holder renews the lock."""
 _KEPT_SECONDS = 86_400
-SORT_KEY = "redrive"
 
 
 @dataclass(slots=True)
 class RedriveLock:
-    """A lock that this process holds. `clock` returns epoch milliseconds."""
+    """A lock that this process holds."""
 
     aws: Aws
     deployed: DeployedPipeline
     by: str
-    clock: Callable[[], int]
     token: str
     begun_at: int
     until: int = 0
@@ -50,17 +50,16 @@ class RedriveLock:
             CliError: Another redrive holds it.
 
         """
-        now = self.clock()
-        try:
-            old = self._write(now, "attribute_not_exists(#pk) OR #until < :now", {":now": {"N": str(now)}})
-        except ClientError as error:
-            if (action := denied_action(error)) is None:
-                raise
+
+        def denied(action: str) -> None:
             self.denied = True
             _say(f"without the lock of redrives: {action} is not allowed")
-            return
-        if old is not None:
-            raise CliError(_held(old, self.deployed.name))
+
+        now = now_ms()
+        with unless_denied(denied):
+            old = self._write(now, "attribute_not_exists(#pk) OR #until < :now", {":now": now})
+            if old is not None:
+                raise CliError(_held(old, self.deployed.name))
 
     def renew(self) -> None:
         """Extend the lock, if it is time.
@@ -69,10 +68,10 @@ class RedriveLock:
             CliError: Another redrive took it, because this process did not renew it in time.
 
         """
-        now = self.clock()
+        now = now_ms()
         if self.denied or now < self.until - LEASE_MS + RENEWED_MS:
             return
-        old = self._write(now, "#token = :token", {":token": {"S": self.token}})
+        old = self._write(now, "#token = :token", {":token": self.token})
         if old is not None:
             raise CliError(
                 f"this redrive was suspended for minutes and lost its lock. {_held(old, self.deployed.name)}"
@@ -82,21 +81,17 @@ class RedriveLock:
         """Delete the lock, unless another redrive took it."""
         if self.denied:
             return
+        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
         try:
-            self.aws.dynamodb.delete_item(
-                TableName=self.deployed.table,
-                Key=_place(self.deployed),
-                ConditionExpression="#token = :token",
-                ExpressionAttributeNames={"#token": "token"},
-                ExpressionAttributeValues={":token": {"S": self.token}},
-            )
+            with suppress(ConditionFailed):
+                table.delete(_place(self.deployed), Condition("#token = :token", ("token",), {":token": self.token}))
         except ClientError as error:
-            if not condition_failed(error):
-                _say(f"the lock of redrives stays until {timestamp(self.until)}: {error}")
+            _say(f"the lock of redrives stays until {timestamp(self.until)}: {error}")
 
     def _write(self, now: int, condition: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Write the lock with a new end. Return the lock of another redrive if the condition fails."""
         content = {
+            **asdict(_place(self.deployed)),
             "by": self.by,
             "host": f"{socket.gethostname()}, process {os.getpid()}",
             "begun_at": self.begun_at,
@@ -104,14 +99,13 @@ class RedriveLock:
             "token": self.token,
             "expires_at": (now + LEASE_MS) // 1000 + _KEPT_SECONDS,
         }
-        names = ("pk", "until", "token")
         try:
             self.aws.dynamodb.put_item(
                 TableName=self.deployed.table,
-                Item=_place(self.deployed) | to_dynamodb(content),
+                Item=to_dynamodb(content),
                 ConditionExpression=condition,
-                ExpressionAttributeNames={f"#{name}": name for name in names if f"#{name}" in condition},
-                ExpressionAttributeValues=dict(values),
+                ExpressionAttributeNames={f"#{name}": name for name in content if f"#{name}" in condition},
+                ExpressionAttributeValues=to_dynamodb(values),
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
@@ -127,14 +121,14 @@ class RedriveLock:
 
 
 @contextmanager
-def redrive_lock(aws: Aws, deployed: DeployedPipeline, by: str, clock: Callable[[], int]) -> Iterator[RedriveLock]:
+def redrive_lock(aws: Aws, deployed: DeployedPipeline, by: str) -> Iterator[RedriveLock]:
     """Hold the lock of redrives. It is released at the end, also after an error, Ctrl-C and SIGTERM.
 
     Raises:
         CliError: Another redrive holds it.
 
     """
-    lock = RedriveLock(aws, deployed, by, clock, secrets.token_hex(8), clock())
+    lock = RedriveLock(aws, deployed, by, secrets.token_hex(8), now_ms())
     try:
         lock.take()
         yield lock
@@ -153,8 +147,8 @@ def _held(old: Mapping[str, Any], pipeline: str) -> str:
     )
 
 
-def _place(deployed: DeployedPipeline) -> Any:
-    return {"pk": {"S": deployed.operations_partition}, "sk": {"S": SORT_KEY}}
+def _place(deployed: DeployedPipeline) -> RowKey:
+    return RowKey(deployed.operations_partition, "redrive")
 
 
 def _say(text: str) -> None:

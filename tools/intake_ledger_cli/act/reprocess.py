@@ -12,25 +12,18 @@ from intake_ledger.protocol.change import Origin, State, StateKind
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.ulids import is_ulid, made_at
 from intake_ledger.requests.record import BATCH_ENTRIES, Entry
-from intake_ledger_cli.act.rate_limit import RateLimit
-from intake_ledger_cli.act.recording import RequestRecorder
+from intake_ledger_cli.act.sender import Request, Sender
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
-from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_sqs import SQSClient
 
-STORED = 1_000
-"""The number of messages between two writes of the position."""
 MOST_FAILED = 1_000
-"""The number of failed messages after which the call ends."""
-TRIES = 3
-"""The number of sends before a message is reported as failed. SQS may refuse single messages of a batch."""
+"""The number of failed messages after which the call sends no further record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +48,6 @@ class NotRequested:
 class ReprocessResult:
     """The requests of a `retry --again`."""
 
-    reprocess_id: str
-    dry_run: bool = False
     sent: int = 0
     skipped: int = 0
     """The number of keys that the pipeline's filters exclude."""
@@ -173,67 +164,39 @@ def row_target(deployed: DeployedPipeline, entry: ObjectRow, position: str) -> T
 
 
 def send_requests(
-    client: "SQSClient",
-    deployed: DeployedPipeline,
-    targets: Iterable[Target],
-    result: ReprocessResult,
-    rate: RateLimit,
-    *,
-    recorder: RequestRecorder,
-    store: Callable[[], None] = lambda: None,
-    check: Callable[[], None] = lambda: None,
+    sender: Sender, targets: Iterable[Target], result: ReprocessResult, store: Callable[[], None] = lambda: None
 ) -> None:
-    """Record each target, and send a message for it. It holds one record at a time.
+    """Send a recorded message for each target. It holds one record at a time.
 
-    `store` is called after each `STORED` messages, and `check` before each batch.
+    `store` is called between two records.
 
     Raises:
-        ClientError: SQS refuses.
+        CliError: See `Sender.check`.
+        ClientError: AWS refuses a request.
 
     """
-    stored = 0
     for group in batched(targets, BATCH_ENTRIES):
-        unsent = {target: Entry(target.key, state=target.state) for target in group}
-        recorder.add([*unsent.values()])
-        try:
-            for batch in batched(group, rate.batch_size):
-                rate.wait_for(len(batch))
-                check()
-                for target in _send_batch(client, deployed, batch, result):
-                    unsent.pop(target, None)
-                if len(result.failed) >= MOST_FAILED:
-                    return
-                if result.sent - stored >= STORED:
-                    stored = result.sent
-                    store()
-        finally:
-            # After a failure or an interruption. The audit must not send them.
-            recorder.drop([*unsent.values()])
+        if result.sent:
+            store()
+        if len(result.failed) >= MOST_FAILED:
+            return
+        _send_group(sender, group, result)
 
 
-def _send_batch(
-    client: "SQSClient", deployed: DeployedPipeline, batch: Sequence[Target], result: ReprocessResult
-) -> list[Target]:
-    """Send a message for each target. Returns those that were sent."""
-    remaining, why = list(batch), dict[Target, str]()
-    for _ in range(TRIES):
-        id_ = result.reprocess_id
-        messages = [OutgoingMessage(_body(deployed, one, id_), operation=id_) for one in remaining]
-        answers = send(client, deployed.queue_url, messages)
-        why = {one: error for one, error in zip(remaining, answers, strict=True) if error is not None}
-        remaining = list(why)
-        if not remaining:
-            break
-    result.sent += len(batch) - len(remaining)
-    result.failed += [NotRequested(target.key, reason) for target, reason in why.items()]
-    if not result.failed:
-        # A resumed call begins before the first message that failed.
-        result.position = batch[-1].position
-    return [one for one in batch if one not in why]
+def _send_group(sender: Sender, group: Sequence[Target], result: ReprocessResult) -> None:
+    def answered(place: int, why: str | None) -> None:
+        if why is None:
+            result.sent += 1
+        else:
+            result.failed.append(NotRequested(group[place].key, why))
+        if not result.failed:
+            # A resumed call begins with the first message that failed.
+            result.position = group[place].position
 
-
-def _body(deployed: DeployedPipeline, target: Target, request_id: str) -> str:
-    return own_message(Origin.REPROCESS, deployed.bucket, target.key, target.state, reprocess_id=request_id)
+    bucket, id_ = sender.deployed.bucket, sender.request_id
+    bodies = [own_message(Origin.REPROCESS, bucket, one.key, one.state, reprocess_id=id_) for one in group]
+    entries = [Entry(one.key, state=one.state) for one in group]
+    sender.send([*map(Request, bodies, entries)], answered)
 
 
 def _is_processed(deployed: DeployedPipeline, state: State) -> bool:

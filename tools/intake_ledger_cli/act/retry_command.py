@@ -2,11 +2,9 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
-from itertools import batched
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,27 +13,22 @@ from rich.console import Group
 
 from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
-from intake_ledger.requests.record import BATCH_ENTRIES, Command
-from intake_ledger.requests.redriven import packed
 from intake_ledger_cli.act import operations, retrying, selection
 from intake_ledger_cli.act.again import AgainCall
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
 from intake_ledger_cli.act.dismissing import await_source, dead_letter_of
-from intake_ledger_cli.act.rate_limit import RateLimit
-from intake_ledger_cli.act.recording import RequestRecorder
-from intake_ledger_cli.act.redrive import RECORDED, Redrive, RedriveResult, opened_by
+from intake_ledger_cli.act.redrive import Redrive, RedriveResult, request_of
 from intake_ledger_cli.act.redrive_lock import redrive_lock
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target, check_id, row_target, send_requests
 from intake_ledger_cli.act.retrying import RetryResult
 from intake_ledger_cli.act.selection import Selection
-from intake_ledger_cli.act.stopping import StopWatch
-from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, argument, now_ms, option, rate_limit
+from intake_ledger_cli.act.sender import RateLimit, Sender
+from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, argument, now_ms, option
 from intake_ledger_cli.aws.clients import Aws
-from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter
+from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_of, standing
 from intake_ledger_cli.aws.reading import ObjectRow
-from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
 from intake_ledger_cli.read.inspection import key_in
@@ -91,10 +84,13 @@ class RetriedResult:
         return any(parts) or bool(self.refused) or not ended
 
     @property
-    def sent(self) -> int:
-        """The number of recorded requests. They can be waited for."""
-        again = 0 if self.again is None or self.dry_run else self.again.sent
-        return again + self.reopened + (self.redriven.recorded if self.redriven else 0)
+    def numbers(self) -> str:
+        """What was done so far, for the record of the operation."""
+        letters = self.redriven or RedriveResult()
+        numbers = [(letters.moved, "redriven"), (len(letters.failed), "not moved"), (letters.unmoved, "left")]
+        numbers += [(self.due.retried if self.due else 0, "tried now")]
+        numbers += [(self.reopened, "reopened"), (self.again.sent if self.again else 0, "requested again")]
+        return ", ".join(f"{number:,} {text}" for number, text in numbers if number) or "nothing sent"
 
 
 @app.command("retry")
@@ -139,22 +135,23 @@ def retry_command(
     aws, deployed = call.open("retry --again" if streams else "retry")
     if given := resume or request_id:
         check_id(given, deployed, now_ms())
-    result = RetriedResult(given or ulid(now_ms(), secrets.randbits(RANDOM_BITS)), dry_run)
+    request_id = given or ulid(now_ms(), secrets.randbits(RANDOM_BITS))
+    sender, result = Sender(aws, deployed, request_id, RateLimit(rate)), RetriedResult(request_id, dry_run)
     run: AgainCall | RetryCall
     if streams:
-        result.again = requests = ReprocessResult(result.request_id, dry_run)
+        run = AgainCall(sender, chosen, dry_run)
+        result.again = run.result
         if resume is not None:
-            chosen, requests.position = selection.resume(aws, deployed, resume)
-        run = AgainCall(aws, deployed, chosen, requests)
+            run.resume()
     else:
         chosen = replace(chosen, keys=tuple(dict.fromkeys(key_in(deployed, key) for key in names)))
-        run = RetryCall(aws, deployed, chosen, result, again=again)
+        run = RetryCall(sender, chosen, result, again=again)
     try:
-        run.run(rate_limit(rate), because, yes=yes)
-        if wait and result.sent:
+        run.run(because, yes=yes)
+        if wait and sender.recorded:
             from intake_ledger_cli.read import operation_wait  # noqa: PLC0415 - it imports the runtime's clients
 
-            result.waited = operation_wait.follow(aws, deployed, result.request_id)
+            result.waited = operation_wait.follow(aws, deployed, request_id)
     finally:
         if run.begun:
             call.output(result, Group(*view("RetriedResult", _shown(result), now_ms())))
@@ -194,22 +191,20 @@ def _check(chosen: Selection, *, again: bool, streams: bool, request_id: str | N
 class RetryCall:
     """One call of the command."""
 
-    aws: Aws
-    deployed: DeployedPipeline
+    sender: Sender
     wanted: Selection
     result: RetriedResult
     _: KW_ONLY
     again: bool
     begun: bool = False
     """False before all is chosen."""
-    _renew: Callable[[], None] = lambda: None
     _letters: list[str] = field(default_factory=list)
     """The IDs of the dead letters that move."""
     _rows: dict[Act, list[ObjectRow]] = field(default_factory=lambda: {act: [] for act in Act})
     _targets: list[Target] = field(default_factory=list)
     """Objects without a row, to process."""
 
-    def run(self, rate: RateLimit, because: str, *, yes: bool) -> None:
+    def run(self, because: str, *, yes: bool) -> None:
         """Choose, ask, and act. One at a time for a pipeline.
 
         Raises:
@@ -218,12 +213,22 @@ class RetryCall:
 
         """
         by = operations.caller(self.aws)
-        with redrive_lock(self.aws, self.deployed, by, now_ms) as lock:
-            self._renew = lock.renew
+        with redrive_lock(self.aws, self.deployed, by) as lock:
+            self.sender.renew = lock.renew
             self._plan()
             self.begun = True
             if not self.result.dry_run and self._acts:
-                self._act(rate, because, by, yes=yes)
+                self._act(because, by, yes=yes)
+
+    @property
+    def aws(self) -> Aws:
+        """The clients."""
+        return self.sender.aws
+
+    @property
+    def deployed(self) -> DeployedPipeline:
+        """The pipeline."""
+        return self.sender.deployed
 
     @property
     def _acts(self) -> Counter[Act]:
@@ -291,7 +296,7 @@ class RetryCall:
         keys, work = self.wanted.keys, self.deployed.work
         if not (keys and self.again and work.in_bucket):
             return [Target(key) for key in keys]
-        self.result.again = ReprocessResult(self.result.request_id, self.result.dry_run)
+        self.result.again = ReprocessResult()
         version = self.wanted.version_id
         return selection.named_targets(self.aws, self.deployed, keys, version, self.result.again)
 
@@ -300,12 +305,12 @@ class RetryCall:
         if self.wanted.waiting:
             return [], "the dead-letter queue was not read"
         try:
-            found = self._moving(self.wanted.filter, dry_run=True).run()
+            found = Redrive(self.aws, self.deployed, self.wanted.filter, self.sender.renew).run()
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise
             return [], f"{action} is not allowed"
-        self.result.redriven, found.dry_run = found, self.result.dry_run
+        self.result.redriven = found
         reasons = (
             (found.hidden_by_others, f"{found.hidden_by_others:,} of its queue were hidden"),
             (found.overfull, "SQS allows no more messages in flight"),
@@ -354,28 +359,14 @@ class RetryCall:
         more = f" {many(left, noun)} will be left." if left else ""
         return f"{self.deployed.name} will {', and '.join(text for number, text in does if number)}.{more}"
 
-    def _act(self, rate: RateLimit, because: str, by: str, *, yes: bool) -> None:
+    def _act(self, because: str, by: str, *, yes: bool) -> None:
         """Ask, and do what was chosen."""
-        aws, deployed, result = self.aws, self.deployed, self.result
-        watch = StopWatch(aws, deployed, result.request_id)
-        watch.check()
-        recorder = RequestRecorder(aws, deployed, result.request_id, Command.REDRIVE, most=RECORDED)
-
-        def done() -> str:
-            letters = result.redriven or RedriveResult()
-            numbers = [(letters.moved, "redriven"), (len(letters.failed), "not moved"), (letters.unmoved, "left")]
-            numbers += [(result.due.retried if result.due else 0, "tried now")]
-            numbers += [(result.reopened, "reopened"), (result.again.sent if result.again else 0, "requested again")]
-            return ", ".join(f"{number:,} {text}" for number, text in numbers if number) or "nothing sent"
-
-        def sent() -> operations.Sent:
-            unmarked = result.redriven.unmarked if result.redriven else 0
-            return operations.Sent(None if recorder.denied else result.sent, unmarked)
-
+        sender, result = self.sender, self.result
+        sender.check()
         what = f"retry {'--again ' if self.again else ''}{self.wanted} --id {result.request_id}"
         with operations.acting(
-            aws,
-            deployed,
+            self.aws,
+            self.deployed,
             what,
             does=self._announced(),
             yes=yes,
@@ -383,49 +374,21 @@ class RetryCall:
             by=by,
             request_id=result.request_id,
         ) as act:
-            act.numbers, act.sent = done, sent
-            self._send_letters(rate, recorder, watch)
-            self._reopen(rate, recorder, watch)
+            act.numbers, act.sent = lambda: result.numbers, lambda: sender.sent
+            self._send_letters()
+            self._reopen()
             self._make_due()
-            self._request(rate, watch)
+            targets = [*(row_target(self.deployed, one, "") for one in self._rows[Act.AGAIN]), *self._targets]
+            if targets:
+                result.again = result.again or ReprocessResult()
+                send_requests(sender, targets, result.again)
 
-    def _moving(
-        self,
-        wanted: MessageFilter,
-        *,
-        dry_run: bool,
-        rate: RateLimit | None = None,
-        recorder: RequestRecorder | None = None,
-        watch: StopWatch | None = None,
-    ) -> Redrive:
-        def renew() -> None:
-            self._renew()
-            if watch is not None:
-                watch.check()
-
-        return Redrive(
-            self.aws.sqs,
-            self.deployed,
-            wanted,
-            rate=rate or rate_limit(None),
-            dry_run=dry_run,
-            renew=renew,
-            recorder=recorder,
-            request_id="" if dry_run else self.result.request_id,
-            opening=partial(self._opening, dry_run=dry_run),
-        )
-
-    def _opening(self, message: DeadLetterMessage, *, dry_run: bool) -> DeadLetterMessage:
-        if self.wanted.letter is None:
-            return message
-        return opened_by(self.aws, self.deployed, message, dry_run=dry_run)
-
-    def _send_letters(self, rate: RateLimit, recorder: RequestRecorder, watch: StopWatch) -> None:
+    def _send_letters(self) -> None:
         planned = self.result.redriven
         if planned is None or not self._letters:
             return
         wanted = replace(self.wanted.filter, ids=frozenset(self._letters))
-        moving = self._moving(wanted, dry_run=False, rate=rate, recorder=recorder, watch=watch)
+        moving = Redrive(self.aws, self.deployed, wanted, self.sender.check, self.sender)
         self.result.redriven = moving.outcome
         try:
             moving.run()
@@ -433,32 +396,22 @@ class RetryCall:
             for name in ("left", "removed", "closed", "hidden_by_others"):
                 setattr(moving.outcome, name, getattr(planned, name))
 
-    def _reopen(self, rate: RateLimit, recorder: RequestRecorder, watch: StopWatch) -> None:
+    def _reopen(self) -> None:
+        rows, result = self._rows[Act.REOPEN], self.result
         if not self.deployed.work.in_bucket:
-            for one in self._rows[Act.REOPEN]:
+            for one in rows:
                 await_source(self.aws, self.deployed, one)
-                self.result.reopened += 1
+                result.reopened += 1
             return
-        every = self.deployed.ordering is Ordering.EVERY_VERSION
-        for batch in batched(self._rows[Act.REOPEN], rate.batch_size):
-            rate.wait_for(len(batch))
-            watch.check()
-            letters = [dead_letter_of(self.deployed, one) for one in batch]
-            entries = [one.entry(every_version=every) for one in letters]
-            unsent = [one for one in entries if one is not None]
-            recorder.add(unsent)
-            marked = [packed(self.result.request_id, one.attributes) or one.attributes for one in letters]
-            id_ = self.result.request_id
-            messages = [
-                OutgoingMessage(one.body, mark, operation=id_) for one, mark in zip(letters, marked, strict=True)
-            ]
-            try:
-                answers = send(self.aws.sqs, self.deployed.queue_url, messages)
-                unsent = [one for one, why in zip(entries, answers, strict=True) if why is not None and one is not None]
-                self.result.reopened += answers.count(None)
-                self.result.refused += [f"{one.key}: {why}" for one, why in zip(batch, answers, strict=True) if why]
-            finally:
-                recorder.drop(unsent)
+
+        def answered(place: int, why: str | None) -> None:
+            if why is None:
+                result.reopened += 1
+            else:
+                result.refused.append(f"{rows[place].key}: {why}")
+
+        letters = [dead_letter_of(self.deployed, one) for one in rows]
+        self.sender.send([request_of(self.deployed, one, result.request_id) for one in letters], answered)
 
     def _make_due(self) -> None:
         letters = [one for one in self._rows[Act.REDRIVE] if one.row.status is Status.FAILED]
@@ -468,19 +421,10 @@ class RetryCall:
         aws, deployed, now = self.aws, self.deployed, now_ms()
         self.result.due = done = RetryResult()
         retrying.close_breaker(aws, deployed, now)
-        retrying.retry_rows(aws, deployed, iter(rows), now, done, operation=self.result.request_id)
+        retrying.retry_rows(rows, now, done, self.sender)
         if not deployed.reads_stream:
             with suppress(ClientError):  # it is only a hint
                 done.in_flight = retrying.in_flight(aws, deployed)
-
-    def _request(self, rate: RateLimit, watch: StopWatch) -> None:
-        aws, deployed = self.aws, self.deployed
-        targets = [*(row_target(deployed, one, "") for one in self._rows[Act.AGAIN]), *self._targets]
-        if not targets:
-            return
-        requests = self.result.again = self.result.again or ReprocessResult(self.result.request_id)
-        recorder = RequestRecorder(aws, deployed, self.result.request_id, Command.REPROCESS, most=BATCH_ENTRIES)
-        send_requests(aws.sqs, deployed, targets, requests, rate, recorder=recorder, check=watch.check)
 
 
 def _by_key(letters: Iterable[DeadLetterMessage]) -> dict[str, list[DeadLetterMessage]]:
@@ -497,7 +441,8 @@ def _shown(found: RetriedResult) -> dict[str, Any]:
     for one, closed in zip(shown["redriven"]["closed"], found.redriven.closed, strict=True) if found.redriven else ():
         one["identity"] = closed.identity
     chosen = Counter(one.choice.value for one in found.choices)
-    if found.dry_run or not (found.sent or (found.redriven and found.redriven.moved)):
+    moved, requested = found.redriven and found.redriven.moved, found.again and found.again.sent
+    if found.dry_run or not (moved or found.reopened or requested):
         del shown["requestId"]
     if found.dry_run and found.redriven:
         # The numbers of a real call.

@@ -1,22 +1,20 @@
 """Ends waits: of the circuit breaker, and of objects whose next attempt is not due yet."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Any
 
 from intake_ledger.events.parser import own_message
-from intake_ledger.ledger.conditions import Condition, ConditionFailed
+from intake_ledger.ledger.conditions import ConditionFailed, same_claim
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering, Row, Status, success_key
+from intake_ledger_cli.act.sender import Request, Sender
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
-from intake_ledger_cli.errors import CliError
-
-_BATCH = 10  # SQS's limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,42 +69,24 @@ def close_breaker(aws: Aws, deployed: DeployedPipeline, now: int) -> None:
     )
 
 
-def _has_lapsed(row: Row, now: int) -> bool:
-    """True if the worker of the row has died. Any message of the object takes over."""
-    return row.status is Status.PROCESSING and not row.is_live(now)
-
-
-def retry_rows(
-    aws: Aws,
-    deployed: DeployedPipeline,
-    rows: Iterator[ObjectRow],
-    now: int,
-    result: RetryResult,
-    *,
-    operation: str,
-) -> None:
+def retry_rows(rows: Iterable[ObjectRow], now: int, result: RetryResult, sender: Sender) -> None:
     """Make the next attempt of each row due, and send a message for it. The older message finds a duplicate.
-
-    `operation` is that of `OutgoingMessage`.
 
     An intake of messages gets none: only the message itself has its content, and its source delivers it again.
 
     Raises:
+        CliError: See `Sender.check`.
         ClientError: AWS refuses a request.
 
     """
-    for batch in batched(rows, _BATCH):
+    aws, deployed = sender.aws, sender.deployed
+    for batch in batched(rows, sender.rate.batch_size):
         due = [one for one in batch if _has_lapsed(one.row, now) or _make_due(aws, deployed, one, now)]
         result.changed += len(batch) - len(due)
-        if not deployed.work.in_bucket:
-            result.retried += len(due)
-            continue
-        if not due:
-            continue
-        messages = [OutgoingMessage(_message(deployed, entry), operation=operation) for entry in due]
-        answers = send(aws.sqs, deployed.queue_url, messages)
-        result.failed += sum(why is not None for why in answers)
-        result.retried += sum(why is None for why in answers)
+        requests = [Request(_message(deployed, entry)) for entry in due if deployed.work.in_bucket]
+        failed = sum(why is not None for why in sender.send(requests))
+        result.failed += failed
+        result.retried += len(due) - failed
 
 
 def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
@@ -115,40 +95,31 @@ def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
     return why
 
 
-def _make_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> bool:
-    """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
-    if entry.row.status is not Status.FAILED:
-        return False
-    return _change(aws, deployed, entry, "retry_at", now)
-
-
-def expect_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, digest: str) -> None:
-    """Tell a rejected row that a message without attributes, whose body has this digest, is its copy.
+def update_row(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, **changed: Any) -> bool:
+    """Change columns of a row. False: an attempt has changed it since it was read.
 
     Raises:
-        CliError: The row has changed since it was read.
         ClientError: DynamoDB refuses the request.
 
     """
-    if not _change(aws, deployed, entry, "bare_copy_digest", digest):
-        raise CliError(f"{entry.key} has changed meanwhile: run the command again")
-
-
-def _change(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, name: str, value: str | int) -> bool:
-    """Set one attribute of a row. False: an attempt has changed the row since it was read."""
-    row = entry.row
-    place = deployed.row_key(entry.key, row.identity)
-    unchanged = Condition(
-        "#status = :status AND #fence = :fence", ("status", "fence"), {":status": row.status, ":fence": row.fence}
-    )
+    row, table = entry.row, LedgerTable(aws.dynamodb, deployed.table)
     try:
-        LedgerTable(aws.dynamodb, deployed.table).mark(place, {name: value}, unchanged)
+        table.update(deployed.row_key(entry.key, row.identity), row, replace(row, **changed), same_claim(row))
     except ConditionFailed:
         return False
     return True
 
 
+def _has_lapsed(row: Row, now: int) -> bool:
+    """True if the worker of the row has died. Any message of the object takes over."""
+    return row.status is Status.PROCESSING and not row.is_live(now)
+
+
+def _make_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> bool:
+    """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
+    return entry.row.status is Status.FAILED and update_row(aws, deployed, entry, retry_at=now)
+
+
 def _message(deployed: DeployedPipeline, entry: ObjectRow) -> str:
-    row = entry.row
-    state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
+    state = entry.row.state if deployed.ordering is Ordering.EVERY_VERSION else None
     return own_message(Origin.AUDIT, deployed.bucket, entry.key, state)

@@ -1,19 +1,15 @@
-"""The rows, dead letters and objects that a `retry` selects, and the position of a call that was interrupted."""
+"""The rows, dead letters and objects that a `retry` selects."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.reasons import matches_reason
-from intake_ledger.protocol.row import RowKey, Status, review_partitions, waiting_partition
+from intake_ledger.protocol.row import Status, review_partitions, waiting_partition
 from intake_ledger.protocol.settings import short_version
-from intake_ledger.protocol.ulids import made_at
 from intake_ledger_cli.act import reprocess, row_scan
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target
 from intake_ledger_cli.act.row_scan import CommitFilter
@@ -22,14 +18,10 @@ from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import MessageFilter
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
-from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.errors import UsageError
 
 _NAMED = 3
 """The largest number of keys that `str` names."""
-_STORED = ("prefix", "since", "before", "processor_version")
-"""The options of a call that can be resumed."""
-_KEPT_SECONDS = 14 * 86_400
-"""The time for which a position can be resumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +91,22 @@ class Selection:
                 yield entry
 
     def targets(
-        self, aws: Aws, deployed: DeployedPipeline, result: ReprocessResult, *, after: str = ""
+        self, aws: Aws, deployed: DeployedPipeline, result: ReprocessResult, *, before: int, after: str
     ) -> Iterator[Target]:
         """Yield the objects or sets after a position. They are read while they are sent.
+
+        Args:
+            aws: clients.
+            deployed: the pipeline.
+            result: counts what is left out.
+            before: commits of this time and later ones are left out, in epoch milliseconds.
+            after: the position.
 
         Raises:
             UsageError: The kind of the pipeline has no such selection.
 
         """
-        before, prefix = made_at(result.reprocess_id), self.prefix or ""
+        prefix = self.prefix or ""
         if deployed.set_variables is not None:
             from intake_ledger_cli.act import set_keys  # noqa: PLC0415 - it imports the runtime's clients
 
@@ -187,49 +186,3 @@ def parse_time(text: str, option: str = "--since") -> int:
     except ValueError:
         raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def store(aws: Aws, deployed: DeployedPipeline, selection: Selection, result: ReprocessResult) -> None:
-    """Write the position of a call into the ledger's table, so that it can be resumed.
-
-    Raises:
-        ClientError: DynamoDB refuses the request.
-
-    """
-    content = {
-        "selection": json.dumps({name: getattr(selection, name) for name in _STORED}),
-        "position": result.position,
-        "sent": result.sent,
-        "expires_at": made_at(result.reprocess_id) // 1000 + _KEPT_SECONDS,
-    }
-    LedgerTable(aws.dynamodb, deployed.table).write(_place(deployed, result.reprocess_id), content)
-
-
-def resume(aws: Aws, deployed: DeployedPipeline, request_id: str) -> tuple[Selection, str]:
-    """Return the selection and the position of an interrupted call.
-
-    Raises:
-        CliError: No call with this ID has stored a position.
-
-    """
-    found = reading.read_item(aws.dynamodb, deployed, _place(deployed, request_id))
-    if not found:
-        raise CliError(f"--resume {request_id} has no stored position: it is done, never sent a message, or is too old")
-    content = json.loads(found["selection"])
-    return Selection(**content), found["position"]
-
-
-def forget(aws: Aws, deployed: DeployedPipeline, request_id: str) -> None:
-    """Delete the position of a call that is complete.
-
-    Raises:
-        ClientError: DynamoDB refuses the request.
-
-    """
-    place = _place(deployed, request_id)
-    key: Any = {"pk": {"S": place.pk}, "sk": {"S": place.sk}}
-    aws.dynamodb.delete_item(TableName=deployed.table, Key=key)
-
-
-def _place(deployed: DeployedPipeline, request_id: str) -> RowKey:
-    return RowKey(deployed.operations_partition, f"reprocess#{request_id}")

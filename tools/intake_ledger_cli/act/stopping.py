@@ -4,8 +4,6 @@ The stop is an item that consumers read. So it works from any machine, also whil
 end. See docs/protocol.md, "Requests of people".
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
@@ -135,34 +133,3 @@ def _look(aws: Aws, deployed: DeployedPipeline, done: StopResult, stop: Stop, op
     counts = recording.count_stopped(own, live, operation.sent)
     for how in AfterStop:
         setattr(done, how.name.lower(), counts[how])
-
-
-@dataclass(slots=True)
-class StopWatch:
-    """Ends an operation that another person has stopped. Without permission to read, only consumers see the stop."""
-
-    aws: Aws
-    deployed: DeployedPipeline
-    request_id: str
-    clock: Callable[[], float] = time.monotonic
-    _looked_at: float | None = None
-
-    def check(self) -> None:
-        """Look for a stop, at most every few seconds.
-
-        Raises:
-            CliError: The operation was stopped.
-
-        """
-        now = self.clock()
-        if self._looked_at is not None and now - self._looked_at < _LOOK_SECONDS:
-            return
-        self._looked_at = now
-        found = None
-        with unless_denied():
-            found = read_stop(LedgerTable(self.aws.dynamodb, self.deployed.table), self.deployed.name, self.request_id)
-        if found is not None:
-            raise CliError(
-                f"{self.request_id} was stopped by {found.by} at {timestamp(found.at)}, because {found.because}. Its "
-                "messages are withdrawn. Begin a new operation, without --id and --resume"
-            )

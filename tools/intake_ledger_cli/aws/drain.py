@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger_cli.act.rate_limit import MAX_BATCH_SIZE
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, from_sqs
+from intake_ledger_cli.aws.sending import MAX_BATCH_SIZE
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+MAX_BATCH_SIZE = 10  # SQS's limit of a batch
 _FIFO = ".fifo"
 """The end of the name of each FIFO queue."""
 _TOO_MUCH = frozenset({"BatchRequestTooLong", "InvalidParameterValue", "InvalidMessageContents", "InvalidParameter"})

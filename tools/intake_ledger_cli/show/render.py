@@ -45,9 +45,9 @@ class Field(NamedTuple):
 
 
 _ONLY_JSON = (
-    *("formatVersion", "position", "recorded", "function.link", "consumerErrors.link", "approximateReviewRows"),
-    *("breaker.closedAt", "breaker.lastSeenAt", "breaker.reasonCode", "redriven.dryRun", "again.dryRun"),
-    *("again.reprocessId", "waited.pipeline", "waited.operation", "row.format", "row.kind", "row.etag", "row.size"),
+    *("formatVersion", "position", "function.link", "consumerErrors.link", "approximateReviewRows"),
+    *("breaker.closedAt", "breaker.lastSeenAt", "breaker.reasonCode"),
+    *("waited.pipeline", "waited.operation", "row.format", "row.kind", "row.etag", "row.size"),
     *("row.version_id", "row.status", "row.needs_review", "row.rejected_fence", "row.spent_messages", "row.waiter"),
     *("row.bare_copy_digest", "row.same_key", "row.call_mark", "row.transactional"),
 )
