@@ -1,35 +1,31 @@
-"""Dismisses rejected rows.
+"""The command that takes rejected rows out of the counts and the alarm.
 
 A dismissed row stays in the table with its status and reason. It only moves to another partition of the index
 `needs_review`, and its dead-letter message is deleted. `retry` opens it again. Nothing else has the content of a
 message: its row then says that the copy is lost, and takes the same content from its source.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import Annotated
 
-from intake_ledger.events.parser import own_message
-from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.reasons import ReasonCode
-from intake_ledger.protocol.row import Ordering, Status, dismissed_partition, review_partition
+import typer
+
+from intake_ledger.protocol.row import Ordering, Status, dismissed_partition
+from intake_ledger_cli.act import operations
+from intake_ledger_cli.act.redrive_lock import redrive_lock
 from intake_ledger_cli.act.retrying import update_row
+from intake_ledger_cli.app import Because, Yes, app, argument
 from intake_ledger_cli.aws import reading
+from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.drain import Drain
-from intake_ledger_cli.errors import CliError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from intake_ledger_cli.aws.clients import Aws
-    from intake_ledger_cli.aws.deployed import DeployedPipeline
-    from intake_ledger_cli.aws.reading import ObjectRow
-
-_LOST = {
-    "reason": "`dismiss` has deleted its dead-letter message: send the message again, with the same content",
-    "reason_code": ReasonCode.COPY_LOST.value,
-}
+from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.read.inspection import key_in
+from intake_ledger_cli.show.console import many
 
 
 @dataclass(slots=True)
@@ -43,7 +39,68 @@ class DismissResult:
     """Dead-letter messages about the keys that are not of these rejections. They stay."""
 
 
-def rejected_rows(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id: str | None) -> list["ObjectRow"]:
+@app.command("dismiss")
+@with_shared_options
+def dismiss_command(
+    call: Call,
+    keys: Annotated[list[str] | None, argument(help="Keys, not encoded, or s3:// URIs of objects.")] = None,
+    *,
+    because: Because,
+    letter: Annotated[
+        str | None, typer.Option(help="Delete the dead letter with this ID, which no row needs.", show_default=False)
+    ] = None,
+    version_id: Annotated[
+        str | None, typer.Option(help="Only this version of the one key (EVERY_VERSION), or this identity.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Dismiss rejected objects or messages: rows stay, and neither status nor the alarm DeadLetters counts them."""
+    if letter is not None:
+        if keys or version_id is not None:
+            raise UsageError("--letter takes one dead letter: omit keys and --version-id")
+        _dismiss_letter(call, letter, because, yes=yes)
+        return
+    if not keys:
+        raise UsageError("dismiss needs what to dismiss: keys, or --letter ID")
+    if version_id is not None and len(keys) > 1:
+        raise UsageError(f"--version-id is for one key, and {len(keys)} were given: dismiss each with its version")
+    aws, deployed = call.open("dismiss")
+    names = list(dict.fromkeys(key_in(deployed, key) for key in keys))
+    entries = [entry for key in names for entry in rejected_rows(aws, deployed, key, version_id)]
+    of_bucket = deployed.work.in_bucket
+    number = f"{many(len(entries), 'rejected ' + ('versions' if of_bucket else 'messages'))} of {', '.join(names)}"
+    back = "" if of_bucket else ", with the only copy of the content: after a `retry`, the source has to send it again"
+    does = (
+        f"{deployed.name} will no longer count {number}. The rows stay. Their dead-letter messages are deleted{back}."
+    )
+    by, what = operations.caller(aws), f"dismiss {' '.join(names)}"
+    with (
+        redrive_lock(aws, deployed, by) as lock,
+        operations.acting(aws, deployed, what, does=does, yes=yes, because=because, by=by) as act,
+    ):
+        done = _dismiss(aws, deployed, entries, lock.renew)
+        act.ends(f"{many(done.rows, 'rows')}, {many(done.messages, 'dead-letter messages')}")
+    call.output(done)
+
+
+def _dismiss_letter(call: Call, chosen: str, because: str, *, yes: bool) -> None:
+    """Delete one dead letter: garbage, or content that an identity has no use for."""
+    aws, deployed = call.open()
+    by = operations.caller(aws)
+    with redrive_lock(aws, deployed, by) as lock:
+        found = _find_letter(aws, deployed, chosen, lock.renew)
+        names = " ".join(filter(None, (", ".join(found.keys), found.identity))) or "no key"
+        only = "" if deployed.work.in_bucket else ", with what may be the only copy of its content"
+        does = f"{deployed.name} will delete the dead letter {chosen} ({names}: {found.reason}){only}."
+        with operations.acting(
+            aws, deployed, f"dismiss --letter {chosen}", does=does, yes=yes, because=because, by=by
+        ) as act:
+            _find_letter(aws, deployed, chosen, lock.renew, deletes=True)
+            act.ends("1 dead-letter message")
+    call.output(DismissResult(messages=1))
+
+
+def rejected_rows(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
     """Return the key's rejected rows.
 
     Raises:
@@ -61,8 +118,8 @@ def rejected_rows(aws: "Aws", deployed: "DeployedPipeline", key: str, version_id
     return found
 
 
-def dismiss(
-    aws: "Aws", deployed: "DeployedPipeline", entries: list["ObjectRow"], renew: "Callable[[], None]"
+def _dismiss(
+    aws: Aws, deployed: DeployedPipeline, entries: list[ObjectRow], renew: Callable[[], None]
 ) -> DismissResult:
     """Dismiss the rows, and delete their dead-letter messages.
 
@@ -90,8 +147,8 @@ def dismiss(
     return result
 
 
-def letter(
-    aws: "Aws", deployed: "DeployedPipeline", chosen: str, renew: "Callable[[], None]", *, deletes: bool = False
+def _find_letter(
+    aws: Aws, deployed: DeployedPipeline, chosen: str, renew: Callable[[], None], *, deletes: bool = False
 ) -> DeadLetterMessage:
     """Find the dead letter with this ID, and delete it if `deletes`.
 
@@ -115,7 +172,7 @@ def letter(
     raise CliError(f"no visible dead letter has the ID {chosen}: see intake-ledger retry --prefix '' --dry-run --json")
 
 
-def _check_unneeded(aws: "Aws", deployed: "DeployedPipeline", message: DeadLetterMessage) -> None:
+def _check_unneeded(aws: Aws, deployed: DeployedPipeline, message: DeadLetterMessage) -> None:
     """Refuse a dead letter that a row needs."""
     if message.pipeline not in ("", deployed.name):
         raise CliError(f"{message.id} is a dead letter of {message.pipeline}: use the stack of that pipeline")
@@ -132,19 +189,7 @@ def _check_unneeded(aws: "Aws", deployed: "DeployedPipeline", message: DeadLette
             raise CliError(f"{entry.key} is not finished and may need {message.id}: see intake-ledger inspect")
 
 
-def await_source(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow") -> None:
-    """Let the row of a dismissed message take the same content, when its source sends it again.
-
-    Raises:
-        CliError: An attempt has changed the row since it was read.
-        ClientError: AWS refuses a request.
-
-    """
-    place = deployed.row_key(entry.key, entry.row.identity)
-    _move(aws, deployed, entry, review_partition(deployed.name, place), **_LOST)
-
-
-def _is_rejection(message: "DeadLetterMessage", entry: "ObjectRow") -> bool:
+def _is_rejection(message: DeadLetterMessage, entry: ObjectRow) -> bool:
     """True if the message is only about the rejection of this row. Without attributes, its digest tells it."""
     from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
 
@@ -155,36 +200,7 @@ def _is_rejection(message: "DeadLetterMessage", entry: "ObjectRow") -> bool:
     return of_fence or (not message.attributes and body_digest(message.body) == row.bare_copy_digest)
 
 
-def _move(aws: "Aws", deployed: "DeployedPipeline", entry: "ObjectRow", partition: str, **changed: str) -> None:
-    """Move a row to another partition of the index, if no attempt has changed it since it was read.
-
-    `changed` are further columns.
-    """
-    if not update_row(aws, deployed, entry, needs_review=partition, **changed):
+def _move(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, partition: str) -> None:
+    """Move a row to another partition of the index, if no attempt has changed it since it was read."""
+    if not update_row(aws, deployed, entry, needs_review=partition):
         raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect")
-
-
-def dead_letter_of(deployed: "DeployedPipeline", entry: "ObjectRow") -> DeadLetterMessage:
-    """The message that the rejection had, as far as the row tells. The ledger accepts one copy of it."""
-    from intake_ledger.aws.queues import taken_text  # noqa: PLC0415 - it imports the runtime's clients
-
-    row = entry.row
-    state = row.state if deployed.ordering is Ordering.EVERY_VERSION else None
-    given = {
-        "reason": row.reason,
-        "reason_code": row.reason_code,
-        "pipeline": deployed.name,
-        "bucket": deployed.bucket,
-        "key": quote(entry.key),
-        "version_id": row.version_id,
-        "attempts": row.attempts,
-        "first_claimed_at": row.first_claimed_at,
-        "rejected_fence": row.rejected_fence or row.fence,
-    }
-    attributes = {
-        name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": taken_text(str(value))}
-        for name, value in given.items()
-        if value not in (None, "")
-    }
-    body = own_message(Origin.AUDIT, deployed.bucket, entry.key, state)
-    return DeadLetterMessage("", body, attributes, "", row.updated_at)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _KEPT_MS = 365 * 86_400_000
 LOOKED_MS = 14 * 86_400_000
 """No queue has a message of an older operation: it keeps one for 14 days at most."""
+SEARCHED = 100
+"""Operations among which one is searched."""
 UNKNOWN = "unknown"
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.requests.redriven import packed
-from intake_ledger_cli.act.retrying import update_row
+from intake_ledger_cli.act.retrying import update_row, wake_body
 from intake_ledger_cli.act.sender import Request, Sender
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter, NotMoved
@@ -98,6 +99,30 @@ def opened_by(
         # SQS moved it, and its row waits for it.
         return message, None
     raise CliError(f"{key}, identity {identity}, is not finished: wait, then run the command again")
+
+
+def dead_letter_of(deployed: "DeployedPipeline", entry: "ObjectRow") -> DeadLetterMessage:
+    """The message that the rejection had, as far as the row tells. The ledger accepts one copy of it."""
+    from intake_ledger.aws.queues import taken_text  # noqa: PLC0415 - it imports the runtime's clients
+
+    row = entry.row
+    given = {
+        "reason": row.reason,
+        "reason_code": row.reason_code,
+        "pipeline": deployed.name,
+        "bucket": deployed.bucket,
+        "key": quote(entry.key),
+        "version_id": row.version_id,
+        "attempts": row.attempts,
+        "first_claimed_at": row.first_claimed_at,
+        "rejected_fence": row.rejected_fence or row.fence,
+    }
+    attributes = {
+        name: {"DataType": "Number" if isinstance(value, int) else "String", "StringValue": taken_text(str(value))}
+        for name, value in given.items()
+        if value not in (None, "")
+    }
+    return DeadLetterMessage("", wake_body(deployed, entry), attributes, "", row.updated_at)
 
 
 def request_of(deployed: "DeployedPipeline", message: DeadLetterMessage, request_id: str) -> Request:

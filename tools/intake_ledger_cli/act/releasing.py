@@ -1,11 +1,14 @@
-"""Takes a claim from a worker that is dead, before its lease ends, and ends the work of executions for good.
+"""The command that takes a claim from a worker that is dead, before its lease ends, or ends work for good.
 
 The runtime's `break_claim` and `end_work` say what they change.
 """
 
 import time
 from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import quote
+
+import typer
 
 from intake_ledger.events.parser import body_unknown
 from intake_ledger.ledger.conditions import ConditionFailed
@@ -13,8 +16,9 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import break_claim, end_work
 from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status
-from intake_ledger_cli.act import retrying
+from intake_ledger_cli.act import operations, retrying
 from intake_ledger_cli.act.operations import Operation
+from intake_ledger_cli.app import Because, Wait, Yes, app, argument, now_ms
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -22,6 +26,9 @@ from intake_ledger_cli.aws.executions import execution_of, executions_of, standi
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.read.inspection import key_in
+from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import relative_time
 
 _LOOK_SECONDS = 5.0
@@ -54,51 +61,103 @@ class ReleaseResult:
     """The time until which the source of a message delivers it again. None if the key was woken."""
 
 
-def find_claim(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None, now: int) -> ObjectRow:
-    """Return the row of the key that a worker holds.
+@dataclass(frozen=True, slots=True)
+class EndResult:
+    """The document of `release --end`."""
+
+    pipeline: str
+    key: str
+    version_id: str | None
+    """The version of an object, or the identity of a message."""
+    attempt: int
+    fence: int
+    execution: str | None
+    """The ARN or the name of its execution, which the command does not stop."""
+    may_run: bool
+    """The execution exists, or may be started. Stop it, or its success is still committed."""
+    woken: bool
+    """A message looks at the key at once. False for messages, which only their source delivers again."""
+
+
+@app.command("release")
+@with_shared_options
+def release_command(
+    call: Call,
+    key: Annotated[str, argument(help="Key whose worker is dead, or its s3:// URI.")],
+    *,
+    because: Because,
+    version_id: Annotated[
+        str | None, typer.Option(help="Version, or identity of a message, if several are in work.")
+    ] = None,
+    wait: Wait = False,
+    ends: Annotated[
+        bool, typer.Option("--end", help="End the work of an execution for good: its next message rejects it.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Take a key from a dead worker before its lease ends. A worker that is alive is fenced, and the attempt counts."""
+    aws, deployed = call.open("" if ends else "release")
+    key = key_in(deployed, key)
+    entry = _find(aws, deployed, key, version_id, ends=ends)
+    does = _describe_end(aws, deployed, entry) if ends else _describe_claim(deployed, entry)
+    what = f"release {key}{' --end' if ends else ''}"
+    done: ReleaseResult | EndResult
+    with operations.acting(aws, deployed, what, does=does, yes=yes, because=because) as act:
+        if ends:
+            done = _end(aws, deployed, entry, act.operation)
+            act.ends(f"attempt {done.attempt} ended, fence {done.fence}")
+        else:
+            done = _release(aws, deployed, entry, act.operation)
+            act.ends(f"attempt {done.attempt} of {done.lease_owner} taken, fence {done.fence}")
+    call.output(done)
+    if wait and (status := _wait_for_end(aws, deployed, key, done.version_id)) is not Status.PROCESSED and not ends:
+        console(stderr=True).print(escape(f"{key} is {status.value}: see intake-ledger inspect"))
+        raise typer.Exit(1)
+
+
+def _rows(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
+    found = reading.read_rows(aws.dynamodb, deployed, key)
+    return [one for one in found if version_id in (None, one.row.version_id)]
+
+
+def _find(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None, *, ends: bool) -> ObjectRow:
+    """Return the row of the key that a worker holds, or whose work a person may end.
 
     Raises:
-        UsageError: Several versions or messages of the key are in work, and none was named.
-        CliError: None is in work.
+        UsageError: There are several versions or messages, and none was named. Or the pipeline has no executions.
+        CliError: There is none.
 
     """
-    entries = _entries(aws, deployed, key, version_id)
-    if held := [one for one in entries if one.row.is_live(now)]:
-        return _only(held, key, "in work")
+    if ends and not deployed.has_executions:
+        raise UsageError(f"--end is for executions, and {deployed.name} has none: use release without it")
+    entries, now = _rows(aws, deployed, key, version_id), now_ms()
+    found = [one for one in entries if (one.row.unfinished if ends else one.row.is_live(now))]
+    if len(found) > 1:
+        names, state = ", ".join(str(one.row.version_id) for one in found), "unfinished" if ends else "in work"
+        raise UsageError(f"{len(found)} versions of {key} are {state}, name one with --version-id: {names}")
+    if found:
+        return found[0]
+    states = ", ".join(sorted({one.row.status.value for one in entries})) or "no row"
+    if ends:
+        raise CliError(f"nothing of {key} is unfinished (the ledger has: {states}): see intake-ledger inspect")
     if any(one.row.status is Status.PROCESSING for one in entries):
         raise CliError(f"the lease of {key} has ended, so that nothing holds it: see intake-ledger retry")
-    raise CliError(f"no worker holds {key} (the ledger has: {_states(entries)}): see intake-ledger inspect")
+    raise CliError(f"no worker holds {key} (the ledger has: {states}): see intake-ledger inspect")
 
 
-def wait_for_end(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> Status:
+def _wait_for_end(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> Status:
     """Wait until an attempt of the key has ended for good. Returns the status of its row."""
     version = version_id if deployed.ordering is Ordering.EVERY_VERSION else None
     while True:
-        rows = [one.row for one in _entries(aws, deployed, key, version)]
+        rows = [one.row for one in _rows(aws, deployed, key, version)]
         if not any(row.unfinished for row in rows):
             return next((row.status for row in rows if row.status is not Status.PROCESSED), Status.PROCESSED)
         time.sleep(_LOOK_SECONDS)
 
 
-def _entries(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
-    found = reading.read_rows(aws.dynamodb, deployed, key)
-    return [one for one in found if version_id in (None, one.row.version_id)]
-
-
-def _only(entries: list[ObjectRow], key: str, state: str) -> ObjectRow:
-    if len(entries) > 1:
-        names = ", ".join(str(one.row.version_id) for one in entries)
-        raise UsageError(f"{len(entries)} versions of {key} are {state}, name one with --version-id: {names}")
-    return entries[0]
-
-
-def _states(entries: list[ObjectRow]) -> str:
-    return ", ".join(sorted({one.row.status.value for one in entries})) or "no row"
-
-
-def describe_claim(deployed: DeployedPipeline, entry: ObjectRow, now: int) -> str:
+def _describe_claim(deployed: DeployedPipeline, entry: ObjectRow) -> str:
     """Describe the claim, and the result of its release."""
-    row = entry.row
+    row, now = entry.row, now_ms()
     begun = relative_time(row.updated_at, now)
     return (
         f"A worker ({row.lease_owner}) of {deployed.name} holds {entry.key}: attempt {row.attempts}, since {begun}. "
@@ -107,7 +166,7 @@ def describe_claim(deployed: DeployedPipeline, entry: ObjectRow, now: int) -> st
     )
 
 
-def release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> ReleaseResult:
+def _release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> ReleaseResult:
     """Take the claim from its worker, and wake the key.
 
     Raises:
@@ -138,43 +197,9 @@ def release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: O
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EndResult:
-    """The document of `release --end`."""
-
-    pipeline: str
-    key: str
-    version_id: str | None
-    """The version of an object, or the identity of a message."""
-    attempt: int
-    fence: int
-    execution: str | None
-    """The ARN or the name of its execution, which the command does not stop."""
-    may_run: bool
-    """The execution exists, or may be started. Stop it, or its success is still committed."""
-    woken: bool
-    """A message looks at the key at once. False for messages, which only their source delivers again."""
-
-
-def find_unfinished(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> ObjectRow:
-    """Return the row of the key whose work a person may end.
-
-    Raises:
-        UsageError: The pipeline has no executions, or several versions or messages are unfinished, and none was named.
-        CliError: None is unfinished.
-
-    """
-    if not deployed.has_executions:
-        raise UsageError(f"--end is for executions, and {deployed.name} has none: use release without it")
-    entries = _entries(aws, deployed, key, version_id)
-    if found := [one for one in entries if one.row.unfinished]:
-        return _only(found, key, "unfinished")
-    raise CliError(f"nothing of {key} is unfinished (the ledger has: {_states(entries)}): see intake-ledger inspect")
-
-
-def describe_end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> str:
+def _describe_end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str:
     """Describe the unfinished work, and the result of its end."""
-    _, stands = _standing(aws, deployed, entry, now)
+    _, stands = _standing(aws, deployed, entry, now_ms())
     return (
         f"{entry.key} of {deployed.name}, attempt {entry.row.attempts}: {stands}. Its next message rejects it, with a "
         "copy in the dead-letter queue, and no other attempt follows. A success of its execution is still committed. "
@@ -182,7 +207,7 @@ def describe_end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: in
     )
 
 
-def end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> EndResult:
+def _end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Operation) -> EndResult:
     """End the work of an unfinished row for good, and wake the key.
 
     Raises:

@@ -16,8 +16,7 @@ from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
 from intake_ledger_cli.act import operations, retrying, selection
 from intake_ledger_cli.act.again import AgainCall
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
-from intake_ledger_cli.act.dismissing import await_source, dead_letter_of
-from intake_ledger_cli.act.redrive import Redrive, RedriveResult, request_of
+from intake_ledger_cli.act.redrive import Redrive, RedriveResult, dead_letter_of, request_of
 from intake_ledger_cli.act.redrive_lock import redrive_lock
 from intake_ledger_cli.act.reprocess import ReprocessResult, Target, check_id, row_target, send_requests
 from intake_ledger_cli.act.retrying import RetryResult
@@ -400,7 +399,7 @@ class RetryCall:
         rows, result = self._rows[Act.REOPEN], self.result
         if not self.deployed.work.in_bucket:
             for one in rows:
-                await_source(self.aws, self.deployed, one)
+                retrying.await_source(self.aws, self.deployed, one)
                 result.reopened += 1
             return
 

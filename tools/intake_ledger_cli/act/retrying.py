@@ -9,12 +9,14 @@ from intake_ledger.events.parser import own_message
 from intake_ledger.ledger.conditions import ConditionFailed, same_claim
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.row import Ordering, Row, Status, success_key
+from intake_ledger.protocol.reasons import ReasonCode
+from intake_ledger.protocol.row import Ordering, Row, Status, review_partition, success_key
 from intake_ledger_cli.act.sender import Request, Sender
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import OutgoingMessage, send
+from intake_ledger_cli.errors import CliError
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def retry_rows(rows: Iterable[ObjectRow], now: int, result: RetryResult, sender:
     for batch in batched(rows, sender.rate.batch_size):
         due = [one for one in batch if _has_lapsed(one.row, now) or _make_due(aws, deployed, one, now)]
         result.changed += len(batch) - len(due)
-        requests = [Request(_message(deployed, entry)) for entry in due if deployed.work.in_bucket]
+        requests = [Request(wake_body(deployed, entry)) for entry in due if deployed.work.in_bucket]
         failed = sum(why is not None for why in sender.send(requests))
         result.failed += failed
         result.retried += len(due) - failed
@@ -91,7 +93,7 @@ def retry_rows(rows: Iterable[ObjectRow], now: int, result: RetryResult, sender:
 
 def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
     """Send a message about the object or set of a row. Returns why SQS refused it."""
-    [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(_message(deployed, entry))])
+    [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(wake_body(deployed, entry))])
     return why
 
 
@@ -110,6 +112,21 @@ def update_row(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, **changed
     return True
 
 
+def await_source(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> None:
+    """Let the row of a dismissed message take the same content, when its source sends it again.
+
+    Raises:
+        CliError: An attempt has changed the row since it was read.
+        ClientError: AWS refuses a request.
+
+    """
+    partition = review_partition(deployed.name, deployed.row_key(entry.key, entry.row.identity))
+    why = "`dismiss` has deleted its dead-letter message: send the message again, with the same content"
+    code = ReasonCode.COPY_LOST.value
+    if not update_row(aws, deployed, entry, needs_review=partition, reason=why, reason_code=code):
+        raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect")
+
+
 def _has_lapsed(row: Row, now: int) -> bool:
     """True if the worker of the row has died. Any message of the object takes over."""
     return row.status is Status.PROCESSING and not row.is_live(now)
@@ -120,6 +137,7 @@ def _make_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) 
     return entry.row.status is Status.FAILED and update_row(aws, deployed, entry, retry_at=now)
 
 
-def _message(deployed: DeployedPipeline, entry: ObjectRow) -> str:
+def wake_body(deployed: DeployedPipeline, entry: ObjectRow) -> str:
+    """The body of a message about the object or set of a row."""
     state = entry.row.state if deployed.ordering is Ordering.EVERY_VERSION else None
     return own_message(Origin.AUDIT, deployed.bucket, entry.key, state)

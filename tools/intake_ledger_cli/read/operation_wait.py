@@ -11,7 +11,6 @@ from intake_ledger.requests.record import Entry, RequestBatch, queried_batches
 from intake_ledger.requests.standing import Standing
 from intake_ledger.requests.stop import Stop, read_stop
 from intake_ledger_cli.act import operations, recording
-from intake_ledger_cli.act.stopping import SEARCHED
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -94,11 +93,12 @@ class OperationWait(Repeated[OperationWaitResult]):
 
     def _sent(self) -> tuple[bool, int]:
         """Whether the command may still send, and the number of requests that it has recorded."""
-        listed = operations.read_operations(self.aws.dynamodb, self.deployed, SEARCHED)
+        listed = operations.read_operations(self.aws.dynamodb, self.deployed, operations.SEARCHED)
         own = [one for one in listed if one.request_id == self.request_id]
         if not own:
             raise CliError(
-                f"--id {self.request_id} is none of the last {SEARCHED} operations: see `intake-ledger operations`"
+                f"--id {self.request_id} is none of the last {operations.SEARCHED} operations: see `intake-ledger "
+                "operations`"
             )
         if any(one.result and one.sent is None for one in own):
             raise CliError(f"the requests of --id {self.request_id} are not recorded: use --prefix")
