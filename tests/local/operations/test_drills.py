@@ -12,7 +12,7 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.protocol.change import State, StateKind
-from intake_ledger_cli.act import forget_again, forgetting
+from intake_ledger_cli.act import forgetting
 from tests.local import cloudformation
 from tests.local.operations.drills import CODE, EFFECT, EFFECTS, OBJECTS, REPLICA, STACK, Drilled
 from tests.local.operations.test_runbook_filters import filter_of
@@ -194,7 +194,7 @@ def test_a_deletion_request_is_served(drilled: Drilled, monkeypatch: pytest.Monk
 
     drilled.aws.wait_until(finished, "the removals are handled", timeout=TIMEOUT)
     age(drilled, key)
-    monkeypatch.setattr(forgetting, "wait", lambda _: None)
+    monkeypatch.setattr(forgetting.Forgetting, "wait", lambda _: None)
     done = drilled.command("forget", key, "--because", "ticket 4711", "--yes")
     assert (done["rows"], done["unfinished"]) == (1, False)
     drilled.put_code(CODE)  # the minute for which environments remember that no key was forgotten
@@ -218,8 +218,7 @@ def test_a_restored_table_forgets_and_stops_again(drilled: Drilled, monkeypatch:
     """
     key, served, test, wrong = "people/bea.csv", "restored/served.csv", "restored/test.csv", FIRST[2]
     client, table = drilled.client("dynamodb"), drilled["Ledger"]
-    for module in (forgetting, forget_again):
-        monkeypatch.setattr(module, "wait", lambda _: None)
+    monkeypatch.setattr(forgetting.Forgetting, "wait", lambda _: None)
     drilled.upload(key)
     drilled.processed()
     drilled.put_code(broken('    if content == "amount": raise Unprocessable("no amount")\n'))

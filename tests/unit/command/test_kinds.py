@@ -177,7 +177,7 @@ def test_each_command_knows_each_kind_as_the_page_says(
     site, key = shared_site(kind) if shared else site_of(kind), KEYS.get(kind, "in/a")
     assert kind_of(site.deployed) is kind
     monkeypatch.setattr(time, "sleep", _interrupt)
-    monkeypatch.setattr(forgetting, "wait", lambda _: None)
+    monkeypatch.setattr(forgetting.Forgetting, "wait", lambda _: None)
     words = {"KEY": key, "FILE": str(tmp_path / "page.html"), "ROWS": str(tmp_path / "rows.csv")}
     arguments = [words.get(one, one.replace("KEY.", f"{key}.")) for one in ARGUMENTS[command]]
     for form in ((), ("--json",)) if command not in WITHOUT_JSON else ((),):

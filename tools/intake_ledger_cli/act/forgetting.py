@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, quote_plus
+
+from botocore.exceptions import ClientError
 
 from intake_ledger.keyed.group_lock import holder_row
 from intake_ledger.ledger.conditions import Condition, ConditionFailed, row_unchanged
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.forgotten import FORGOTTEN_AT, REMOVED, UNCHECKED_MS
+from intake_ledger.outputs.conditional_put import REMOVED as OUTPUT_REMOVED
+from intake_ledger.outputs.conditional_put import Present, source_of
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.row import (
     Ordering,
@@ -29,6 +33,7 @@ from intake_ledger.protocol.row import (
     from_dynamodb,
     group_key,
     newest_forgotten_key,
+    rejects_place,
     row_from_attributes,
     to_dynamodb,
 )
@@ -37,11 +42,12 @@ from intake_ledger.requests.record import batch_item, batch_key, queried_batches
 from intake_ledger.set_members.forms import FormKind, set_targets
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.drain import Drain
-from intake_ledger_cli.aws.read_budget import token_values
-from intake_ledger_cli.errors import CliError
+from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.show.formatting import duration, relative_time
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
     from intake_ledger_cli.aws.clients import Aws
     from intake_ledger_cli.aws.deployed import DeployedPipeline
 
@@ -50,6 +56,9 @@ _LONGEST_WAIT_MS = 365 * _DAY_MS
 """The longest `max_wait`, for a function of a release that does not tell its own."""
 _LONGEST_STREAM_MS = 365 * _DAY_MS
 """The longest retention of a stream of Kinesis."""
+GUARDS_MS = _DAY_MS
+"""The age from which a tombstone guards nothing: no lease is as long. The lifecycle rule of `grant_output` deletes it
+then, too."""
 FORGOTTEN = "(forgotten)"
 """Replaces the key in records of operations."""
 
@@ -85,6 +94,14 @@ class ForgetResult:
     unfinished: bool = False
     """True if another call can remove more."""
     remains: list[Remain] = field(default_factory=list)
+
+
+class Tombstone(NamedTuple):
+    """The tombstone of an output. It keeps a late worker from writing the output again."""
+
+    bucket: str
+    key: str
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +143,7 @@ class Forgetting:
         """The key's rows, its lock and its memberships."""
         sets = {target.name for target in (set_targets(self._deployed.sets) if self._deployed.sets else ())}
         found = []
-        for item in self._all():
+        for item in self._query(self._pk):
             name, _, kind = item.place.sk.partition("@")
             if name == self._deployed.name or (name in sets and kind.startswith("part-of#")):
                 found.append(item)
@@ -165,6 +182,10 @@ class Forgetting:
         if row.updated_at > (now if since is None else since) - skew_ms:
             wait = duration(skew_ms)
             raise CliError(f"the last attempt on the key ended a moment ago: run the command again after {wait}")
+
+    def wait(self) -> None:
+        """Wait until each worker sees the marker."""
+        time.sleep(self.wait_ms / 1000)
 
     def mark(self) -> None:
         """Write the marker. From then on, messages that were sent before are refused.
@@ -331,23 +352,24 @@ class Forgetting:
                     self.result.operations += 1
 
     def _is_place(self, position: str) -> bool:
-        """True if the position of a reprocess is the key, or the place of its row, also encoded."""
-        contents = [token_values(position)]
+        """True if the position of a `retry --again` is the key, or the place of its row."""
         with suppress(ValueError):
-            contents.append(json.loads(position))
-        return position == self._key or any(isinstance(one, list) and self._pk in one for one in contents)
+            content = json.loads(position)
+            return position == self._key or (isinstance(content, list) and self._pk in content)
+        return position == self._key
 
     def others(self) -> Iterator[Remain]:
         """Items of the key that other pipelines have in this table."""
         own = {item.place for item in self.items()}
-        for name in sorted({item.place.sk.partition("@")[0] for item in self._all() if item.place not in own}):
+        others = (item.place.sk for item in self._query(self._pk) if item.place not in own)
+        for name in sorted({sk.partition("@")[0] for sk in others}):
             yield Remain(f"items of the key of {name}: use the command with --pipeline {name}")
 
     def finds_key(self, text: str) -> bool:
         """True if a text names the key."""
         return self._text.search(text) is not None
 
-    def identities(self) -> list[str]:
+    def _identities(self) -> list[str]:
         """The identities of the versions in the rows."""
         return [row.identity for item in self.items() if (row := item.row) is not None]
 
@@ -371,33 +393,95 @@ class Forgetting:
 
         return form_of(self._deployed).kind
 
-    def _all(self) -> list[Item]:
-        return self._query(self._pk)
-
     def _query(self, pk: str) -> list[Item]:
-        pages = self._aws.dynamodb.get_paginator("query").paginate(
-            TableName=self._deployed.table,
-            KeyConditionExpression="#pk = :pk",
-            ExpressionAttributeNames={"#pk": "pk"},
-            ExpressionAttributeValues={":pk": {"S": pk}},
-            ConsistentRead=True,
-        )
-        return [_item(one) for page in pages for one in page["Items"]]
+        return [*read_items(self._aws, self._deployed, "query", {":pk": pk}, KeyConditionExpression="#pk = :pk")]
 
     def _parts_of_set(self) -> list[RowKey]:
         """The memberships of the parts of a manifest. Only the manifest names the parts, so all items are read."""
         deployed = self._deployed
         if self._form() is not FormKind.MANIFEST:
             return []
-        pages = self._aws.dynamodb.get_paginator("scan").paginate(
-            TableName=deployed.table,
-            FilterExpression="#set_key = :set_key AND begins_with(#sk, :own)",
-            ExpressionAttributeNames={"#set_key": "set_key", "#sk": "sk"},
-            ExpressionAttributeValues=to_dynamodb({":set_key": self._key, ":own": f"{deployed.name}@part-of#"}),
-            ConsistentRead=True,
-        )
-        items = [_item(one) for page in pages for one in page["Items"]]
+        values = {":set_key": self._key, ":own": f"{deployed.name}@part-of#"}
+        wanted = "#set_key = :set_key AND begins_with(#sk, :own)"
+        items = read_items(self._aws, deployed, "scan", values, FilterExpression=wanted)
         return [one.place for one in items if one.place.pk.startswith(f"{deployed.bucket}/")]
+
+    def tombstones(self, outputs: Sequence[str], now: int) -> list[Tombstone]:
+        """The tombstones at these `s3://` URIs, and those of the key's outputs with rejected rows. A place without an
+        object has none.
+
+        Raises:
+            UsageError: A text is no URI of an object.
+            CliError: The output exists, belongs to another key, or its tombstone is younger than a day.
+
+        """
+        deployed, versions, found = self._deployed, self._identities(), list[Tombstone]()
+        names = versions if deployed.ordering is Ordering.EVERY_VERSION else (None,)
+        places = [rejects_place(deployed.rejects, self._key, name) for name in names] if deployed.rejects else []
+        sources = {source_of(self._key, version) for version in (None, *versions)}
+        for uri in (*outputs, *("s3://" + "/".join(place) for place in places)):
+            bucket, _, name = uri.removeprefix("s3://").partition("/")
+            if not uri.startswith("s3://") or not name:
+                raise UsageError(f"--output {uri} names no object: use s3://bucket/key")
+            if (head := _head(self._aws.s3, bucket, name)) is None:
+                continue
+            present = Present.of(head)
+            if present.source not in sources:
+                raise CliError(f"{uri} is no output of this key: its metadata name another one, or none")
+            if present.removed_by is None:
+                raise CliError(
+                    f"{uri} still has its content: remove it with `change.output`, or delete all versions of it"
+                )
+            if now < (end := present.removed_by + GUARDS_MS):
+                raise CliError(
+                    f"the tombstone {uri} guards against a late worker until {relative_time(end, now)}: run the "
+                    "command again then"
+                )
+            found.append(Tombstone(bucket, name, str(present.etag)))
+        return found
+
+    def remove_tombstone(self, tombstone: Tombstone) -> None:
+        """Delete all versions of the output, unless it was written since.
+
+        Raises:
+            CliError: It was written since.
+            ClientError: S3 refuses.
+
+        """
+        client, (bucket, key, etag) = self._aws.s3, tombstone
+        head = _head(client, bucket, key)
+        if head is None or head["ETag"] != etag or OUTPUT_REMOVED not in head["Metadata"]:
+            raise CliError(f"s3://{bucket}/{key} has changed meanwhile: run the command again")
+        pages = client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
+        listed: list[Any] = [
+            one for page in pages for one in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+        ]
+        for version in [one["VersionId"] for one in listed if one["Key"] == key]:
+            if version == "null":
+                client.delete_object(Bucket=bucket, Key=key, IfMatch=etag)
+            client.delete_object(Bucket=bucket, Key=key, VersionId=version)
+        self.result.outputs += 1
+
+
+def read_items(
+    aws: "Aws", deployed: "DeployedPipeline", operation: Any, values: dict[str, Any], **expressions: str
+) -> Iterator[Item]:
+    """Yield the items of a query or a scan of the table, read consistently. In expressions, `#name` is the attribute `name`.
+
+    Raises:
+        ClientError: DynamoDB refuses.
+
+    """
+    names = re.findall(r"#(\w+)", " ".join(expressions.values()))
+    request: dict[str, Any] = {
+        "TableName": deployed.table,
+        "ConsistentRead": True,
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": to_dynamodb(values),
+    }
+    pages = aws.dynamodb.get_paginator(operation).paginate(**request, **expressions)
+    for content in (from_dynamodb(item) for page in pages for item in page["Items"]):
+        yield Item(RowKey(content["pk"], content["sk"]), content)
 
 
 def mark_forgotten(table: LedgerTable, pipeline: str, marker: RowKey, at: int, kept_ms: int) -> None:
@@ -412,16 +496,6 @@ def mark_forgotten(table: LedgerTable, pipeline: str, marker: RowKey, at: int, k
             later = Condition(f"attribute_not_exists(#{name}) OR #{name} < :value", (name,), {":value": value})
             with suppress(ConditionFailed):
                 table.mark(place, {name: value}, later)
-
-
-def wait(forgetting: Forgetting) -> None:
-    """Wait until each worker sees the marker."""
-    time.sleep(forgetting.wait_ms / 1000)
-
-
-def _item(typed: Any) -> Item:
-    content = from_dynamodb(typed)
-    return Item(RowKey(content["pk"], content["sk"]), content)
 
 
 def _as_read(content: dict[str, Any]) -> Condition:
@@ -446,3 +520,13 @@ def _text_of(key: str) -> re.Pattern[str]:
     written = {key, quote(key), quote(key, safe=""), quote_plus(key), quote_plus(key, safe="/"), json.dumps(key)[1:-1]}
     forms = sorted(written, key=len, reverse=True)
     return re.compile(rf"(?<![\w./%-])(?:s3://[^/\s]+/)?(?:{'|'.join(map(re.escape, forms))})(?![\w/%-]|[.+]\w)")
+
+
+def _head(client: "S3Client", bucket: str, key: str) -> Any:
+    """The answer to HeadObject. None: it does not exist."""
+    try:
+        return client.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+            return None
+        raise
