@@ -50,8 +50,7 @@ class Through:
 
 
 def redrive(site: Site, sqs: Any = None, *, dry_run: bool = False, wanted: MessageFilter = EVERYTHING) -> RedriveResult:
-    sender = make_sender(site.deployed, sqs)
-    return Redrive(sender.aws, site.deployed, wanted, sender.check, None if dry_run else sender).run()
+    return Redrive(make_sender(site.deployed, sqs), wanted, dry_run=dry_run).run()
 
 
 def event(key: str) -> str:
@@ -350,6 +349,21 @@ def test_a_message_that_cannot_be_sent_stays(site: Site) -> None:
     assert [(one.keys, one.why) for one in done.failed] == [(("in/b",), "not today")]
     assert {change.key for change in site.changes()} == {"in/a", "in/c"}
     assert site.visible(site.deployed.dead_letter_url) == 1
+
+
+def test_a_message_that_sqs_refuses_for_a_while_keeps_its_attributes(site: Site) -> None:
+    """Only the ID of the operation may go: its body may leave no room for it."""
+    site.dead_letter(event("in/a"), reason="no invoice in it")
+    tries = iter(range(9))
+
+    def send(**request: Any) -> Any:
+        if next(tries) < 2:
+            return {"Failed": [{"Id": one["Id"], "Code": "Busy"} for one in request["Entries"]]}
+        return client("sqs").send_message_batch(**request)
+
+    done = redrive(site, Through(send_message_batch=send))
+    assert (done.moved, done.unmarked) == (1, 1)
+    assert site.messages() == [{"body": event("in/a"), "reason": "no invoice in it"}]
 
 
 def test_what_is_too_much_together_goes_one_by_one(site: Site) -> None:

@@ -9,7 +9,8 @@ import pytest
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import KeyFilter
-from intake_ledger_cli.act.reprocess import ReprocessResult, Target, key_targets, prefix_targets, send_requests
+from intake_ledger_cli.act.again import send_requests
+from intake_ledger_cli.act.selection import ReprocessResult, Target, key_targets, prefix_targets
 from intake_ledger_cli.act.sender import TRIES
 from intake_ledger_cli.errors import CliError
 from tests.unit.command.support import SENDER_ID, Site, client, make_sender, make_site

@@ -1,26 +1,88 @@
-"""Requests that all objects under a prefix, or of some commits, are processed again: in a stream, and resumable."""
+"""Requests that objects are processed again. A request has one ID, a ULID, and the ledger accepts an ID once per
+object. Those for all objects under a prefix, or of some commits, are sent in a stream, and can be resumed.
+"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import batched, islice
 
+from intake_ledger.events.parser import own_message
 from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import RowKey, to_dynamodb
-from intake_ledger.protocol.ulids import made_at
-from intake_ledger_cli.act import operations, reprocess
-from intake_ledger_cli.act.reprocess import ReprocessResult
-from intake_ledger_cli.act.selection import Selection
-from intake_ledger_cli.act.sender import Sender
+from intake_ledger.protocol.ulids import is_ulid, made_at
+from intake_ledger.requests.record import BATCH_ENTRIES, Entry
+from intake_ledger_cli.act import operations
+from intake_ledger_cli.act.selection import NotRequested, ReprocessResult, Selection, Target
+from intake_ledger_cli.act.sender import Request, Sender
+from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, unless_denied
 from intake_ledger_cli.show.console import console, many
 
+MOST_FAILED = 1_000
+"""The number of failed messages after which the call sends no further record."""
 COUNTED = 10_000
 """The largest number of objects that are counted before the question."""
 _STORED = ("prefix", "since", "before", "processor_version")
 """The options of a call that can be resumed."""
 _KEPT_SECONDS = 14 * 86_400
 """The time for which a position can be resumed."""
+
+
+def check_id(request_id: str, deployed: DeployedPipeline, now: int) -> None:
+    """Refuse an ID that the consumer would refuse. `now` is in epoch milliseconds.
+
+    Raises:
+        CliError: The ID is not a canonical ULID, or its time is in the future.
+
+    """
+    if not is_ulid(request_id):
+        raise CliError(
+            f"--id {request_id} is not a ULID in upper case: use the ID that the command printed, or omit --id"
+        )
+    ahead_seconds = (made_at(request_id) - now) // 1000
+    if ahead_seconds > deployed.clock_skew_seconds:
+        raise CliError(
+            f"--id {request_id} is {ahead_seconds} s in the future, and the ledger would ignore later requests: use "
+            "the ID that the command printed, or omit --id"
+        )
+
+
+def send_requests(
+    sender: Sender, targets: Iterable[Target], result: ReprocessResult, store: Callable[[], None] = lambda: None
+) -> None:
+    """Send a recorded message for each target. It holds one record at a time.
+
+    `store` is called between two records.
+
+    Raises:
+        CliError: See `Sender.check`.
+        ClientError: AWS refuses a request.
+
+    """
+    for group in batched(targets, BATCH_ENTRIES):
+        if result.sent:
+            store()
+        if len(result.failed) >= MOST_FAILED:
+            return
+        _send_group(sender, group, result)
+
+
+def _send_group(sender: Sender, group: Sequence[Target], result: ReprocessResult) -> None:
+    def answered(place: int, why: str | None) -> None:
+        if why is None:
+            result.sent += 1
+        else:
+            result.failed.append(NotRequested(group[place].key, why))
+        if not result.failed:
+            # A resumed call begins with the first message that failed.
+            result.position = group[place].position
+
+    bucket, id_ = sender.deployed.bucket, sender.request_id
+    bodies = [own_message(Origin.REPROCESS, bucket, one.key, one.state, reprocess_id=id_) for one in group]
+    entries = [Entry(one.key, state=one.state) for one in group]
+    sender.send([*map(Request, bodies, entries)], answered)
 
 
 @dataclass(slots=True)
@@ -84,7 +146,7 @@ class AgainCall:
             complete = False
             try:
                 with console(stderr=True).status("sending requests"):
-                    reprocess.send_requests(sender, targets, result, self._store)
+                    send_requests(sender, targets, result, self._store)
                 complete = not result.failed
             finally:
                 self._end(complete=complete)

@@ -133,8 +133,7 @@ def _dismiss(
         _move(aws, deployed, entry, dismissed_partition(deployed.name))
         result.rows += 1
     keys = {entry.key for entry in entries}
-    drain = Drain(aws.sqs, deployed)
-    try:
+    with Drain(aws.sqs, deployed) as drain:
         for messages in drain.receive():
             renew()
             about = [one for one in messages if keys.intersection(one.keys) and one.pipeline in ("", deployed.name)]
@@ -142,8 +141,6 @@ def _dismiss(
             result.other_messages += len(about) - len(own)
             if own:
                 result.messages += len(own) - drain.delete(own)
-    finally:
-        drain.give_back()
     return result
 
 
@@ -157,8 +154,7 @@ def _find_letter(
         ClientError: AWS refuses a request.
 
     """
-    drain = Drain(aws.sqs, deployed)
-    try:
+    with Drain(aws.sqs, deployed) as drain:
         for messages in drain.receive():
             renew()
             for one in messages:
@@ -167,8 +163,6 @@ def _find_letter(
                     if deletes and drain.delete([one]):
                         raise CliError(f"SQS did not delete {chosen}: run the command again")
                     return one
-    finally:
-        drain.give_back()
     raise CliError(f"no visible dead letter has the ID {chosen}: see intake-ledger retry --prefix '' --dry-run --json")
 
 

@@ -241,12 +241,10 @@ class Forgetting:
 
     def remove_dead_letters(self, renew: Callable[[], None]) -> None:
         """Delete the key's dead-letter messages. Those that are about other keys too stay."""
-        deployed, drain = self._deployed, Drain(self._aws.sqs, self._deployed)
-        names: Any = ["ApproximateNumberOfMessagesNotVisible"]
-        answer = self._aws.sqs.get_queue_attributes(QueueUrl=deployed.dead_letter_url, AttributeNames=names)
-        if hidden := int(answer["Attributes"][names[0]]):
-            self._unfinished(f"{hidden} dead-letter messages that someone else reads now: run the command again")
-        try:
+        deployed = self._deployed
+        with Drain(self._aws.sqs, deployed) as drain:
+            if hidden := drain.hidden():
+                self._unfinished(f"{hidden} dead-letter messages that someone else reads now: run the command again")
             for messages in drain.receive():
                 renew()
                 own = []
@@ -264,8 +262,6 @@ class Forgetting:
                     self._unfinished(f"{failed} dead-letter messages, which SQS did not delete: run the command again")
                     self.result.dead_letters -= failed
                 self.result.dead_letters += len(own)
-        finally:
-            drain.give_back()
 
     def remove_items(self, now: int) -> None:
         """Delete the rows, the lock and the memberships, if no attempt has changed them since they were read.
@@ -466,7 +462,7 @@ class Forgetting:
 def read_items(
     aws: "Aws", deployed: "DeployedPipeline", operation: Any, values: dict[str, Any], **expressions: str
 ) -> Iterator[Item]:
-    """Yield the items of a query or a scan of the table, read consistently. In expressions, `#name` is the attribute `name`.
+    """Yield the items of a query or a scan, read consistently. In expressions, `#name` is the attribute `name`.
 
     Raises:
         ClientError: DynamoDB refuses.

@@ -5,11 +5,11 @@ The items have the partition key `<pipeline>#operations`. No row has such a key.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 from botocore.exceptions import ClientError
@@ -146,14 +146,12 @@ def _begin(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
 
     A denied write is told, and does not stop the command.
     """
-    line = f"{timestamp(operation.at)} {operation.what} by {operation.by}"
-    line += f" because {operation.because}" if operation.because else ""
-    notes = console(stderr=True)
-    notes.print(escape(line))
+    notes, why = console(stderr=True), f" because {operation.because}" if operation.because else ""
+    notes.print(escape(f"{timestamp(operation.at)} {operation.what} by {operation.by}{why}"))
     with unless_denied(lambda action: notes.print(f"not recorded in the ledger: {action} is not allowed")):
         _write(aws, deployed, operation)
-    if why := write_operation(aws, deployed, operation, at=operation.at):
-        notes.print(escape(f"not written to the consumer's log: {why}"))
+    if problem := write_operation(aws, deployed, operation, at=operation.at):
+        notes.print(escape(f"not written to the consumer's log: {problem}"))
 
 
 def _finish(aws: Aws, deployed: DeployedPipeline, act: Act, result: str) -> None:
@@ -167,17 +165,8 @@ def _finish(aws: Aws, deployed: DeployedPipeline, act: Act, result: str) -> None
 
 def _write(aws: Aws, deployed: DeployedPipeline, operation: Operation) -> None:
     command, *_ = operation.what.split()
-    content: dict[str, Any] = {
-        "at": operation.at,
-        "done_by": operation.by,
-        "what": operation.what,
-        "because": operation.because,
-        "result": operation.result,
-        **({"request_id": operation.request_id} if operation.request_id else {}),
-        **({"sent": operation.sent} if operation.sent is not None else {}),
-        **({"unmarked": operation.unmarked} if operation.unmarked else {}),
-        "expires_at": (operation.at + _KEPT_MS) // 1000,
-    }
+    content = {name: value for name, value in asdict(operation).items() if value is not None}
+    content |= {"done_by": content.pop("by"), "expires_at": (operation.at + _KEPT_MS) // 1000}
     place = RowKey(deployed.operations_partition, f"{operation.at:014d}#{command}")
     LedgerTable(aws.dynamodb, deployed.table).write(place, content)
 
@@ -194,21 +183,11 @@ def read_operations(client: "DynamoDBClient", deployed: DeployedPipeline, limit:
         PaginationConfig={"PageSize": limit},
     )
     items = (from_dynamodb(item) for page in pages for item in page["Items"])
-    return [_operation(item) for item in islice(items, limit)]
-
-
-def _operation(content: Mapping[str, Any]) -> Operation:
-    result = content.get("result", "")
-    return Operation(
-        content["at"],
-        content["done_by"],
-        content["what"],
-        content["because"],
-        result,
-        content.get("request_id", ""),
-        content.get("sent"),
-        int(content.get("unmarked", 0)),
-    )
+    names = [one.name for one in fields(Operation)]
+    return [
+        Operation(by=item["done_by"], **{name: item[name] for name in names if name in item})
+        for item in islice(items, limit)
+    ]
 
 
 def _place(arn: str) -> str:

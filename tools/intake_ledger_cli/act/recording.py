@@ -28,6 +28,17 @@ MOST_JUDGED = 1_000
 what the last look of the audit has left."""
 
 
+_STOPPED = {
+    AfterStop.BEGUN_BEFORE: "begun before",
+    AfterStop.BEGUN_AFTER: "begun or tried again after",
+    AfterStop.SERVED_LATER: "served by a later request or change",
+    AfterStop.WITHDRAWN: "withdrawn",
+    AfterStop.OUTSTANDING: "outstanding",
+    AfterStop.COPIES_LOST: "copies lost",
+}
+"""The standings after a stop, for people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The requests of an operation."""
@@ -97,10 +108,10 @@ def read_progress(
 
     """
     most = MOST_JUDGED if most_judged is None else most_judged
-    sent = dict[str, int]()
+    sent = Counter[str]()
     for one in listed:
         if one.sent is not None:  # a call may be repeated with the same ID
-            sent[one.request_id] = sent.get(one.request_id, 0) + one.sent
+            sent[one.request_id] += one.sent
     batches = dict[str, list[RequestBatch]]()
     if any(one.request_id for one in listed):
         for batch in queried_batches(aws.dynamodb, deployed.table, deployed.name):
@@ -130,10 +141,11 @@ def _progress(  # noqa: PLR0917 - the parts of one operation
         is_live = is_exact and any(one.entries for one in own)
         outstanding, lost = counts[AfterStop.OUTSTANDING], counts[AfterStop.COPIES_LOST]
         return Progress(outstanding, lost, None, is_exact, stop, counts, None if is_live else max(seen, default=None))
-    if is_exact:
-        for batch in own:
-            _judge(aws, deployed, batch)
     outstanding, lost = sum(len(one.entries) for one in own), sum(one.lost for one in own)
+    if is_exact:
+        now = Counter(standing for batch in own for _, _, standing in standings(aws, deployed, batch))
+        lost += now[Standing.LOST]
+        outstanding -= now[Standing.SERVED] + now[Standing.VOID] + now[Standing.LOST]
     served = None if sent is None else max(0, sent - outstanding - lost)
     return Progress(outstanding, lost, served, is_exact)
 
@@ -222,43 +234,15 @@ def progress_text(progress: Progress | None) -> str:
     if progress is None:
         return ""
     if progress.stop is not None:
-        return f"stopped at {timestamp(progress.stop.at)}: {counts_text(progress.counts)}{_counted(progress)}"
+        counts, counted_at = progress.counts, progress.counted_at
+        text = ", ".join(f"{counts[how]:,} {name}" for how, name in _STOPPED.items() if counts.get(how))
+        text = f"stopped at {timestamp(progress.stop.at)}: {text or 'no request was recorded'}"
+        if counted_at is None:
+            return text
+        return f"{text} (last counted at {timestamp(counted_at)}: what a later request took is not known)"
     parts = [f"{progress.served:,} served"] if progress.served is not None else []
     if progress.outstanding:
         parts.append(f"{progress.outstanding:,} outstanding{'' if progress.is_exact else ' at the last audit'}")
     if progress.lost:
         parts.append(f"{progress.lost:,} copies lost")
     return ", ".join(parts)
-
-
-_STOPPED = {
-    AfterStop.BEGUN_BEFORE: "begun before",
-    AfterStop.BEGUN_AFTER: "begun or tried again after",
-    AfterStop.SERVED_LATER: "served by a later request or change",
-    AfterStop.WITHDRAWN: "withdrawn",
-    AfterStop.OUTSTANDING: "outstanding",
-    AfterStop.COPIES_LOST: "copies lost",
-}
-
-
-def _counted(progress: Progress) -> str:
-    if progress.counted_at is None:
-        return ""
-    return f" (last counted at {timestamp(progress.counted_at)}: what a later request took is not known)"
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """The requests of a stopped operation for people."""
-    text = ", ".join(f"{counts[how]:,} {name}" for how, name in _STOPPED.items() if counts.get(how))
-    return text or "no request was recorded"
-
-
-def _judge(aws: Aws, deployed: DeployedPipeline, batch: RequestBatch) -> None:
-    """Leave out of a record what its rows show as served."""
-    left = list[Entry]()
-    for entry, _, standing in standings(aws, deployed, batch):
-        if standing is Standing.LOST:
-            batch.lost += 1
-        elif standing not in (Standing.SERVED, Standing.VOID):
-            left.append(entry)
-    batch.entries = left

@@ -5,7 +5,7 @@ stops in between, two copies remain, and the ledger accepts one of them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched
 from typing import TYPE_CHECKING
@@ -125,13 +125,16 @@ def dead_letter_of(deployed: "DeployedPipeline", entry: "ObjectRow") -> DeadLett
     return DeadLetterMessage("", wake_body(deployed, entry), attributes, "", row.updated_at)
 
 
-def request_of(deployed: "DeployedPipeline", message: DeadLetterMessage, request_id: str) -> Request:
+def request_of(
+    deployed: "DeployedPipeline", message: DeadLetterMessage, request_id: str, *, is_chosen: bool = False
+) -> Request:
     """The dead letter as a request that carries the ID of its operation. The ID may leave no room for the body, and the
-    fence of an opening none for the other attributes.
+    fence of an opening none for the other attributes: of a chosen message, the fence alone is enough.
     """
     marked = packed(request_id, message.attributes)
     fence = {name: value for name, value in message.attributes.items() if name == "rejected_fence"}
-    forms = [one for one in (marked, message.attributes, fence) if one is not None]
+    forms = [message.attributes] if marked is None else [marked, message.attributes]
+    forms += [fence] if is_chosen and fence else []
     entry = message.entry(every_version=deployed.ordering is Ordering.EVERY_VERSION)
     return Request(message.body, entry, forms, message.group)
 
@@ -140,19 +143,11 @@ def request_of(deployed: "DeployedPipeline", message: DeadLetterMessage, request
 class Redrive:
     """One pass over the dead-letter queue."""
 
-    aws: "Aws"
-    deployed: "DeployedPipeline"
+    sender: Sender
     wanted: MessageFilter
-    renew: Callable[[], None]
-    """Called before each step. It raises if another one took over."""
-    sender: Sender | None = None
-    """Sends the matching messages. None: nothing is changed."""
-    outcome: RedriveResult = field(init=False)
+    dry_run: bool = False
+    outcome: RedriveResult = field(default_factory=RedriveResult)
     """Valid at any time, also after an interruption."""
-    _drain: Drain = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.outcome, self._drain = RedriveResult(), Drain(self.aws.sqs, self.deployed)
 
     def run(self) -> RedriveResult:
         """Move the matching messages. Make the others visible again, also after an error.
@@ -162,29 +157,31 @@ class Redrive:
             ClientError: AWS refuses a request.
 
         """
-        out = self.outcome
-        answer = self.aws.sqs.get_queue_attributes(
-            QueueUrl=self.deployed.dead_letter_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"]
-        )
-        out.hidden_by_others = int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
-        try:
-            for messages in self._drain.receive():
-                self.renew()
-                self._handle(messages)
-        except BaseException:
+        out, sender = self.outcome, self.sender
+        with Drain(sender.aws.sqs, sender.deployed) as drain:
+            out.hidden_by_others = drain.hidden()
             out.interrupted = True
-            raise
-        finally:
-            if self.sender is not None:
-                out.unmoved = out.matched - out.moved - len(out.failed)
-            out.overfull = self._drain.overfull
-            self._drain.give_back()
+            try:
+                for messages in drain.receive():
+                    sender.renew()
+                    matching = self._matching(messages)
+                    if self.dry_run:
+                        out.dead_letters += [one.without_body() for one, _ in matching]
+                    else:
+                        for batch in batched(matching, sender.rate.batch_size):
+                            self._move(batch, drain)
+                out.interrupted = False
+            finally:
+                if not self.dry_run:
+                    out.unmoved = out.matched - out.moved - len(out.failed)
+                out.overfull = drain.overfull
         return out
 
-    def _handle(self, messages: Sequence[DeadLetterMessage]) -> None:
+    def _matching(self, messages: Sequence[DeadLetterMessage]) -> "list[tuple[DeadLetterMessage, ObjectRow | None]]":
+        """The messages that match, each with the row that has to be told its digest. Counts the others."""
         out, matching = self.outcome, []
         for message in messages:
-            if message.pipeline not in ("", self.deployed.name):
+            if message.pipeline not in ("", self.sender.deployed.name):
                 out.of_others[message.pipeline] += 1
             elif message.reason_code == ReasonCode.REMOVED_UNPROCESSED and not self.wanted.selects:
                 # The consumer has sent the copy back.
@@ -197,35 +194,32 @@ class Redrive:
                 out.matched += 1
                 out.reasons[message.reason] += 1
                 matching.append(message)
-        opened: list[tuple[DeadLetterMessage, ObjectRow | None]] = [(one, None) for one in matching]
-        if self.wanted.letter is not None:
-            opened = [opened_by(self.aws, self.deployed, one) for one in matching]
-        if self.sender is None:
-            out.dead_letters += [one.without_body() for one, _ in opened]
-            return
-        for batch in batched(opened, self.sender.rate.batch_size):
-            self._move(self.sender, batch)
+        if self.wanted.letter is None:
+            return [(one, None) for one in matching]
+        return [opened_by(self.sender.aws, self.sender.deployed, one) for one in matching]
 
-    def _move(self, sender: Sender, opened: Sequence[tuple[DeadLetterMessage, "ObjectRow | None"]]) -> None:
+    def _move(self, opened: Sequence[tuple[DeadLetterMessage, "ObjectRow | None"]], drain: Drain) -> None:
         """Send messages, and delete those that were sent. A row with a message is told its digest before, and has its
         former one again if the message was not sent.
         """
         from intake_ledger.aws.queues import body_digest  # noqa: PLC0415 - it imports the runtime's clients
 
-        out, sent = self.outcome, list[DeadLetterMessage]()
+        out, sender, sent = self.outcome, self.sender, list[DeadLetterMessage]()
         told = [(entry, body_digest(one.body)) for one, entry in opened if entry is not None]
         for entry, digest in told:
-            if not update_row(self.aws, self.deployed, entry, bare_copy_digest=digest):
+            if not update_row(sender.aws, sender.deployed, entry, bare_copy_digest=digest):
                 raise CliError(f"{entry.key} has changed meanwhile: run the command again")
         try:
-            answers = sender.send([request_of(self.deployed, one, sender.request_id) for one, _ in opened])
+            chosen = self.wanted.letter is not None
+            requests = [request_of(sender.deployed, one, sender.request_id, is_chosen=chosen) for one, _ in opened]
+            answers = sender.send(requests)
             sent = [one for (one, _), why in zip(opened, answers, strict=True) if why is None]
         finally:
             for entry, digest in [] if sent else told:
                 tried = replace(entry, row=replace(entry.row, bare_copy_digest=digest))
-                update_row(self.aws, self.deployed, tried, bare_copy_digest=entry.row.bare_copy_digest)
+                update_row(sender.aws, sender.deployed, tried, bare_copy_digest=entry.row.bare_copy_digest)
         out.failed += [NotMoved(one.id, one.keys, why) for (one, _), why in zip(opened, answers, strict=True) if why]
         out.unmarked = sender.unmarked
         out.moved += len(sent)
         if sent:
-            out.undeleted += self._drain.delete(sent)
+            out.undeleted += drain.delete(sent)

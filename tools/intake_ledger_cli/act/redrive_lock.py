@@ -19,7 +19,7 @@ from intake_ledger.protocol.row import RowKey, from_dynamodb, to_dynamodb
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.errors import CliError, unless_denied
+from intake_ledger_cli.errors import CliError, denied_action
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.formatting import timestamp
 
@@ -43,53 +43,20 @@ class RedriveLock:
     denied: bool = False
     """True if the caller may not write the lock. Then the redrive runs without it."""
 
-    def take(self) -> None:
-        """Take the lock if it is free or has lapsed.
-
-        Raises:
-            CliError: Another redrive holds it.
-
-        """
-
-        def denied(action: str) -> None:
-            self.denied = True
-            _say(f"without the lock of redrives: {action} is not allowed")
-
-        now = now_ms()
-        with unless_denied(denied):
-            old = self._write(now, "attribute_not_exists(#pk) OR #until < :now", {":now": now})
-            if old is not None:
-                raise CliError(_held(old, self.deployed.name))
-
     def renew(self) -> None:
-        """Extend the lock, if it is time.
+        """Take the lock, or extend it if it is time.
 
         Raises:
-            CliError: Another redrive took it, because this process did not renew it in time.
+            CliError: Another redrive holds it. It may have taken it because this process did not renew it in time.
 
         """
         now = now_ms()
         if self.denied or now < self.until - LEASE_MS + RENEWED_MS:
             return
-        old = self._write(now, "#token = :token", {":token": self.token})
-        if old is not None:
-            raise CliError(
-                f"this redrive was suspended for minutes and lost its lock. {_held(old, self.deployed.name)}"
-            )
-
-    def release(self) -> None:
-        """Delete the lock, unless another redrive took it."""
-        if self.denied:
-            return
-        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
-        try:
-            with suppress(ConditionFailed):
-                table.delete(_place(self.deployed), Condition("#token = :token", ("token",), {":token": self.token}))
-        except ClientError as error:
-            _say(f"the lock of redrives stays until {timestamp(self.until)}: {error}")
-
-    def _write(self, now: int, condition: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Write the lock with a new end. Return the lock of another redrive if the condition fails."""
+        condition, lost = "#token = :token", "this redrive was suspended for minutes and lost its lock. "
+        values: dict[str, Any] = {":token": self.token}
+        if not self.until:
+            condition, lost, values = "attribute_not_exists(#pk) OR #until < :now", "", {":now": now}
         content = {
             **asdict(_place(self.deployed)),
             "by": self.by,
@@ -109,15 +76,29 @@ class RedriveLock:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
+            if (action := denied_action(error)) is not None:
+                self.denied = True
+                _say(f"without the lock of redrives: {action} is not allowed")
+                return
             if not condition_failed(error):
                 raise
             response: Any = error.response
             old = from_dynamodb(response.get("Item", {}))
             if old.get("token") != self.token:
-                return old
+                raise CliError(f"{lost}{_held(old, self.deployed.name)}") from None
             # The answer to the first write was lost, and the SDK repeated it.
         self.until = now + LEASE_MS
-        return None
+
+    def release(self) -> None:
+        """Delete the lock, unless another redrive took it."""
+        if self.denied:
+            return
+        table = LedgerTable(self.aws.dynamodb, self.deployed.table)
+        try:
+            with suppress(ConditionFailed):
+                table.delete(_place(self.deployed), Condition("#token = :token", ("token",), {":token": self.token}))
+        except ClientError as error:
+            _say(f"the lock of redrives stays until {timestamp(self.until)}: {error}")
 
 
 @contextmanager
@@ -130,7 +111,7 @@ def redrive_lock(aws: Aws, deployed: DeployedPipeline, by: str) -> Iterator[Redr
     """
     lock = RedriveLock(aws, deployed, by, secrets.token_hex(8), now_ms())
     try:
-        lock.take()
+        lock.renew()
         yield lock
     finally:
         lock.release()

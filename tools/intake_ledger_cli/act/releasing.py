@@ -4,9 +4,8 @@ The runtime's `break_claim` and `end_work` say what they change.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -18,6 +17,7 @@ from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.act import operations, retrying
 from intake_ledger_cli.act.operations import Operation
+from intake_ledger_cli.act.redrive import dead_letter_of
 from intake_ledger_cli.app import Because, Wait, Yes, app, argument, now_ms
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
@@ -246,16 +246,10 @@ def _send_copy(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, after: Ro
 
     The row lists the rejection, if SQS refuses the copy.
     """
-    identity = str(after.version_id)
-    attributes = {
-        "reason": after.reason or "",
-        "reason_code": after.reason_code or "",
-        "pipeline": deployed.name,
-        "key": quote(entry.key),
-        "version_id": identity,
-    }
-    typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
-    send(aws.sqs, deployed.dead_letter_url, [OutgoingMessage(body_unknown(entry.key, identity), typed)])
+    told = dead_letter_of(deployed, replace(entry, row=after)).attributes
+    kept = {name: told[name] for name in ("reason", "reason_code", "pipeline", "key", "version_id")}
+    body = body_unknown(entry.key, str(after.version_id))
+    send(aws.sqs, deployed.dead_letter_url, [OutgoingMessage(body, kept)])
 
 
 def _standing(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> tuple[bool, str]:

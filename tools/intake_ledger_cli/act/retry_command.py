@@ -14,13 +14,12 @@ from rich.console import Group
 from intake_ledger.protocol.row import Ordering, Status
 from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
 from intake_ledger_cli.act import operations, retrying, selection
-from intake_ledger_cli.act.again import AgainCall
+from intake_ledger_cli.act.again import AgainCall, check_id, send_requests
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
 from intake_ledger_cli.act.redrive import Redrive, RedriveResult, dead_letter_of, request_of
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.act.reprocess import ReprocessResult, Target, check_id, row_target, send_requests
 from intake_ledger_cli.act.retrying import RetryResult
-from intake_ledger_cli.act.selection import Selection
+from intake_ledger_cli.act.selection import ReprocessResult, Selection, Target, row_target
 from intake_ledger_cli.act.sender import RateLimit, Sender
 from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, argument, now_ms, option
 from intake_ledger_cli.aws.clients import Aws
@@ -250,7 +249,8 @@ class RetryCall:
             closed = [one for one in own if not self._opens(one, entry)]
             choice = choose(entry.row, has_letter=len(own) > len(closed), asked=asked)
             choice = replace(choice, why=self._why(choice, entry, closed, asked.now))
-            self._choose(entry.key, entry, choice)
+            self._choose(entry.key, entry.row.version_id, entry.row.status.value, choice)
+            self._rows[choice.act].append(entry)
             for one in own:
                 if left.pop(one.id, None) is not None and choice.act is Act.REDRIVE and one not in closed:
                     self._letters.append(one.id)
@@ -260,15 +260,22 @@ class RetryCall:
             self._letters.append(one.id)
             choice = choose(None, has_letter=True, asked=asked)
             status = "no row" if self.wanted.keys else "dead letter"  # otherwise only rows that need review were read
-            self.result.choices.append(
-                Chosen(", ".join(one.keys) or one.id, one.identity or None, status, choice.act, choice.why)
-            )
+            self._choose(", ".join(one.keys) or one.id, one.identity or None, status, choice)
+        self._choose_without_row(named, entries, by_key, asked)
+
+    def _choose_without_row(
+        self, named: list[Target], entries: list[ObjectRow], letters: Iterable[str], asked: Asked
+    ) -> None:
+        """Choose for named keys that have neither a row nor a dead letter. `letters` are the keys of these."""
         each = self.deployed.ordering is Ordering.EVERY_VERSION and self.again
-        known = {(one.key, one.row.identity if each else None) for one in entries} | {(key, None) for key in by_key}
+        known = {(one.key, one.row.identity if each else None) for one in entries} | {(key, None) for key in letters}
         for target in named:
             identity = target.state.identity if target.state else None
             if not {(target.key, identity), (target.key, None)} & known:
-                self._choose(target.key, None, choose(None, has_letter=False, asked=asked), target)
+                choice = choose(None, has_letter=False, asked=asked)
+                self._choose(target.key, target.state.version_id if target.state else None, "no row", choice)
+                if choice.act is Act.AGAIN:
+                    self._targets.append(target)
         if self.result.again is not None and self.result.dry_run:
             self.result.again.sent = self._acts[Act.AGAIN]
 
@@ -281,14 +288,8 @@ class RetryCall:
             return standing(executions, self.deployed, entry.key, entry.row, now)[1]
         return choice.why
 
-    def _choose(self, key: str, entry: ObjectRow | None, choice: Choice, target: Target | None = None) -> None:
-        status = entry.row.status.value if entry else "no row"
-        version = entry.row.version_id if entry else target.state.version_id if target and target.state else None
-        self.result.choices.append(Chosen(key, version, status, choice.act, choice.why))
-        if entry is not None:
-            self._rows[choice.act].append(entry)
-        elif choice.act is Act.AGAIN and target is not None:
-            self._targets.append(target)
+    def _choose(self, key: str, version_id: str | None, status: str, choice: Choice) -> None:
+        self.result.choices.append(Chosen(key, version_id, status, choice.act, choice.why))
 
     def _named(self) -> list[Target]:
         """The keys that a person has named. To process them again, S3 must have them."""
@@ -304,7 +305,7 @@ class RetryCall:
         if self.wanted.waiting:
             return [], "the dead-letter queue was not read"
         try:
-            found = Redrive(self.aws, self.deployed, self.wanted.filter, self.sender.renew).run()
+            found = Redrive(self.sender, self.wanted.filter, dry_run=True).run()
         except ClientError as error:
             if (action := denied_action(error)) is None:
                 raise
@@ -387,7 +388,7 @@ class RetryCall:
         if planned is None or not self._letters:
             return
         wanted = replace(self.wanted.filter, ids=frozenset(self._letters))
-        moving = Redrive(self.aws, self.deployed, wanted, self.sender.check, self.sender)
+        moving = Redrive(self.sender, wanted)
         self.result.redriven = moving.outcome
         try:
             moving.run()

@@ -1,19 +1,14 @@
-"""Select processed rows by a scan of the table: since a time, or by the version of the processor."""
+"""Select rows by a scan of the table: by the time of their last commit, or by the version of the processor."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 
-from intake_ledger.protocol.change import StateKind
-from intake_ledger.protocol.row import Status, to_dynamodb
-from intake_ledger_cli.act.reprocess import ReprocessResult, Target, row_target
-from intake_ledger_cli.aws import reading
+from intake_ledger.protocol.row import to_dynamodb
+from intake_ledger.protocol.settings import short_version
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.reading import ObjectRow
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+from intake_ledger_cli.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +24,7 @@ class CommitFilter:
     version: str | None = None
     """The version of the processor as rows have it."""
 
-    def conditions(self, *, or_unknown: bool = False) -> "Iterator[tuple[str, str, str, str | int]]":
+    def conditions(self, *, or_unknown: bool = False) -> Iterator[tuple[str, str, str, str | int]]:
         """Yield attribute, condition, and name and value of its placeholder, as DynamoDB filters rows.
 
         Args:
@@ -46,55 +41,35 @@ class CommitFilter:
             yield "processor_version", either if or_unknown else has, ":version", self.version
 
 
-def row_targets(
-    client: "DynamoDBClient",
-    deployed: DeployedPipeline,
-    selected: CommitFilter,
-    prefix: str,
-    result: ReprocessResult,
-    *,
-    after: str = "",
-) -> Iterator[Target]:
-    """Yield a target for each processed row that passes the filter. It reads the whole table, in no order.
+def commit_filter(
+    version: str | None, *, since: tuple[str, str | None], before: tuple[str, str | None]
+) -> CommitFilter:
+    """The filter of commits by these options. Each time is the name of its option and its value.
 
-    Args:
-        client: of DynamoDB.
-        deployed: the pipeline.
-        selected: the rows. Its `before` has to be no later than the start of the first call: a request that is
-            processed meanwhile changes its row, which would otherwise come again.
-        prefix: of the keys.
-        result: counts the keys that the pipeline's filters exclude, and the rows that name no version.
-        after: position of an earlier call.
+    Raises:
+        UsageError: A time is none, the version is empty, or no time is left.
 
     """
-    request = _scan(deployed, selected, prefix)
-    if after:
-        pk, sk = json.loads(after)
-        request["ExclusiveStartKey"] = to_dynamodb({"pk": pk, "sk": sk})
-    for page in client.get_paginator("scan").paginate(**request):
-        for content, entry in reading.entries_of(deployed, page["Items"]):
-            if not _is_processed(deployed, entry):
-                continue
-            if not deployed.wants(entry.key):
-                result.skipped += 1
-            elif selected.version is not None and entry.row.processor_version is None:
-                result.unknown_version += 1
-            else:
-                yield row_target(deployed, entry, json.dumps([content["pk"], content["sk"]]))
+    if version is not None and not version.strip():
+        raise UsageError("--processor-version is empty: use the version that `intake-ledger inspect KEY` shows")
+    first, last = (None if text is None else parse_time(text, option) for option, text in (since, before))
+    if first is not None and last is not None and first >= last:
+        raise UsageError(f"{before[0]} {before[1]} is not after {since[0]} {since[1]}: no commit is between them")
+    return CommitFilter(first, last, None if version is None else short_version(version))
 
 
-def _is_processed(deployed: DeployedPipeline, entry: ObjectRow) -> bool:
-    readable = entry.row.status is not Status.LATER_FORMAT
-    return readable and (entry.row.kind is StateKind.OBJECT or deployed.deletes)
+def parse_time(text: str, option: str = "--since") -> int:
+    """Parse a time such as `2026-11-23T07:00:00Z` into epoch milliseconds. Without an offset it is in UTC.
 
+    Raises:
+        UsageError: It is not a time.
 
-def _scan(deployed: DeployedPipeline, selected: CommitFilter, prefix: str) -> dict[str, Any]:
-    return scan_request(
-        deployed,
-        ("status", "#status = :processed", ":processed", Status.PROCESSED.value),
-        *selected.conditions(or_unknown=True),
-        prefix=prefix,
-    )
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def scan_request(

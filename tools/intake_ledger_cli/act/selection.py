@@ -1,27 +1,67 @@
 """The rows, dead letters and objects that a `retry` selects."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.reasons import matches_reason
-from intake_ledger.protocol.row import Status, review_partitions, waiting_partition
-from intake_ledger.protocol.settings import short_version
-from intake_ledger_cli.act import reprocess, row_scan
-from intake_ledger_cli.act.reprocess import ReprocessResult, Target
-from intake_ledger_cli.act.row_scan import CommitFilter
-from intake_ledger_cli.aws import reading
+from intake_ledger.protocol.row import Ordering, Status, review_partitions, to_dynamodb, waiting_partition
+from intake_ledger_cli.act.row_scan import CommitFilter, commit_filter, scan_request
+from intake_ledger_cli.aws import reading, s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import MessageFilter
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
-from intake_ledger_cli.errors import UsageError
+from intake_ledger_cli.aws.s3_listing import ListedVersion
+from intake_ledger_cli.errors import CliError, UsageError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
 
 _NAMED = 3
 """The largest number of keys that `str` names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An object to process again: the current state of a key, or one of its states in EVERY_VERSION."""
+
+    key: str
+    state: State | None = None
+    position: str = field(default="", compare=False)
+    """The place of the object in its selection. A resumed call continues after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRequested:
+    """An object whose request SQS refused."""
+
+    key: str
+    why: str
+
+
+@dataclass(slots=True)
+class ReprocessResult:
+    """The requests of a `retry --again`."""
+
+    sent: int = 0
+    skipped: int = 0
+    """The number of keys that the pipeline's filters exclude."""
+    directory_markers: int = 0
+    """The number of directory markers under a prefix that the pipeline skips."""
+    unknown_version: int = 0
+    """The number of rows that do not name the version of the processor, if the call selects a version."""
+    absent: list[str] = field(default_factory=list)
+    """Keys without an object in S3. They are requested as removals."""
+    failed: list[NotRequested] = field(default_factory=list)
+    position: str = ""
+    """The place up to which each object was requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +84,7 @@ class Selection:
         return any(one is not None for one in (self.since, self.before, self.processor_version))
 
     @property
-    def commits(self) -> "CommitFilter":
+    def commits(self) -> CommitFilter:
         """The filter of commits.
 
         Raises:
@@ -118,8 +158,8 @@ class Selection:
         if self.of_commits:
             chosen = self.commits
             selected = replace(chosen, before=min(before, before if chosen.before is None else chosen.before))
-            return row_scan.row_targets(aws.dynamodb, deployed, selected, prefix, result, after=after)
-        return reprocess.prefix_targets(aws.s3, deployed, prefix, result, after=after)
+            return row_targets(aws.dynamodb, deployed, selected, prefix, result, after=after)
+        return prefix_targets(aws.s3, deployed, prefix, result, after=after)
 
 
 def named_targets(
@@ -132,7 +172,7 @@ def named_targets(
 
     """
     if deployed.set_variables is None:
-        return list(reprocess.key_targets(aws.s3, deployed, keys, version_id, result))
+        return list(key_targets(aws.s3, deployed, keys, version_id, result))
     from intake_ledger_cli.act import set_keys  # noqa: PLC0415 - as above
 
     if version_id is not None:
@@ -140,21 +180,129 @@ def named_targets(
     return list(set_keys.key_targets(aws.s3, deployed, keys))
 
 
-def commit_filter(
-    version: str | None, *, since: tuple[str, str | None], before: tuple[str, str | None]
-) -> "CommitFilter":
-    """The filter of commits by these options. Each time is the name of its option and its value.
+def key_targets(
+    client: "S3Client",
+    deployed: DeployedPipeline,
+    keys: Iterable[str],
+    version_id: str | None,
+    result: ReprocessResult,
+) -> Iterator[Target]:
+    """Yield a target for each key. In EVERY_VERSION yield one for each version, or for the named version.
 
     Raises:
-        UsageError: A time is none, the version is empty, or no time is left.
+        CliError: The filters exclude a key, S3 does not have it, or a version does not fit the ordering.
 
     """
-    if version is not None and not version.strip():
-        raise UsageError("--processor-version is empty: use the version that `intake-ledger inspect KEY` shows")
-    first, last = (None if text is None else parse_time(text, option) for option, text in (since, before))
-    if first is not None and last is not None and first >= last:
-        raise UsageError(f"{before[0]} {before[1]} is not after {since[0]} {since[1]}: no commit is between them")
-    return CommitFilter(first, last, None if version is None else short_version(version))
+    for key in keys:
+        if not deployed.wants(key):
+            listed = ", ".join(f"{one.prefix}*{one.suffix}" for one in deployed.filters)
+            raise CliError(f"{key} matches none of the pipeline's filters: {listed}")
+        versions = s3_listing.list_key_versions(client, deployed, key)
+        if deployed.ordering is Ordering.EVERY_VERSION:
+            yield from _each_version(deployed, key, versions, version_id)
+            continue
+        if version_id is not None:
+            raise CliError(
+                f"--version-id {version_id} cannot be used: the ordering LATEST processes the current version only"
+            )
+        if not deployed.deletes and not any(one.current and not one.state.removed for one in versions):
+            raise CliError(f"S3 has no object {key} in {deployed.bucket}: check the key")
+        if not versions:
+            result.absent.append(key)
+        yield Target(key)
+
+
+def _each_version(
+    deployed: DeployedPipeline, key: str, versions: Iterable[ListedVersion], version_id: str | None
+) -> Iterator[Target]:
+    found = [
+        one.state
+        for one in versions
+        if _is_processed(deployed, one.state.kind) and version_id in (None, one.state.version_id)
+    ]
+    if not found:
+        which = f"version {version_id}" if version_id else "version"
+        raise CliError(f"S3 has no {which} of {key} in {deployed.bucket}: check the key and --version-id")
+    for state in found:
+        yield Target(key, state)
+
+
+def prefix_targets(
+    client: "S3Client", deployed: DeployedPipeline, prefix: str, result: ReprocessResult, *, after: str = ""
+) -> Iterator[Target]:
+    """Yield a target for each object under a prefix that passes the filters, after the key `after`. In EVERY_VERSION
+    yield one for each version, and continue with the first version of `after`. Directory markers that the pipeline
+    skips get none.
+    """
+    if deployed.ordering is Ordering.LATEST:
+        objects = s3_listing.list_objects(client, deployed, prefix, after=after)
+        targets = ((Target(key, position=key), state) for key, state in objects)
+    else:
+        listed = s3_listing.list_versions(client, deployed, prefix)
+        targets = (
+            (Target(key, shown.state, position=key), shown.state)
+            for key, shown in listed
+            if key.encode() >= after.encode() and _is_processed(deployed, shown.state.kind)
+        )
+    for target, state in targets:
+        if not deployed.wants(target.key):
+            result.skipped += 1
+        elif deployed.skips(target.key, state):
+            # A request that names the key processes it.
+            result.directory_markers += 1
+        else:
+            yield target
+
+
+def row_target(deployed: DeployedPipeline, entry: ObjectRow, position: str) -> Target:
+    """Make a target of a row, with its place in the selection."""
+    row = entry.row
+    if deployed.ordering is Ordering.LATEST:
+        return Target(entry.key, position=position)
+    return Target(entry.key, row.state, position)
+
+
+def row_targets(
+    client: "DynamoDBClient",
+    deployed: DeployedPipeline,
+    selected: CommitFilter,
+    prefix: str,
+    result: ReprocessResult,
+    *,
+    after: str = "",
+) -> Iterator[Target]:
+    """Yield a target for each processed row that passes the filter. It reads the whole table, in no order.
+
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        selected: the rows. Its `before` has to be no later than the start of the first call: a request that is
+            processed meanwhile changes its row, which would otherwise come again.
+        prefix: of the keys.
+        result: counts the keys that the pipeline's filters exclude, and the rows that name no version.
+        after: position of an earlier call.
+
+    """
+    processed = ("status", "#status = :processed", ":processed", Status.PROCESSED.value)
+    request = scan_request(deployed, processed, *selected.conditions(or_unknown=True), prefix=prefix)
+    if after:
+        pk, sk = json.loads(after)
+        request["ExclusiveStartKey"] = to_dynamodb({"pk": pk, "sk": sk})
+    for page in client.get_paginator("scan").paginate(**request):
+        for content, entry in reading.entries_of(deployed, page["Items"]):
+            if entry.row.status is Status.LATER_FORMAT or not _is_processed(deployed, entry.row.kind):
+                continue
+            if not deployed.wants(entry.key):
+                result.skipped += 1
+            elif selected.version is not None and entry.row.processor_version is None:
+                result.unknown_version += 1
+            else:
+                yield row_target(deployed, entry, json.dumps([content["pk"], content["sk"]]))
+
+
+def _is_processed(deployed: DeployedPipeline, kind: StateKind) -> bool:
+    """True if the pipeline processes states of this kind."""
+    return deployed.deletes or kind is StateKind.OBJECT
 
 
 def keys_from(file: str) -> tuple[str, ...]:
@@ -172,17 +320,3 @@ def keys_from(file: str) -> tuple[str, ...]:
     if keys := tuple(key for line in lines if (key := line.removesuffix("\r"))):
         return keys
     raise UsageError(f"--from {file} has no key: write one key a line")
-
-
-def parse_time(text: str, option: str = "--since") -> int:
-    """Parse a time such as `2026-11-23T07:00:00Z` into epoch milliseconds. Without an offset it is in UTC.
-
-    Raises:
-        UsageError: It is not a time.
-
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

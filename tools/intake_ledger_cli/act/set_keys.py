@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from intake_ledger.set_members.forms import FormKind, FormSettings
-from intake_ledger.sets.settings import set_settings
-from intake_ledger_cli.act.reprocess import Target
+from intake_ledger_cli.act.selection import Target
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import CliError, UsageError
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 def form_of(deployed: DeployedPipeline) -> FormSettings:
     """The form of the deployed sets."""
+    from intake_ledger.sets.settings import set_settings  # noqa: PLC0415 - it imports the runtime's clients
+
     return set_settings(deployed.set_variables or {}).form
 
 

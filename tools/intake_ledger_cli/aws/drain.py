@@ -5,7 +5,7 @@ A message that is not deleted stays hidden until the end. If it became visible e
 
 from collections.abc import Iterator, Sequence
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from botocore.exceptions import ClientError
 
@@ -24,7 +24,9 @@ WAIT_SECONDS = 1  # a long poll asks all of SQS's servers: an empty answer means
 
 
 class Drain:
-    """The messages of the dead-letter queue of one pipeline."""
+    """The messages of the dead-letter queue of one pipeline. At the end of a `with`, those that were not deleted become
+    visible.
+    """
 
     def __init__(self, client: "SQSClient", deployed: "DeployedPipeline") -> None:
         self._client = client
@@ -71,8 +73,21 @@ class Drain:
             del self._kept[messages[int(one["Id"])].id]
         return len(answer.get("Failed", ()))
 
-    def give_back(self) -> None:
-        """Make the messages visible that were not deleted."""
+    def hidden(self) -> int:
+        """The number of messages that are hidden now. Before the first one is received, others have hidden them.
+
+        Raises:
+            ClientError: SQS refuses.
+
+        """
+        name: Any = "ApproximateNumberOfMessagesNotVisible"
+        answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=[name])
+        return int(answer["Attributes"][name])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for batch in batched(self._kept.values(), MAX_BATCH_SIZE):
             entries: Any = [
                 {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": 0}
