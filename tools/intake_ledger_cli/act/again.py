@@ -58,7 +58,6 @@ def send_requests(
 
     Raises:
         CliError: See `Sender.check`.
-        ClientError: AWS refuses a request.
 
     """
     for group in batched(targets, BATCH_ENTRIES):
@@ -117,7 +116,6 @@ class AgainCall:
 
         Raises:
             UsageError: The selection is not for this kind.
-            ClientError: AWS refuses a request.
 
         """
         sender, result = self.sender, self.result

@@ -125,7 +125,6 @@ def _dismiss(
 
     Raises:
         CliError: An attempt has changed a row since it was read.
-        ClientError: AWS refuses a request.
 
     """
     result = DismissResult()
@@ -151,7 +150,6 @@ def _find_letter(
 
     Raises:
         CliError: It is not there, is another pipeline's, or a row needs it.
-        ClientError: AWS refuses a request.
 
     """
     with Drain(aws.sqs, deployed) as drain:

@@ -172,10 +172,6 @@ def _remove_again(aws: Aws, deployed: DeployedPipeline, forgotten: dict[str, int
     """Write the markers again with their original times, and remove the rows of before.
 
     With the present time, a marker would refuse a new use of its key.
-
-    Raises:
-        ClientError: AWS refuses a request.
-
     """
     found, tasks = ForgetAgainResult(deployed.name, len(forgotten)), list[tuple[Forgetting, int]]()
     table, kept_ms = LedgerTable(aws.dynamodb, deployed.table), Forgetting(aws, deployed, "").kept_ms()

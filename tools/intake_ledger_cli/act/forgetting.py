@@ -188,12 +188,7 @@ class Forgetting:
         time.sleep(self.wait_ms / 1000)
 
     def mark(self) -> None:
-        """Write the marker. From then on, messages that were sent before are refused.
-
-        Raises:
-            ClientError: AWS refuses.
-
-        """
+        """Write the marker. From then on, messages that were sent before are refused."""
         now, kept_ms = self._time_of_sqs()
         self.result.forgotten_at, self.result.refused_until = now, now + kept_ms
         mark_forgotten(self._table, self._deployed.name, self._marker, now, kept_ms)
@@ -441,7 +436,6 @@ class Forgetting:
 
         Raises:
             CliError: It was written since.
-            ClientError: S3 refuses.
 
         """
         client, (bucket, key, etag) = self._aws.s3, tombstone
@@ -462,12 +456,7 @@ class Forgetting:
 def read_items(
     aws: "Aws", deployed: "DeployedPipeline", operation: Any, values: dict[str, Any], **expressions: str
 ) -> Iterator[Item]:
-    """Yield the items of a query or a scan, read consistently. In expressions, `#name` is the attribute `name`.
-
-    Raises:
-        ClientError: DynamoDB refuses.
-
-    """
+    """Yield the items of a query or a scan, read consistently. In expressions, `#name` is the attribute `name`."""
     names = re.findall(r"#(\w+)", " ".join(expressions.values()))
     request: dict[str, Any] = {
         "TableName": deployed.table,
@@ -481,12 +470,7 @@ def read_items(
 
 
 def mark_forgotten(table: LedgerTable, pipeline: str, marker: RowKey, at: int, kept_ms: int) -> None:
-    """Write the marker of a key that was forgotten at this time, and the time of the newest one. Later ones stay.
-
-    Raises:
-        ClientError: DynamoDB refuses.
-
-    """
+    """Write the marker of a key that was forgotten at this time, and the time of the newest one. Later ones stay."""
     for place in (marker, newest_forgotten_key(pipeline)):
         for name, value in {FORGOTTEN_AT: at, "expires_at": (at + kept_ms) // 1000}.items():
             later = Condition(f"attribute_not_exists(#{name}) OR #{name} < :value", (name,), {":value": value})

@@ -73,12 +73,7 @@ class OpenOperation:
 
 
 def open_operations(aws: Aws, deployed: DeployedPipeline, now: int) -> list[OpenOperation]:
-    """The operations among the last ones that a queue may still hold messages of. Without one, it takes one request.
-
-    Raises:
-        ClientError: DynamoDB refuses a request.
-
-    """
+    """The operations among the last ones that a queue may still hold messages of. Without one, it takes one request."""
     listed = operations.read_operations(aws.dynamodb, deployed, LISTED)
     young = [one for one in listed if one.request_id and one.at > now - operations.LOOKED_MS]
     found = []
@@ -102,10 +97,6 @@ def read_progress(
     """The progress of the listed operations that have recorded requests, by their ID.
 
     Of an operation with more than `most_judged` requests, `MOST_JUDGED` when omitted, no row is read.
-
-    Raises:
-        ClientError: DynamoDB refuses a request.
-
     """
     most = MOST_JUDGED if most_judged is None else most_judged
     sent = Counter[str]()
@@ -156,9 +147,6 @@ def outstanding(aws: Aws, deployed: DeployedPipeline, prefix: str) -> dict[tuple
     Returns:
         The ID of the operation by key and identity. In LATEST the identity is None, since the present state is meant.
 
-    Raises:
-        ClientError: DynamoDB refuses a request.
-
     """
     batches = [
         replace(batch, entries=chosen)
@@ -178,12 +166,7 @@ def outstanding(aws: Aws, deployed: DeployedPipeline, prefix: str) -> dict[tuple
 def stopped(
     aws: Aws, deployed: DeployedPipeline, batch: RequestBatch, stop: Stop
 ) -> Iterator[tuple[Entry, Row | None, AfterStop]]:
-    """Each request of a record of a stopped operation, with its row.
-
-    Raises:
-        ClientError: DynamoDB refuses a request.
-
-    """
+    """Each request of a record of a stopped operation, with its row."""
     for entry, row, standing in standings(aws, deployed, batch):
         yield entry, row, after_stop(row, standing, batch, stop.at)
 
@@ -213,12 +196,7 @@ def count_stopped(batches: Sequence[RequestBatch], live: Iterable[AfterStop], se
 def standings(
     aws: Aws, deployed: DeployedPipeline, batch: RequestBatch
 ) -> Iterator[tuple[Entry, Row | None, Standing]]:
-    """The row of each request of a record, and what it shows of the request.
-
-    Raises:
-        ClientError: DynamoDB refuses a request.
-
-    """
+    """The row of each request of a record, and what it shows of the request."""
     rows = rows_of(
         LedgerTable(aws.dynamodb, deployed.table),
         batch.entries,

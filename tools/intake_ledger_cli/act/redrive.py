@@ -75,7 +75,6 @@ def opened_by(
 
     Raises:
         CliError: The row is not rejected.
-        ClientError: DynamoDB refuses the request.
 
     """
     identity = message.identity
@@ -154,7 +153,6 @@ class Redrive:
 
         Raises:
             CliError: See `Sender.check` and `opened_by`.
-            ClientError: AWS refuses a request.
 
         """
         out, sender = self.outcome, self.sender

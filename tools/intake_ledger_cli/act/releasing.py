@@ -171,7 +171,6 @@ def _release(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: 
 
     Raises:
         CliError: The attempt has ended, or its worker has extended its lease. Or SQS refused the message.
-        ClientError: AWS refuses a request.
 
     """
     row = entry.row
@@ -212,7 +211,6 @@ def _end(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, operation: Oper
 
     Raises:
         CliError: The row has changed, or SQS refused the message.
-        ClientError: AWS refuses a request.
 
     """
     row, now = entry.row, operation.at

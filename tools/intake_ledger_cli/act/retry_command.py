@@ -207,7 +207,6 @@ class RetryCall:
 
         Raises:
             CliError: Another one runs.
-            ClientError: AWS refuses a request.
 
         """
         by = operations.caller(self.aws)

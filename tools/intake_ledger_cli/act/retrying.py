@@ -41,12 +41,7 @@ class RetryResult:
 
 
 def in_flight(aws: Aws, deployed: DeployedPipeline) -> InFlight:
-    """Read the hidden messages of the queue, and its visibility timeout.
-
-    Raises:
-        ClientError: SQS refuses the request.
-
-    """
+    """Read the hidden messages of the queue, and its visibility timeout."""
     answer: Any = aws.sqs.get_queue_attributes(
         QueueUrl=deployed.queue_url, AttributeNames=["ApproximateNumberOfMessagesNotVisible", "VisibilityTimeout"]
     )
@@ -55,12 +50,7 @@ def in_flight(aws: Aws, deployed: DeployedPipeline) -> InFlight:
 
 
 def close_breaker(aws: Aws, deployed: DeployedPipeline, now: int) -> None:
-    """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds.
-
-    Raises:
-        ClientError: DynamoDB refuses the request.
-
-    """
+    """Ask all workers to close their circuit breakers. Each reads this at its next message, within five seconds."""
     place = success_key(deployed.name)
     aws.dynamodb.update_item(
         TableName=deployed.table,
@@ -78,7 +68,6 @@ def retry_rows(rows: Iterable[ObjectRow], now: int, result: RetryResult, sender:
 
     Raises:
         CliError: See `Sender.check`.
-        ClientError: AWS refuses a request.
 
     """
     aws, deployed = sender.aws, sender.deployed
@@ -98,12 +87,7 @@ def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
 
 
 def update_row(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, **changed: Any) -> bool:
-    """Change columns of a row. False: an attempt has changed it since it was read.
-
-    Raises:
-        ClientError: DynamoDB refuses the request.
-
-    """
+    """Change columns of a row. False: an attempt has changed it since it was read."""
     row, table = entry.row, LedgerTable(aws.dynamodb, deployed.table)
     try:
         table.update(deployed.row_key(entry.key, row.identity), row, replace(row, **changed), same_claim(row))
@@ -117,7 +101,6 @@ def await_source(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> None
 
     Raises:
         CliError: An attempt has changed the row since it was read.
-        ClientError: AWS refuses a request.
 
     """
     partition = review_partition(deployed.name, deployed.row_key(entry.key, entry.row.identity))
