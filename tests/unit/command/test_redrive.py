@@ -16,8 +16,7 @@ from intake_ledger.events.parser import parse_message
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger.requests.redriven import redriven
-from intake_ledger_cli.act.redrive import Redrive, RedriveResult
-from intake_ledger_cli.act.retrying import update_row
+from intake_ledger_cli.act.retrying import Redrive, RedriveResult, update_row
 from intake_ledger_cli.aws import drain, reading
 from intake_ledger_cli.aws.dead_letters import NO_REASON, NO_ROOM, MessageFilter
 from intake_ledger_cli.errors import CliError

@@ -15,8 +15,7 @@ import pytest
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.act import sender
 from intake_ledger_cli.act.again import send_requests
-from intake_ledger_cli.act.row_scan import CommitFilter
-from intake_ledger_cli.act.selection import ReprocessResult, row_targets
+from intake_ledger_cli.act.selection import CommitFilter, ReprocessResult, row_targets
 from intake_ledger_cli.aws.sending import send
 from tests.settings import THOROUGH, quick
 from tests.unit.command.support import NAME, SENDER_ID, Site, client, make_sender, make_site

@@ -40,6 +40,7 @@ from intake_ledger.protocol.row import (
 from intake_ledger.protocol.ulids import made_at
 from intake_ledger.requests.record import batch_item, batch_key, queried_batches
 from intake_ledger.set_members.forms import FormKind, set_targets
+from intake_ledger_cli.act.selection import form_of
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.drain import Drain
 from intake_ledger_cli.errors import CliError, UsageError
@@ -378,11 +379,7 @@ class Forgetting:
 
     def _form(self) -> FormKind | None:
         """The form of the sets. None: the pipeline has none."""
-        if self._deployed.set_variables is None:
-            return None
-        from intake_ledger_cli.act.set_keys import form_of  # noqa: PLC0415 - it imports the runtime's clients
-
-        return form_of(self._deployed).kind
+        return None if self._deployed.set_variables is None else form_of(self._deployed).kind
 
     def _query(self, pk: str) -> list[Item]:
         return [*read_items(self._aws, self._deployed, "query", {":pk": pk}, KeyConditionExpression="#pk = :pk")]

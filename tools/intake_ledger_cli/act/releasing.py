@@ -15,9 +15,9 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import break_claim, end_work
 from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status
-from intake_ledger_cli.act import operations, retrying
+from intake_ledger_cli.act import operations
 from intake_ledger_cli.act.operations import Operation
-from intake_ledger_cli.act.redrive import dead_letter_of
+from intake_ledger_cli.act.retrying import dead_letter_of, in_flight, wake
 from intake_ledger_cli.app import Because, Wait, Yes, app, argument, now_ms
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
@@ -234,7 +234,7 @@ def _wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, what: str) -> 
     """Send a message about the key. False: only the source of a message delivers it again."""
     if not deployed.work.in_bucket:
         return False
-    if (why := retrying.wake(aws, deployed, entry)) is not None:
+    if (why := wake(aws, deployed, entry)) is not None:
         raise CliError(f"{entry.key} is {what}, and SQS refused the message that wakes it: {why}. Use retry")
     return True
 
@@ -273,4 +273,4 @@ def _delivered_by(aws: Aws, deployed: DeployedPipeline, row: Row) -> int:
     """
     if deployed.reads_stream:
         return row.lease_until or 0
-    return row.updated_at + retrying.in_flight(aws, deployed).visibility_seconds * 1000
+    return row.updated_at + in_flight(aws, deployed).visibility_seconds * 1000

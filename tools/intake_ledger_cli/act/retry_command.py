@@ -16,9 +16,8 @@ from intake_ledger.protocol.ulids import RANDOM_BITS, ulid
 from intake_ledger_cli.act import operations, retrying, selection
 from intake_ledger_cli.act.again import AgainCall, check_id, send_requests
 from intake_ledger_cli.act.choice import Act, Asked, Choice, choose
-from intake_ledger_cli.act.redrive import Redrive, RedriveResult, dead_letter_of, request_of
 from intake_ledger_cli.act.redrive_lock import redrive_lock
-from intake_ledger_cli.act.retrying import RetryResult
+from intake_ledger_cli.act.retrying import Redrive, RedriveResult, RetryResult, dead_letter_of, request_of
 from intake_ledger_cli.act.selection import ReprocessResult, Selection, Target, row_target
 from intake_ledger_cli.act.sender import RateLimit, Sender
 from intake_ledger_cli.app import Because, DryRun, PerSecond, Wait, Yes, app, argument, now_ms, option

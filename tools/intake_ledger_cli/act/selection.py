@@ -4,14 +4,16 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import Ordering, Status, review_partitions, to_dynamodb, waiting_partition
-from intake_ledger_cli.act.row_scan import CommitFilter, commit_filter, scan_request
+from intake_ledger.protocol.settings import short_version
+from intake_ledger.set_members.forms import FormKind, FormSettings
 from intake_ledger_cli.aws import reading, s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.dead_letters import MessageFilter
@@ -62,6 +64,84 @@ class ReprocessResult:
     failed: list[NotRequested] = field(default_factory=list)
     position: str = ""
     """The place up to which each object was requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFilter:
+    """Rows by their last commit. A row has to pass all conditions. Times are in epoch milliseconds.
+
+    The time of a commit is that of its attempt (`committed_fence`). Tags, failures and removals change a row later.
+    """
+
+    since: int | None = None
+    before: int | None = None
+    """Commits of this time are left out."""
+    version: str | None = None
+    """The version of the processor as rows have it."""
+
+    def conditions(self, *, or_unknown: bool = False) -> Iterator[tuple[str, str, str, str | int]]:
+        """Yield attribute, condition, and name and value of its placeholder, as DynamoDB filters rows.
+
+        Args:
+            or_unknown: rows that name no version of the processor pass too.
+
+        """
+        if self.since is not None:
+            yield "committed_fence", "#committed_fence >= :committed_since", ":committed_since", self.since
+        if self.before is not None:
+            yield "committed_fence", "#committed_fence < :committed_before", ":committed_before", self.before
+        if self.version is not None:
+            has = "#processor_version = :version"
+            either = f"(attribute_not_exists(#processor_version) OR {has})"
+            yield "processor_version", either if or_unknown else has, ":version", self.version
+
+
+def commit_filter(
+    version: str | None, *, since: tuple[str, str | None], before: tuple[str, str | None]
+) -> CommitFilter:
+    """The filter of commits by these options. Each time is the name of its option and its value.
+
+    Raises:
+        UsageError: A time is none, the version is empty, or no time is left.
+
+    """
+    if version is not None and not version.strip():
+        raise UsageError("--processor-version is empty: use the version that `intake-ledger inspect KEY` shows")
+    first, last = (None if text is None else parse_time(text, option) for option, text in (since, before))
+    if first is not None and last is not None and first >= last:
+        raise UsageError(f"{before[0]} {before[1]} is not after {since[0]} {since[1]}: no commit is between them")
+    return CommitFilter(first, last, None if version is None else short_version(version))
+
+
+def parse_time(text: str, option: str = "--since") -> int:
+    """Parse a time such as `2026-11-23T07:00:00Z` into epoch milliseconds. Without an offset it is in UTC.
+
+    Raises:
+        UsageError: It is not a time.
+
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def scan_request(
+    deployed: DeployedPipeline, *conditions: tuple[str, str, str, str | int], prefix: str = ""
+) -> dict[str, Any]:
+    """The request for a scan of the pipeline's rows with these conditions, as `CommitFilter.conditions` yields them."""
+    every = [
+        ("sk", "begins_with(#sk, :own)", ":own", f"{deployed.name}@"),
+        ("pk", "begins_with(#pk, :keys)", ":keys", f"{deployed.bucket}/{prefix}"),
+        *conditions,
+    ]
+    return {
+        "TableName": deployed.table,
+        "FilterExpression": " AND ".join(condition for _, condition, _, _ in every),
+        "ExpressionAttributeNames": {f"#{attribute}": attribute for attribute, _, _, _ in every},
+        "ExpressionAttributeValues": to_dynamodb({name: value for _, _, name, value in every}),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +228,11 @@ class Selection:
         """
         prefix = self.prefix or ""
         if deployed.set_variables is not None:
-            from intake_ledger_cli.act import set_keys  # noqa: PLC0415 - it imports the runtime's clients
-
             if self.of_commits:
                 raise UsageError(
                     "--since, --before and --processor-version cannot be used for sets of files: use --prefix"
                 )
-            return set_keys.prefix_targets(aws.s3, deployed, prefix)
+            return sets_under(aws.s3, deployed, prefix)
         if self.of_commits:
             chosen = self.commits
             selected = replace(chosen, before=min(before, before if chosen.before is None else chosen.before))
@@ -173,11 +251,9 @@ def named_targets(
     """
     if deployed.set_variables is None:
         return list(key_targets(aws.s3, deployed, keys, version_id, result))
-    from intake_ledger_cli.act import set_keys  # noqa: PLC0415 - as above
-
     if version_id is not None:
         raise UsageError(f"--version-id {version_id} cannot be used: only the present set is processed")
-    return list(set_keys.key_targets(aws.s3, deployed, keys))
+    return list(_named_sets(aws.s3, deployed, keys))
 
 
 def key_targets(
@@ -303,6 +379,62 @@ def row_targets(
 def _is_processed(deployed: DeployedPipeline, kind: StateKind) -> bool:
     """True if the pipeline processes states of this kind."""
     return deployed.deletes or kind is StateKind.OBJECT
+
+
+def form_of(deployed: DeployedPipeline) -> FormSettings:
+    """The form of the deployed sets."""
+    from intake_ledger.sets.settings import set_settings  # noqa: PLC0415 - it imports the runtime's clients
+
+    return set_settings(deployed.set_variables or {}).form
+
+
+def check_set_key(deployed: DeployedPipeline, key: str) -> None:
+    """Refuse a key that names no set.
+
+    Raises:
+        UsageError: It is the key of a part, or does not match the pattern.
+
+    """
+    form = form_of(deployed)
+    own = form.set_of(key)
+    if own == key:
+        return
+    if own is not None:
+        raise UsageError(f"{key} is a part of a set of {deployed.name}: use the key of the set, {own}")
+    what = "folder" if form.kind is FormKind.QUIET else form.kind.value
+    raise UsageError(
+        f"{key} is no set of {deployed.name}: use the key of a {what} that matches {form.pattern}, or "
+        "--pipeline with the name of the pipeline of the parts"
+    )
+
+
+def _named_sets(client: "S3Client", deployed: DeployedPipeline, keys: Iterable[str]) -> Iterator[Target]:
+    """Yield a target for each key of a set.
+
+    Raises:
+        UsageError: A key names no set.
+        CliError: S3 does not have the manifest, the marker, or an object of the folder.
+
+    """
+    is_folder = form_of(deployed).kind is FormKind.QUIET
+    for key in keys:
+        check_set_key(deployed, key)
+        first = next(s3_listing.list_keys(client, deployed, key), None)
+        if first is None or (first != key and not is_folder):
+            raise CliError(f"S3 has no object {key} in {deployed.bucket}: check the key")
+        yield Target(key)
+
+
+def sets_under(client: "S3Client", deployed: DeployedPipeline, prefix: str) -> Iterator[Target]:
+    """Yield a target for each set whose manifest, marker or objects are under a prefix."""
+    form, last = form_of(deployed), None
+    for name in s3_listing.list_keys(client, deployed, prefix):
+        key = form.set_of(name)
+        # The objects of a folder follow each other in a listing.
+        if key is None or key == last or (form.kind is not FormKind.QUIET and key != name):
+            continue
+        last = key
+        yield Target(key)
 
 
 def keys_from(file: str) -> tuple[str, ...]:

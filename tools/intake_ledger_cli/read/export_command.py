@@ -15,7 +15,7 @@ import typer
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import Row, Status
-from intake_ledger_cli.act.row_scan import CommitFilter, commit_filter, parse_time, scan_request
+from intake_ledger_cli.act.selection import CommitFilter, commit_filter, parse_time, scan_request
 from intake_ledger_cli.app import app, argument, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws

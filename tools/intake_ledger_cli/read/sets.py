@@ -10,7 +10,7 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.row import Ordering, Row, row_key
 from intake_ledger.sets.reader import Contents, SetReader
 from intake_ledger.sets.settings import set_settings
-from intake_ledger_cli.act.set_keys import check_set_key
+from intake_ledger_cli.act.selection import check_set_key
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline

@@ -17,7 +17,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol.change import State
 from intake_ledger.protocol.row import Ordering, Row, Status, row_from_attributes
-from intake_ledger_cli.act import recording, set_keys
+from intake_ledger_cli.act import recording
+from intake_ledger_cli.act.selection import sets_under
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -196,7 +197,7 @@ class Wait(Repeated[WaitResult]):
         return any(one.current and not one.state.removed for one in versions)
 
     def _sets(self) -> Iterator[tuple[str, State, Row | None]]:
-        for target in set_keys.prefix_targets(self.aws.s3, self.deployed, self.prefix):
+        for target in sets_under(self.aws.s3, self.deployed, self.prefix):
             row, contents = sets.read_set(self.aws, self.deployed, target.key)
             yield target.key, contents.state, row
 
