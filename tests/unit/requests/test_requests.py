@@ -120,7 +120,7 @@ def test_requests_that_were_not_sent_leave_the_record(monkeypatch: pytest.Monkey
     one.send([Request("{}", entries[0])])
     assert one.send([Request("{}", entries[1]), bad, bad._replace(entry=entries[1])]) == [None, *["not today"] * 2]
     assert sorted(recorded(site)) == entries[:2]
-    assert one.sent == (2, 0)
+    assert (one.recorded, one.unmarked) == (2, 0)
 
 
 def replace_fence(entry: Entry) -> Entry:

@@ -134,13 +134,12 @@ class AgainCall:
             number = f"more than {COUNTED:,} {noun}" if found > COUNTED else many(found, noun)
         what = f"retry --again {self.selection}"
         does = f"{deployed.name} will process {number} of `{what}` again."
-        with operations.acting(
-            aws, deployed, f"{what} --id {sender.request_id}",
-            does=does, yes=yes, because=because, request_id=sender.request_id,
-        ) as act:  # fmt: skip
+
+        def numbers() -> str:
+            return f"{many(result.sent, 'requests')} sent, {len(result.failed):,} failed"
+
+        with sender.acting(what, numbers, does=does, yes=yes, because=because):
             self.begun = True
-            act.numbers = lambda: f"{many(result.sent, 'requests')} sent, {len(result.failed):,} failed"
-            act.sent = lambda: sender.sent
             complete = False
             try:
                 with console(stderr=True).status("sending requests"):

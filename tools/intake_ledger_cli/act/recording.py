@@ -108,37 +108,27 @@ def read_progress(
         for batch in queried_batches(aws.dynamodb, deployed.table, deployed.name):
             batches.setdefault(batch.request_id, []).append(batch)
     stops = read_stops(aws.dynamodb, deployed.table, deployed.name) if sent or batches else {}
-    return {
-        request_id: _progress(
-            aws, deployed, batches.get(request_id, []), sent.get(request_id), stops.get(request_id), most
-        )
-        for request_id in {one.request_id for one in listed} & {*sent, *batches}
-    }
-
-
-def _progress(  # noqa: PLR0917 - the parts of one operation
-    aws: Aws,
-    deployed: DeployedPipeline,
-    own: Sequence[RequestBatch],
-    sent: int | None,
-    stop: Stop | None,
-    most: int,
-) -> Progress:
-    is_exact = sum(len(one.entries) for one in own) <= most
-    if stop is not None:
+    found = dict[str, Progress]()
+    for request_id in {one.request_id for one in listed} & {*sent, *batches}:
+        own, stop = batches.get(request_id, []), stops.get(request_id)
+        outstanding, lost = sum(len(one.entries) for one in own), sum(one.lost for one in own)
+        is_exact = outstanding <= most
+        if stop is None and is_exact:
+            now = Counter(standing for batch in own for _, _, standing in standings(aws, deployed, batch))
+            lost += now[Standing.LOST]
+            outstanding -= now[Standing.SERVED] + now[Standing.VOID] + now[Standing.LOST]
+        if stop is None:
+            served = max(0, sent[request_id] - outstanding - lost) if request_id in sent else None
+            found[request_id] = Progress(outstanding, lost, served, is_exact)
+            continue
+        is_live = is_exact and outstanding > 0
         live = (how for batch in own for _, _, how in stopped(aws, deployed, batch, stop)) if is_exact else ()
-        counts = count_stopped(own, live, sent)
+        counts = count_stopped(own, live, sent.get(request_id))
         seen = [one.counted_at for one in own if one.counts and not (is_exact and one.entries)]
-        is_live = is_exact and any(one.entries for one in own)
+        counted_at = None if is_live else max(seen, default=None)
         outstanding, lost = counts[AfterStop.OUTSTANDING], counts[AfterStop.COPIES_LOST]
-        return Progress(outstanding, lost, None, is_exact, stop, counts, None if is_live else max(seen, default=None))
-    outstanding, lost = sum(len(one.entries) for one in own), sum(one.lost for one in own)
-    if is_exact:
-        now = Counter(standing for batch in own for _, _, standing in standings(aws, deployed, batch))
-        lost += now[Standing.LOST]
-        outstanding -= now[Standing.SERVED] + now[Standing.VOID] + now[Standing.LOST]
-    served = None if sent is None else max(0, sent - outstanding - lost)
-    return Progress(outstanding, lost, served, is_exact)
+        found[request_id] = Progress(outstanding, lost, None, is_exact, stop, counts, counted_at)
+    return found
 
 
 def outstanding(aws: Aws, deployed: DeployedPipeline, prefix: str) -> dict[tuple[str, str | None], str]:

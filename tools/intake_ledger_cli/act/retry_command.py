@@ -80,7 +80,6 @@ class RetriedResult:
         ended = self.waited is None or self.waited.outcome == COMMITTED
         return any(parts) or bool(self.refused) or not ended
 
-    @property
     def numbers(self) -> str:
         """What was done so far, for the record of the operation."""
         letters = self.redriven or RedriveResult()
@@ -295,8 +294,7 @@ class RetryCall:
         if not (keys and self.again and work.in_bucket):
             return [Target(key) for key in keys]
         self.result.again = ReprocessResult()
-        version = self.wanted.version_id
-        return selection.named_targets(self.aws, self.deployed, keys, version, self.result.again)
+        return self.wanted.named(self.aws, self.deployed, self.result.again)
 
     def _read_letters(self) -> tuple[list[DeadLetterMessage], str]:
         """The dead letters, and why others may exist."""
@@ -361,18 +359,8 @@ class RetryCall:
         """Ask, and do what was chosen."""
         sender, result = self.sender, self.result
         sender.check()
-        what = f"retry {'--again ' if self.again else ''}{self.wanted} --id {result.request_id}"
-        with operations.acting(
-            self.aws,
-            self.deployed,
-            what,
-            does=self._announced(),
-            yes=yes,
-            because=because,
-            by=by,
-            request_id=result.request_id,
-        ) as act:
-            act.numbers, act.sent = lambda: result.numbers, lambda: sender.sent
+        what, does = f"retry {'--again ' if self.again else ''}{self.wanted}", self._announced()
+        with sender.acting(what, result.numbers, does=does, yes=yes, because=because, by=by):
             self._send_letters()
             self._reopen()
             self._make_due()

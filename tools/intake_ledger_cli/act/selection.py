@@ -210,6 +210,19 @@ class Selection:
             if self.reason is None or matches_reason(self.reason, row.reason_code, row.reason or ""):
                 yield entry
 
+    def named(self, aws: Aws, deployed: DeployedPipeline, result: ReprocessResult) -> list[Target]:
+        """The objects or sets of the keys. All are checked before the first one is sent.
+
+        Raises:
+            CliError: A key cannot be requested.
+
+        """
+        if deployed.set_variables is None:
+            return list(key_targets(aws.s3, deployed, self.keys, self.version_id, result))
+        if self.version_id is not None:
+            raise UsageError(f"--version-id {self.version_id} cannot be used: only the present set is processed")
+        return list(_named_sets(aws.s3, deployed, self.keys))
+
     def targets(
         self, aws: Aws, deployed: DeployedPipeline, result: ReprocessResult, *, before: int, after: str
     ) -> Iterator[Target]:
@@ -238,22 +251,6 @@ class Selection:
             selected = replace(chosen, before=min(before, before if chosen.before is None else chosen.before))
             return row_targets(aws.dynamodb, deployed, selected, prefix, result, after=after)
         return prefix_targets(aws.s3, deployed, prefix, result, after=after)
-
-
-def named_targets(
-    aws: Aws, deployed: DeployedPipeline, keys: Iterable[str], version_id: str | None, result: ReprocessResult
-) -> list[Target]:
-    """The objects or sets of keys. All are checked before the first one is sent.
-
-    Raises:
-        CliError: A key cannot be requested.
-
-    """
-    if deployed.set_variables is None:
-        return list(key_targets(aws.s3, deployed, keys, version_id, result))
-    if version_id is not None:
-        raise UsageError(f"--version-id {version_id} cannot be used: only the present set is processed")
-    return list(_named_sets(aws.s3, deployed, keys))
 
 
 def key_targets(

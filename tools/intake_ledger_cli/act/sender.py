@@ -6,7 +6,8 @@ The audit sends a recorded request again that no row shows; see `intake_ledger.r
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import batched
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from intake_ledger.requests.record import (
     entries_size,
 )
 from intake_ledger.requests.stop import read_stop
+from intake_ledger_cli.act import operations
 from intake_ledger_cli.act.operations import Sent
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
@@ -103,10 +105,13 @@ class Sender:
     _size: int = 0
     _looked_at: float | None = None
 
-    @property
-    def sent(self) -> Sent:
-        """The numbers for the record of the operation."""
-        return Sent(None if self.denied else self.recorded, self.unmarked)
+    @contextmanager
+    def acting(self, what: str, numbers: Callable[[], str], **asked: Any) -> Iterator[None]:
+        """`operations.acting` with the ID, and with what was done and sent so far. `asked` are its other arguments."""
+        what = f"{what} --id {self.request_id}"
+        with operations.acting(self.aws, self.deployed, what, request_id=self.request_id, **asked) as act:
+            act.numbers, act.sent = numbers, lambda: Sent(None if self.denied else self.recorded, self.unmarked)
+            yield
 
     def check(self) -> None:
         """Look for a stop, at most every few seconds. Without permission to read, only consumers see it.
