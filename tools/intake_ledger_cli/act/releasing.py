@@ -17,7 +17,7 @@ from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.act import operations
 from intake_ledger_cli.act.operations import Operation
-from intake_ledger_cli.act.retrying import dead_letter_of, in_flight, wake
+from intake_ledger_cli.act.retrying import dead_letter_of, in_flight, wake_body
 from intake_ledger_cli.app import Because, Wait, Yes, app, argument, now_ms
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
@@ -234,7 +234,8 @@ def _wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, what: str) -> 
     """Send a message about the key. False: only the source of a message delivers it again."""
     if not deployed.work.in_bucket:
         return False
-    if (why := wake(aws, deployed, entry)) is not None:
+    [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(wake_body(deployed, entry))])
+    if why is not None:
         raise CliError(f"{entry.key} is {what}, and SQS refused the message that wakes it: {why}. Use retry")
     return True
 

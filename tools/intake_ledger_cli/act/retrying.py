@@ -17,7 +17,7 @@ from intake_ledger.ledger.conditions import ConditionFailed, same_claim
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.reasons import ReasonCode
-from intake_ledger.protocol.row import Ordering, Row, Status, review_partition, success_key
+from intake_ledger.protocol.row import Ordering, Status, review_partition, success_key
 from intake_ledger.requests.redriven import packed
 from intake_ledger_cli.act.sender import Request, Sender
 from intake_ledger_cli.aws import reading
@@ -26,7 +26,6 @@ from intake_ledger_cli.aws.dead_letters import DeadLetterMessage, MessageFilter,
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.drain import Drain
 from intake_ledger_cli.aws.reading import ObjectRow
-from intake_ledger_cli.aws.sending import OutgoingMessage, send
 from intake_ledger_cli.errors import CliError
 
 
@@ -83,18 +82,12 @@ def retry_rows(rows: Iterable[ObjectRow], now: int, result: RetryResult, sender:
     """
     aws, deployed = sender.aws, sender.deployed
     for batch in batched(rows, sender.rate.batch_size):
-        due = [one for one in batch if _has_lapsed(one.row, now) or _make_due(aws, deployed, one, now)]
+        due = [one for one in batch if _is_due(aws, deployed, one, now)]
         result.changed += len(batch) - len(due)
         requests = [Request(wake_body(deployed, entry)) for entry in due if deployed.work.in_bucket]
         failed = sum(why is not None for why in sender.send(requests))
         result.failed += failed
         result.retried += len(due) - failed
-
-
-def wake(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> str | None:
-    """Send a message about the object or set of a row. Returns why SQS refused it."""
-    [why] = send(aws.sqs, deployed.queue_url, [OutgoingMessage(wake_body(deployed, entry))])
-    return why
 
 
 def update_row(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, **changed: Any) -> bool:
@@ -121,13 +114,10 @@ def await_source(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow) -> None
         raise CliError(f"{entry.key} has changed meanwhile: see intake-ledger inspect")
 
 
-def _has_lapsed(row: Row, now: int) -> bool:
-    """True if the worker of the row has died. Any message of the object takes over."""
-    return row.status is Status.PROCESSING and not row.is_live(now)
-
-
-def _make_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> bool:
-    """Set the time of the next attempt. False: an attempt has changed the row, or it does not wait."""
+def _is_due(aws: Aws, deployed: DeployedPipeline, entry: ObjectRow, now: int) -> bool:
+    """True if any message of the row starts an attempt now: its worker has died, or it waited and its time is set."""
+    if entry.row.status is Status.PROCESSING:
+        return not entry.row.is_live(now)
     return entry.row.status is Status.FAILED and update_row(aws, deployed, entry, retry_at=now)
 
 

@@ -44,33 +44,27 @@ LOOK_SECONDS = 5.0
 """The time between two looks for a stop."""
 
 
+@dataclass(slots=True)
 class RateLimit:
     """A rate limit. `clock` returns monotonic seconds. Without `per_second` there is no limit."""
 
-    def __init__(
-        self,
-        per_second: float | None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._per_second = per_second
-        self._clock = clock
-        self._sleep = sleep
-        self._free_at = clock()
+    per_second: float | None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+    _free_at: float = 0.0
 
     @property
     def batch_size(self) -> int:
         """The number of messages to send together. Low rates send small batches, so that they do not come in bursts."""
-        return MAX_BATCH_SIZE if self._per_second is None else max(1, min(MAX_BATCH_SIZE, int(self._per_second)))
+        return MAX_BATCH_SIZE if self.per_second is None else max(1, min(MAX_BATCH_SIZE, int(self.per_second)))
 
     def wait_for(self, messages: int) -> None:
         """Wait until this number of messages may be sent."""
-        if self._per_second is None:
+        if self.per_second is None:
             return
-        if (early := self._free_at - self._clock()) > 0:
-            self._sleep(early)
-        self._free_at = max(self._free_at, self._clock()) + messages / self._per_second
+        if (early := self._free_at - self.clock()) > 0:
+            self.sleep(early)
+        self._free_at = max(self._free_at, self.clock()) + messages / self.per_second
 
 
 class Request(NamedTuple):
