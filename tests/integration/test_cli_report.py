@@ -18,11 +18,9 @@ from botocore.client import BaseClient
 
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger_cli.errors import CliError
-from intake_ledger_cli.read import report_data
-from intake_ledger_cli.read.report_data import ReportData
-from intake_ledger_cli.read.report_file import replace_file
+from intake_ledger_cli.read import report_page
+from intake_ledger_cli.read.files import replacing
 from intake_ledger_cli.read.status import NotRead, PipelineStatus
-from intake_ledger_cli.show.report_page import render as report_page
 from tests.unit.command.support import NAME, Site, client, make_message_site, make_site
 from tests.unit.command.test_commands import Person, leave_report, sit  # noqa: F401 - a fixture
 from tests.unit.support import HOUR, MINUTE
@@ -73,6 +71,11 @@ class Outline(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(self.texts)
+
+
+def replace_file(path: Path, content: str) -> None:
+    with replacing(path) as part:
+        part.write_text(content)
 
 
 def now_ms() -> int:
@@ -167,7 +170,7 @@ def test_the_page_has_all_sections_with_their_data(full: Path) -> None:
     for wanted in ("Breaker", "unprocessable", "1 to 7 days", "Retries", "Stale", "6 hours", "All 14 rows were read"):
         assert wanted in text, wanted
     hot, audits = text[places[3] : places[4]], text[places[4] :]
-    assert audits.count("audit ") >= report_data.AUDITS
+    assert audits.count("audit ") >= report_page.AUDITS
     assert audits.index("audit 34") < audits.index("audit 33"), "the newest comes first"
     assert "audit 4:" not in audits
     assert hot.index("<script>") < hot.index("long-name"), "the key with the most attempts comes first"
@@ -253,9 +256,9 @@ def test_the_page_takes_a_bounded_number_of_requests(
 
     monkeypatch.setattr(BaseClient, "_make_api_call", noted)
     person.types("audit", "--html", str(tmp_path / "report.html"))
-    assert sent["GetObject"] == report_data.AUDITS
-    assert sent["Scan"] <= 2 * report_data.SCANNED_PAGES
-    assert sent.total() <= MOST_REQUESTS + report_data.AUDITS, sent
+    assert sent["GetObject"] == report_page.AUDITS
+    assert sent["Scan"] <= 2 * report_page.SCANNED_PAGES
+    assert sent.total() <= MOST_REQUESTS + report_page.AUDITS, sent
 
 
 @pytest.mark.failure_mode("F195")
@@ -303,5 +306,5 @@ def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
     denied = NotRead("dynamodb:Query")
     parts: Any = dict.fromkeys((one.name for one in fields(PipelineStatus)), denied)
     nothing = PipelineStatus(**parts | {"at": now_ms(), "pause": None, "function": None})
-    data = ReportData(make_site().deployed, now_ms(), 24, nothing, denied, denied, denied, denied)
-    assert report_page(data).count("dynamodb:Query") > len(SECTIONS)
+    page = report_page.page_of(make_site().deployed, nothing, dict.fromkeys(SECTIONS[1:], denied))
+    assert page.count("dynamodb:Query") > len(SECTIONS)

@@ -19,7 +19,7 @@ from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode
 from intake_ledger.protocol.row import Row, RowKey, Status
 from intake_ledger.protocol.verdict import Ruling, Verdict
 from intake_ledger_cli.aws.clients import Aws
-from intake_ledger_cli.aws.log_links import LogGroup, key_pattern
+from intake_ledger_cli.aws.consumer_log import LogGroup, key_pattern
 from intake_ledger_cli.read import history
 from tests.unit.command.support import NAME, denied, make_message_site, make_site
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
@@ -238,7 +238,7 @@ def test_a_log_group_of_the_functions_settings_is_taken(person: Person, monkeypa
 class TestLinks:
     def test_a_pattern_is_encoded_as_the_console_encodes_it(self) -> None:
         """Percent-encoding twice, with dollar signs."""
-        link = LogGroup("/my/log group", "eu-west-1").lines('{ $.key = "a" }', 1, 2)
+        link = LogGroup(Aws(region="eu-west-1"), "/my/log group").lines('{ $.key = "a" }', 1, 2)
         assert link == (
             "https://eu-west-1.console.aws.amazon.com/cloudwatch/home?region=eu-west-1#logsV2:log-groups/log-group/"
             "$252Fmy$252Flog$2520group/log-events$3FfilterPattern$3D$257B$2520$2524.key$2520$253D$2520$2522a$2522$2520"
@@ -247,10 +247,14 @@ class TestLinks:
 
     @pytest.mark.parametrize(
         ("region", "host"),
-        [("cn-north-1", "console.amazonaws.cn"), ("us-gov-west-1", "console.amazonaws-us-gov.com")],
+        [
+            ("cn-north-1", "console.amazonaws.cn"),
+            ("us-gov-west-1", "console.amazonaws-us-gov.com"),
+            ("mars-1", "console.aws.amazon.com"),
+        ],
     )
     def test_each_partition_has_its_own_console(self, region: str, host: str) -> None:
-        assert f"https://{region}.{host}/" in LogGroup("g", region).line("s", "e", 1)
+        assert f"https://{region}.{host}/" in LogGroup(Aws(region=region), "g").lines("s", 1, 2)
 
     def test_a_pattern_is_valid_for_each_key(self) -> None:
         """CloudWatch takes 1,024 bytes. The longest keys are cut, and the lines are compared."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.reasons import matches_reason
@@ -125,23 +125,6 @@ def parse_time(text: str, option: str = "--since") -> int:
     except ValueError:
         raise UsageError(f"{option} {text} is not a time: use a form such as 2026-11-23T07:00:00Z") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def scan_request(
-    deployed: DeployedPipeline, *conditions: tuple[str, str, str, str | int], prefix: str = ""
-) -> dict[str, Any]:
-    """The request for a scan of the pipeline's rows with these conditions, as `CommitFilter.conditions` yields them."""
-    every = [
-        ("sk", "begins_with(#sk, :own)", ":own", f"{deployed.name}@"),
-        ("pk", "begins_with(#pk, :keys)", ":keys", f"{deployed.bucket}/{prefix}"),
-        *conditions,
-    ]
-    return {
-        "TableName": deployed.table,
-        "FilterExpression": " AND ".join(condition for _, condition, _, _ in every),
-        "ExpressionAttributeNames": {f"#{attribute}": attribute for attribute, _, _, _ in every},
-        "ExpressionAttributeValues": to_dynamodb({name: value for _, _, name, value in every}),
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +340,7 @@ def row_targets(
 
     """
     processed = ("status", "#status = :processed", ":processed", Status.PROCESSED.value)
-    request = scan_request(deployed, processed, *selected.conditions(or_unknown=True), prefix=prefix)
+    request = reading.scan_request(deployed, processed, *selected.conditions(or_unknown=True), prefix=prefix)
     if after:
         pk, sk = json.loads(after)
         request["ExclusiveStartKey"] = to_dynamodb({"pk": pk, "sk": sk})

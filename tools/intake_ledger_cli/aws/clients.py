@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import UnknownRegionError
+
 from intake_ledger_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -35,8 +37,11 @@ class Aws:
 
     @property
     def partition(self) -> str:
-        """The partition of the region in ARNs."""
-        return self._session.get_partition_for_region(self.region) if self.region else "aws"
+        """The partition of the region in ARNs. `aws` for a region that the SDK does not know."""
+        try:
+            return self._session.get_partition_for_region(self.region) if self.region else "aws"
+        except UnknownRegionError:
+            return "aws"
 
     def client(self, service: str) -> Any:
         """Return a new client of a service that has no attribute here."""

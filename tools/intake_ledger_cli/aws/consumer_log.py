@@ -1,8 +1,11 @@
 """The consumer's log group, where the attempts of objects and the operations of people are read side by side."""
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
@@ -16,6 +19,85 @@ if TYPE_CHECKING:
 
 OPERATIONS_STREAM = "operations"
 """The log stream of the operations of people. The name of a function's own stream begins with a date."""
+_CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
+_LONGEST_PATTERN = 1_024
+"""CloudWatch's limit of a filter pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogGroup:
+    """A log group, with links to its lines in the console of CloudWatch. Times are in epoch milliseconds."""
+
+    aws: Aws
+    name: str
+
+    def lines(self, pattern: str, start: int, end: int) -> str:
+        """Return the link to all lines that match a pattern."""
+        return f"{self._page}{_encoded(f'?filterPattern={quote(pattern, safe="")}&start={start}&end={end}')}"
+
+    def line(self, event: Mapping[str, Any]) -> str:
+        """Return the link to one line, as `LogSearch` yields it."""
+        place = f"?start={event['timestamp']}&refEventId={event.get('eventId', '')}"
+        return f"{self._page}/{_encoded(quote(event['logStreamName'], safe=''))}{_encoded(place)}"
+
+    @property
+    def _page(self) -> str:
+        host, region = _CONSOLES.get(self.aws.partition, "console.aws.amazon.com"), self.aws.region
+        place = f"https://{region}.{host}/cloudwatch/home?region={region}"
+        return f"{place}#logsV2:log-groups/log-group/{_encoded(quote(self.name, safe=''))}/log-events"
+
+
+@dataclass(slots=True)
+class LogSearch:
+    """A search of a log group in a bounded number of requests."""
+
+    group: LogGroup
+    pattern: str
+    left: int
+    """The number of requests that may still be sent."""
+    stopped: bool = False
+    """True if lines may follow that were not read."""
+
+    def events(self, start: int, end: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the lines between two times, as CloudWatch Logs describes them.
+
+        Raises:
+            ClientError: CloudWatch Logs refuses a request.
+
+        """
+        request = {
+            "logGroupName": self.group.name,
+            "filterPattern": self.pattern,
+            "startTime": start,
+            "endTime": end,
+        }
+        while self.left:
+            self.left -= 1
+            answer = self.group.aws.logs.filter_log_events(**request)
+            yield from answer.get("events", ())
+            if "nextToken" not in answer:
+                return
+            request["nextToken"] = answer["nextToken"]
+        self.stopped = True
+
+
+def key_pattern(key: str) -> str:
+    """Return the filter pattern of the lines about a key.
+
+    An asterisk in the key matches any text, and a long key is cut: the reader of the lines compares their keys.
+    """
+    end = len(key)
+    while True:
+        text = key[:end].replace("\\", "\\\\").replace('"', '\\"')
+        pattern = f'{{ $.key = "{text}{"" if end == len(key) else "*"}" }}'
+        if len(pattern.encode()) <= _LONGEST_PATTERN:
+            return pattern
+        end -= 1
+
+
+def _encoded(text: str) -> str:
+    """Encode a part of the address as the console does: percent-encoded, with dollar signs."""
+    return quote(text, safe="").replace("%", "$")
 
 
 def group_name(aws: Aws, deployed: DeployedPipeline, function: str = "") -> str:

@@ -75,11 +75,6 @@ class DeadLetterMessage:
         )
 
     @property
-    def attempts(self) -> str:
-        """The number of attempts, or an empty text if it is unknown."""
-        return self._text("attempts")
-
-    @property
     def keys(self) -> tuple[str, ...]:
         """The keys of its objects, or none if it cannot be parsed."""
         if key := self._text("key"):
@@ -103,11 +98,6 @@ class DeadLetterMessage:
             identity = next((one.identity for one in changes if one.identity), None)
             identity = identity or identity_of(StateKind.OBJECT, self.identity or None, None)
         return Entry(key, identity, fence=int(self.rejected_fence))
-
-    @property
-    def buckets(self) -> frozenset[str]:
-        """The buckets of its objects, or none if it cannot be parsed."""
-        return frozenset(one.bucket for one in parse_message(self.body) if isinstance(one, Change))
 
     def _text(self, name: str) -> str:
         return str(self.attributes.get(name, {}).get("StringValue", ""))

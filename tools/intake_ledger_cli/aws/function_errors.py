@@ -6,14 +6,12 @@ writes a line.
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger_cli.aws.clients import Aws
-from intake_ledger_cli.aws.consumer_log import group_name, refusal
+from intake_ledger_cli.aws.consumer_log import LogGroup, LogSearch, group_name, refusal
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.log_links import LogGroup
 
 PATTERN = '?"[ERROR]" ?"Task timed out" ?"Runtime exited" ?"Status: timeout" ?"Status: error"'
 """Lambda's own lines about failed invocations. Its runtime writes `[ERROR]` before each exception that no code caught:
@@ -49,40 +47,25 @@ class FunctionErrors:
 
 def read_errors(aws: Aws, deployed: DeployedPipeline, since: int, now: int) -> FunctionErrors:
     """Search the consumer's log. A log that may not be read is no error."""
-    group = LogGroup("", aws.region)
-    number, pages = 0, 0
+    group, number = LogGroup(aws, ""), 0
     last: dict[str, tuple[int, str]] = {}
     try:
-        group = LogGroup(group_name(aws, deployed), aws.region)
-        request: dict[str, Any] = {
-            "logGroupName": group.name,
-            "filterPattern": PATTERN,
-            "startTime": since,
-            "endTime": now,
-        }
-        while pages < REQUESTS:
-            answer = aws.logs.filter_log_events(**request)
-            pages += 1
-            for event in answer.get("events", ()):
-                stream, text = event["logStreamName"], " ".join(str(event["message"]).split())
-                before = last.get(stream, (0, ""))[1]
-                if _repeats(before, text):
-                    text = before
-                else:
-                    number += 1
-                last[stream] = event["timestamp"], text
-            if "nextToken" not in answer:
-                break
-            request["nextToken"] = answer["nextToken"]
+        group = LogGroup(aws, group_name(aws, deployed))
+        search = LogSearch(group, PATTERN, REQUESTS)
+        for event in search.events(since, now):
+            stream, text = event["logStreamName"], " ".join(str(event["message"]).split())
+            before = last.get(stream, (0, ""))[1]
+            repeated = _repeats(before, text)
+            number += not repeated
+            last[stream] = event["timestamp"], before if repeated else text
     except ClientError as error:
         return FunctionErrors(0, why=refusal(error, group.name))
-    more = pages == REQUESTS and "nextToken" in answer
     if not last:
-        return FunctionErrors(0, more)
+        return FunctionErrors(0, search.stopped)
     last_at, text = max(last.values())
     return FunctionErrors(
         number,
-        more,
+        search.stopped,
         last_at,
         text[:_MOST_TEXT],
         START.search(text) is not None,

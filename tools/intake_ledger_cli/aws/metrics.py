@@ -1,16 +1,17 @@
-"""Reads the metrics of the last hour in one request. CloudWatch shows them a minute or two later."""
+"""Reads metrics of a pipeline in one request. CloudWatch shows them a minute or two later."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
+from typing import NamedTuple
 
+from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 
-_SUMS = ("Committed", "Rejected", "Failed", "Retries", "LapsedLeases", "BreakerOpen")
+_SUMS = ("Committed", "Rejected", "Failed", "Retries", "LapsedLeases", "BreakerOpen", "AuditDeliveryProblems")
 _OF_LAMBDA = ("Errors", "Throttles")
-_PERIOD_SECONDS = 60
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,79 +63,104 @@ class Metrics:
     """The same of messages that the breaker returned."""
 
 
-def read_metrics(aws: Aws, deployed: DeployedPipeline) -> Metrics:
-    """Read the metrics.
+class Values(dict[int, float]):
+    """The values of a metric by the start of their period, in epoch milliseconds. The local AWS does not sort them."""
+
+    @property
+    def total(self) -> int:
+        return int(sum(self.values()))
+
+    @property
+    def last(self) -> int | None:
+        return int(self[max(self)]) if self else None
+
+    @property
+    def positive_at(self) -> int | None:
+        """The start of the last period with a value above 0."""
+        return max((at for at, value in self.items() if value > 0), default=None)
+
+
+class Metric(NamedTuple):
+    """A metric and its statistic. Without dimensions, it is one of the pipeline."""
+
+    name: str
+    statistic: str = "Sum"
+    namespace: str = "IntakeLedger"
+    dimensions: Mapping[str, str] = {}
+
+
+def read_values(
+    aws: Aws, deployed: DeployedPipeline, wanted: Mapping[str, Metric], *, start: int, end: int, seconds: int
+) -> dict[str, Values]:
+    """Read metrics by names of the caller. One without values has an empty mapping.
+
+    Args:
+        aws: the clients.
+        deployed: the pipeline.
+        wanted: the metrics.
+        start: epoch milliseconds.
+        end: epoch milliseconds.
+        seconds: the length of a period. One request gives 100,800 values at most.
 
     Raises:
         ClientError: CloudWatch refuses the request.
 
     """
-    now = datetime.now(UTC)
-    own = [{"Name": "service", "Value": deployed.name}]
-    queries = [_query(name, "IntakeLedger", name, own, "Sum") for name in (*_SUMS, "AuditDeliveryProblems")]
-    queries.append(_query("CommitLag", "IntakeLedger", "CommitLag", own, "Maximum"))
-    function = [{"Name": "FunctionName", "Value": deployed.consumer_function}]
-    queries += [_query(name, "AWS/Lambda", name, function, "Sum") for name in _OF_LAMBDA]
-    for name, url in (("queue", deployed.queue_url), ("dead_letters", deployed.dead_letter_url)):
-        dimensions = [{"Name": "QueueName", "Value": url.rsplit("/", 1)[-1]}]
-        queries.append(_query(name, "AWS/SQS", "ApproximateAgeOfOldestMessage", dimensions, "Maximum"))
+    queries = []
+    for number, (label, one) in enumerate(wanted.items()):
+        dimensions = one.dimensions or {"service": deployed.name}
+        metric = {
+            "Namespace": one.namespace,
+            "MetricName": one.name,
+            "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+        }
+        stat = {"Metric": metric, "Period": seconds, "Stat": one.statistic}
+        queries.append({"Id": f"m{number}", "Label": label, "MetricStat": stat})
     answer = aws.cloudwatch.get_metric_data(
-        MetricDataQueries=queries, StartTime=now - timedelta(hours=1), EndTime=now, ScanBy="TimestampDescending"
+        MetricDataQueries=queries,
+        StartTime=datetime.fromtimestamp(start / 1000, UTC),
+        EndTime=datetime.fromtimestamp(end / 1000, UTC),
+        ScanBy="TimestampDescending",
     )
-    found: dict[str, Any] = {one["Label"]: one for one in answer["MetricDataResults"]}
-    values = {name: one["Values"] for name, one in found.items()}
+    found = dict.fromkeys(wanted, Values())
+    for one in answer["MetricDataResults"]:
+        times = (int(at.timestamp() * 1000) for at in one["Timestamps"])
+        found[one["Label"]] = Values(zip(times, one["Values"], strict=True))
+    return found
 
-    def total(name: str) -> int:
-        return int(sum(values.get(name, ())))
 
-    finished, retries = total("Committed") + total("Rejected"), total("Retries")
+def read_metrics(aws: Aws, deployed: DeployedPipeline) -> Metrics:
+    """Read the metrics of the last hour.
+
+    Raises:
+        ClientError: CloudWatch refuses the request.
+
+    """
+    function = {"FunctionName": deployed.consumer_function}
+    wanted = {name: Metric(name) for name in _SUMS} | {"CommitLag": Metric("CommitLag", "Maximum")}
+    wanted |= {name: Metric(name, "Sum", "AWS/Lambda", function) for name in _OF_LAMBDA}
+    for label, url in (("queue", deployed.queue_url), ("dead_letters", deployed.dead_letter_url)):
+        queue = {"QueueName": url.rsplit("/", 1)[-1]}
+        wanted[label] = Metric("ApproximateAgeOfOldestMessage", "Maximum", "AWS/SQS", queue)
+    now = now_ms()
+    found = read_values(aws, deployed, wanted, start=now - _HOUR_MS, end=now, seconds=60)
+    retries, finished = found["Retries"].total, found["Committed"].total + found["Rejected"].total
+    ticks, lags = found["AuditDeliveryProblems"], found["CommitLag"]
     return Metrics(
         last_hour=LastHour(
             retries=retries,
-            lapsed_leases=total("LapsedLeases"),
+            lapsed_leases=found["LapsedLeases"].total,
             finished=finished,
             executions_per_upload=(finished + retries) / finished if finished else None,
-            held_back=total("BreakerOpen"),
-            commit_lag_ms=int(max(values["CommitLag"])) if values.get("CommitLag") else None,
-            function_errors=total("Errors"),
-            function_throttles=total("Throttles"),
+            held_back=found["BreakerOpen"].total,
+            commit_lag_ms=int(max(lags.values())) if lags else None,
+            function_errors=found["Errors"].total,
+            function_throttles=found["Throttles"].total,
         ),
-        queue_age_seconds=_age(found.get("queue")),
-        dead_letter_age_seconds=_age(found.get("dead_letters")),
-        tick=Tick(*last) if (last := _latest(found.get("AuditDeliveryProblems"))) else None,
-        committed_at=_last_time(found.get("Committed")),
-        failed_at=_last_time(found.get("Failed")),
-        held_back_at=_last_time(found.get("BreakerOpen")),
+        queue_age_seconds=found["queue"].last,
+        dead_letter_age_seconds=found["dead_letters"].last,
+        tick=Tick(max(ticks), ticks.last or 0) if ticks else None,
+        committed_at=found["Committed"].positive_at,
+        failed_at=found["Failed"].positive_at,
+        held_back_at=found["BreakerOpen"].positive_at,
     )
-
-
-def _query(label: str, namespace: str, metric: str, dimensions: list[dict[str, str]], statistic: str) -> dict[str, Any]:
-    return {
-        "Id": f"m_{label.lower()}",
-        "Label": label,
-        "MetricStat": {
-            "Metric": {"Namespace": namespace, "MetricName": metric, "Dimensions": dimensions},
-            "Period": _PERIOD_SECONDS,
-            "Stat": statistic,
-        },
-    }
-
-
-def _latest(found: Mapping[str, Any] | None) -> tuple[int, int] | None:
-    """The time of the latest value in epoch milliseconds, and the value. The local AWS does not sort them."""
-    points = list(zip(found["Timestamps"], found["Values"], strict=True)) if found else []
-    if not points:
-        return None
-    at, value = max(points)
-    return int(at.timestamp() * 1000), int(value)
-
-
-def _age(found: Mapping[str, Any] | None) -> int | None:
-    latest = _latest(found)
-    return latest[1] if latest else None
-
-
-def _last_time(found: Mapping[str, Any] | None) -> int | None:
-    """The start of the last period with a value above 0, in epoch milliseconds."""
-    points = zip(found["Timestamps"], found["Values"], strict=True) if found else ()
-    return max((int(at.timestamp() * 1000) for at, value in points if value > 0), default=None)

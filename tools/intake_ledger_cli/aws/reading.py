@@ -19,6 +19,7 @@ from intake_ledger.protocol.row import (
     from_dynamodb,
     review_partitions,
     row_from_attributes,
+    to_dynamodb,
 )
 from intake_ledger.protocol.settings import Settings
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -138,6 +139,30 @@ def rows_to_review(
                 yield entry
     except BudgetSpentError:
         bound.stopped = True
+
+
+def scan_request(
+    deployed: DeployedPipeline, *conditions: tuple[str, str, str, str | int], prefix: str = ""
+) -> dict[str, Any]:
+    """The request for a scan of the pipeline's rows.
+
+    Args:
+        deployed: the pipeline.
+        conditions: attribute, condition, and name and value of its placeholder, as DynamoDB filters rows.
+        prefix: of the keys.
+
+    """
+    every = [
+        ("sk", "begins_with(#sk, :own)", ":own", f"{deployed.name}@"),
+        ("pk", "begins_with(#pk, :keys)", ":keys", f"{deployed.bucket}/{prefix}"),
+        *conditions,
+    ]
+    return {
+        "TableName": deployed.table,
+        "FilterExpression": " AND ".join(condition for _, condition, _, _ in every),
+        "ExpressionAttributeNames": {f"#{attribute}": attribute for attribute, _, _, _ in every},
+        "ExpressionAttributeValues": to_dynamodb({name: value for _, _, name, value in every}),
+    }
 
 
 def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget | None = None) -> ReviewPage:

@@ -14,7 +14,7 @@ from intake_ledger_cli.app import ExitCode, app, end_with, now_ms, option
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read import audits
-from intake_ledger_cli.read.report_file import MOST_HOURS, write_report
+from intake_ledger_cli.read.report_page import MOST_HOURS, write_page
 from intake_ledger_cli.show import tables
 from intake_ledger_cli.show.console import console
 
@@ -37,7 +37,7 @@ def audit(
     if resend and (last or html is not None):
         raise UsageError("--resend runs the audit: omit --last and --html")
     if html is not None:
-        end_with(write_report(call, html, hours), exit_code)
+        end_with(write_page(call, html, hours), exit_code)
         return
     aws, deployed = call.open()
     if last:

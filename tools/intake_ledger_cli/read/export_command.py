@@ -15,7 +15,7 @@ import typer
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import Row, Status
-from intake_ledger_cli.act.selection import CommitFilter, commit_filter, parse_time, scan_request
+from intake_ledger_cli.act.selection import CommitFilter, commit_filter, parse_time
 from intake_ledger_cli.app import app, argument, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
@@ -23,7 +23,7 @@ from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.options import Call, check_reason, with_shared_options
-from intake_ledger_cli.read.report_file import replacing
+from intake_ledger_cli.read.files import replacing
 from intake_ledger_cli.show.formatting import shown_status
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _scan(deployed: DeployedPipeline, chosen: ExportedRows) -> dict[str, Any]:
         ("updated_at", "#updated_at < :before", ":before", chosen.before),
     )
     given = [(name, text, place, value) for name, text, place, value in conditions if value is not None]
-    return scan_request(deployed, *given, *chosen.commit.conditions(), prefix=chosen.prefix)
+    return reading.scan_request(deployed, *given, *chosen.commit.conditions(), prefix=chosen.prefix)
 
 
 def write_file(path: Path, rows: Iterator[dict[str, Value]], duckdb: Any = None) -> int:

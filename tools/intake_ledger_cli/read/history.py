@@ -11,9 +11,8 @@ from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_cli.aws.clients import Aws
-from intake_ledger_cli.aws.consumer_log import group_name, refusal
+from intake_ledger_cli.aws.consumer_log import LogGroup, LogSearch, group_name, key_pattern, refusal
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.log_links import LogGroup, key_pattern
 
 REQUESTS = 20
 """The largest number of requests to CloudWatch Logs."""
@@ -110,14 +109,14 @@ def read_history(aws: Aws, deployed: DeployedPipeline, key: str, rows: Sequence[
     end = now if running else min(now, max(row.updated_at for row in claimed) + _AFTER_MS)
     begun = max(0, min(row.first_claimed_at or row.updated_at for row in claimed) - _BEFORE_MS)
     start = max(begun, end - LONGEST_MS)
-    group = LogGroup(group_name(aws, deployed), aws.region)
+    group = LogGroup(aws, group_name(aws, deployed))
     empty = History(link=group.lines(key_pattern(key), begun, end), searched_from=start)
-    search = _Search(aws, group, deployed.name, key)
+    search = LogSearch(group, key_pattern(key), REQUESTS)
     try:
-        lines = list(search.lines(start, end))
+        lines = list(_lines(search, deployed.name, key, start, end))
         cut = search.stopped
         until = end if cut else min(now, end + REPEATS_MS)
-        later = list(search.lines(end + 1, until)) if until > end else []
+        later = list(_lines(search, deployed.name, key, end + 1, until)) if until > end else []
     except ClientError as error:
         link = "" if deployed.workers else empty.link
         return replace(empty, complete=False, why=refusal(error, group.name), link=link)
@@ -137,36 +136,14 @@ def read_history(aws: Aws, deployed: DeployedPipeline, key: str, rows: Sequence[
     return replace(empty, attempts=attempts, repeats=repeats, repeats_until=until, complete=not why, why=why)
 
 
-@dataclass(slots=True)
-class _Search:
-    aws: Aws
-    group: LogGroup
-    pipeline: str
-    key: str
-    left: int = REQUESTS
-    """The number of requests that may still be sent."""
-    stopped: bool = False
-
-    def lines(self, start: int, end: int) -> Iterator[tuple[Mapping[str, Any], int, str]]:
-        """Yield the content, the time and the link of each line about the key."""
-        request: dict[str, Any] = {
-            "logGroupName": self.group.name,
-            "filterPattern": key_pattern(self.key),
-            "startTime": start,
-            "endTime": end,
-        }
-        while self.left:
-            self.left -= 1
-            answer = self.aws.logs.filter_log_events(**request)
-            for event in answer.get("events", ()):
-                content = _content(event.get("message", ""))
-                if content.get("key") == self.key and content.get("service", self.pipeline) == self.pipeline:
-                    at = event["timestamp"]
-                    yield content, at, self.group.line(event["logStreamName"], event.get("eventId", ""), at)
-            if "nextToken" not in answer:
-                return
-            request["nextToken"] = answer["nextToken"]
-        self.stopped = True
+def _lines(
+    search: LogSearch, pipeline: str, key: str, start: int, end: int
+) -> Iterator[tuple[Mapping[str, Any], int, str]]:
+    """Yield the content, the time and the link of each line about the key."""
+    for event in search.events(start, end):
+        content = _content(event.get("message", ""))
+        if content.get("key") == key and content.get("service", pipeline) == pipeline:
+            yield content, event["timestamp"], search.group.line(event)
 
 
 def _repeats(lines: Sequence[tuple[Mapping[str, Any], int, str]], rows: Sequence[Row]) -> Iterator[Repeat]:
