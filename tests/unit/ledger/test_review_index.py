@@ -21,7 +21,8 @@ from intake_ledger.protocol.row import (
     row_key,
 )
 from intake_ledger_cli.aws import reading
-from intake_ledger_cli.aws.read_budget import ReadBudget
+from intake_ledger_cli.aws.reading import ReadBudget
+from intake_ledger_cli.read import listing
 from tests.unit.command.test_formatting import DEPLOYED
 from tests.unit.consumer.test_groups import new_world
 from tests.unit.support import BUCKET, PIPELINE, START, created, make_reason
@@ -118,7 +119,8 @@ def test_the_partitions_are_one_list_in_the_order_of_time(times: dict[str, int],
     found: list[tuple[int, str]] = []
     after = None
     while True:
-        page = reading.first_page(reading.rows_to_review(index, DEPLOYED, after=after), limit)
+        budget = ReadBudget(10_000)
+        page = listing.first_page(reading.rows_to_review(index, DEPLOYED, after=after, budget=budget), limit, budget)
         assert len(page.rows) <= limit
         found += [(entry.row.updated_at, entry.key) for entry in page.rows]
         after = page.after
@@ -142,7 +144,7 @@ def test_a_search_with_few_requests_shows_each_row_once(times: dict[str, int], m
     for _ in range(len(times) + 2):
         budget = ReadBudget(most)
         rows = reading.rows_to_review(index, DEPLOYED, Status.REJECTED, after=after, budget=budget)
-        page = reading.first_page(rows, limit, budget)
+        page = listing.first_page(rows, limit, budget)
         assert budget.used <= most
         found += [(entry.row.updated_at, entry.key) for entry in page.rows]
         after = page.after

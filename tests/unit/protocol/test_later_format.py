@@ -31,9 +31,9 @@ from intake_ledger.protocol.row import (
     to_dynamodb,
 )
 from intake_ledger.protocol.verdict import Verdict
-from intake_ledger_cli.aws.reading import ObjectRow, ReviewPage
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
-from intake_ledger_cli.read import inspection
+from intake_ledger_cli.read import inspection, listing
 from intake_ledger_cli.show import json_output, tables
 from intake_ledger_cli.show.console import console
 from intake_ledger_testing.dynamodb_expressions import Item
@@ -282,7 +282,7 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
     assert found is not None
     assert found.status is Status.LATER_FORMAT
     state = State(StateKind.OBJECT, "v1", "e", 1, START)
-    listed = ReviewPage([ObjectRow("k", found)], None)
+    listed = listing.ReviewPage(rows=[ObjectRow("k", found)])
     [compared] = inspection.compare(
         [ObjectRow("k", found)], [ListedVersion(state, current=True)], DEPLOYED, START, None
     )
@@ -292,7 +292,7 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
     )
     terminal = console()
     with terminal.capture() as capture:
-        terminal.print(tables.list_table(DEPLOYED, listed, START))
+        terminal.print(listing.list_table(DEPLOYED, listed, START))
         terminal.print(tables.inspect_table(DEPLOYED, inspected, START))
     assert "by a later release" in capture.get()
     json.dumps(json_output.document([listed, inspected]))

@@ -1,12 +1,15 @@
-"""Reads rows and the audit's state from the ledger's table."""
+"""Reads rows and the audit's state from the ledger's table. A list may be bounded, and remembers how far it came."""
 
+import base64
 import heapq
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.row_history import all_rows_since, record_key
@@ -23,14 +26,101 @@ from intake_ledger.protocol.row import (
 )
 from intake_ledger.protocol.settings import Settings
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
+from intake_ledger_cli.errors import UsageError, describe_error, is_passing
 from intake_ledger_cli.show.json_output import document
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+SEARCH_REQUESTS = 100
+"""Requests of a list that searches. A request reads up to 1 MB, which is about 2,000 rows."""
+LEAST_REQUESTS = 50
+"""The smallest bound. A list reads the 20 partitions of the index at once, so that fewer may not advance."""
+_ROWS_OF_A_REQUEST = 500
+"""A careful number: rows with long reasons have 2 KB."""
+type Condition = tuple[str, str, str, str | int]
+"""A condition of a row: attribute, expression, and name and value of its placeholder."""
 type _Place = tuple[int, str, str]
 """The position of an item among the rows that need review: `updated_at`, then the item's key."""
+
+
+@dataclass(slots=True)
+class ReadBudget:
+    """The requests that a list may send."""
+
+    most: int
+    used: int = 0
+    reached: tuple[Any, ...] | None = None
+    """The place of the list up to which all rows were seen."""
+    stopped: bool = False
+    """True if rows may follow that were not read."""
+    why: str = ""
+    """Why AWS did not answer the last request. Empty: the requests are used up."""
+
+    def end(self) -> dict[str, Any]:
+        """The fields of a list that stopped: the token with which `--after` continues, the requests, and the reason."""
+        if not self.stopped:
+            return {}
+        after = None if self.reached is None else write_token(self.reached)
+        return {"after": after, "stopped_after": self.used, "why": self.why}
+
+    def pages(self, pages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield pages of DynamoDB until the list has to stop. Rows that were seen before it throttles are shown.
+
+        Raises:
+            ClientError: DynamoDB throttles the first requests, or refuses one.
+
+        """
+        remaining, more = iter(pages), True
+        while more:
+            if self.used >= self.most:
+                self.stopped = True
+                return
+            try:
+                page = next(remaining)
+            except ClientError as error:
+                if self.reached is None or not is_passing(error):
+                    raise
+                self.stopped, self.why = True, describe_error(error)
+                return
+            self.used += 1
+            yield page
+            more = "LastEvaluatedKey" in page
+
+
+def requests_for(limit: int | None) -> int:
+    """Return the default bound: it searches for a while, and reads all rows that it prints."""
+    return SEARCH_REQUESTS + (limit or 0) // _ROWS_OF_A_REQUEST
+
+
+def write_token(place: tuple[Any, ...]) -> str:
+    """Encode a place of a list for the command line."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def read_token(token: str, *kinds: type) -> tuple[Any, ...]:
+    """Decode a place of a list.
+
+    Args:
+        token: of `write_token`.
+        kinds: the types of its values.
+
+    Raises:
+        UsageError: It is not a token, or one of another list.
+
+    """
+    values = token_values(token)
+    if not isinstance(values, list) or [type(value) for value in values] != list(kinds):
+        raise UsageError(f"--after {token} is not a token of this list: copy the token that `list` printed")
+    return tuple(values)
+
+
+def token_values(token: str) -> Any:
+    """The decoded content of a token. None: it is not one."""
+    try:
+        return json.loads(base64.urlsafe_b64decode(token))
+    except ValueError:  # also binascii's
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +129,9 @@ class ObjectRow:
 
     key: str
     row: Row
-    token: str = ""
-    """The place of the row in a list, for `--after`."""
 
     def as_document(self) -> dict[str, Any]:
         return {"key": self.key, **document(self.row)}
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewPage:
-    """The document of `list`: a page of rows. `after` is the token of the next page, if there is one."""
-
-    rows: list[ObjectRow]
-    after: str | None
-    stopped_after: int | None = None
-    """The number of requests after which the list stopped, although rows may follow. None if it did not."""
-    why: str = ""
-    """Why AWS did not answer the next request. Empty: the requests are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,57 +200,48 @@ def rows_to_review(
     """
     bound = budget or ReadBudget(sys.maxsize)
     start = None if after is None else read_token(after, int, str, str)
-    request = _review_request(deployed, status, start, page_rows)
-    names = review_partitions(deployed.name) if names is None else names
-    partitions = [_by_place(_one_partition(client, request, name, bound)) for name in names]
-    try:
-        for item in heapq.merge(*partitions, key=_place_of):
-            place = _place_of(item)
-            if before is not None and place[0] >= before:
-                return
-            if start is not None and place <= start:
-                continue
-            bound.reached = place
-            if "status" in item and (entry := entry_of(deployed, from_dynamodb(item))):
-                yield entry
-    except BudgetSpentError:
-        bound.stopped = True
+    filters = () if status is None else (("status", "#status = :status", ":status", status.value),)
+    size = {} if page_rows is None else {"PaginationConfig": {"PageSize": page_rows}}
+    partitions = []
+    for name in review_partitions(deployed.name) if names is None else names:
+        request = index_query(deployed, name, *filters, since=None if start is None else start[0]) | size
+        partitions.append(_by_place(_one_partition(client, request, bound)))
+    for item in heapq.merge(*partitions, key=_place_of):
+        place = _place_of(item)
+        if bound.stopped or (before is not None and place[0] >= before):
+            return
+        if start is not None and place <= start:
+            continue
+        bound.reached = place
+        if "status" in item and (entry := entry_of(deployed, from_dynamodb(item))):
+            yield entry
 
 
-def scan_request(
-    deployed: DeployedPipeline, *conditions: tuple[str, str, str, str | int], prefix: str = ""
+def index_query(
+    deployed: DeployedPipeline, partition: str, *filters: Condition, since: int | None = None
 ) -> dict[str, Any]:
-    """The request for a scan of the pipeline's rows.
+    """The query of a partition of the index, oldest change first: from the time `since` on, in epoch milliseconds."""
+    keys: list[Condition] = [(REVIEW_INDEX, "#needs_review = :partition", ":partition", partition)]
+    keys += [] if since is None else [("updated_at", "#updated_at >= :updated_at", ":updated_at", since)]
+    place = {"TableName": deployed.table, "IndexName": REVIEW_INDEX}
+    return place | _expression("KeyConditionExpression", keys) | _expression("FilterExpression", filters, of=keys)
 
-    Args:
-        deployed: the pipeline.
-        conditions: attribute, condition, and name and value of its placeholder, as DynamoDB filters rows.
-        prefix: of the keys.
 
-    """
-    every = [
-        ("sk", "begins_with(#sk, :own)", ":own", f"{deployed.name}@"),
-        ("pk", "begins_with(#pk, :keys)", ":keys", f"{deployed.bucket}/{prefix}"),
-        *conditions,
-    ]
-    return {
-        "TableName": deployed.table,
-        "FilterExpression": " AND ".join(condition for _, condition, _, _ in every),
+def scan_request(deployed: DeployedPipeline, *filters: Condition, prefix: str = "") -> dict[str, Any]:
+    """The request for a scan of the pipeline's rows, of keys with a prefix."""
+    own: Condition = ("sk", "begins_with(#sk, :own)", ":own", f"{deployed.name}@")
+    keys: Condition = ("pk", "begins_with(#pk, :keys)", ":keys", f"{deployed.bucket}/{prefix}")
+    return {"TableName": deployed.table} | _expression("FilterExpression", [own, keys, *filters])
+
+
+def _expression(name: str, conditions: Sequence[Condition], *, of: Sequence[Condition] = ()) -> dict[str, Any]:
+    """An expression that joins conditions, with the names and values of these and of those of another expression."""
+    every = [*of, *conditions]
+    text = {name: " AND ".join(condition for _, condition, _, _ in conditions)} if conditions else {}
+    return text | {
         "ExpressionAttributeNames": {f"#{attribute}": attribute for attribute, _, _, _ in every},
-        "ExpressionAttributeValues": to_dynamodb({name: value for _, _, name, value in every}),
+        "ExpressionAttributeValues": to_dynamodb({value_name: value for _, _, value_name, value in every}),
     }
-
-
-def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget | None = None) -> ReviewPage:
-    """Return the first `limit` rows, and the token of the last one if there are more. If the budget stopped the search
-    for more, return the budget's token.
-    """
-    found = list(islice(rows, limit))
-    if next(rows, None) is not None:
-        return ReviewPage(found, found[-1].token)
-    if budget is None or not budget.stopped:
-        return ReviewPage(found, None)
-    return ReviewPage(found, budget.token, budget.used, budget.why)
 
 
 def audit_key(deployed: DeployedPipeline) -> RowKey:
@@ -228,39 +295,11 @@ def read_all_rows_since(client: "DynamoDBClient", deployed: DeployedPipeline) ->
     return all_rows_since(read_item(client, deployed, record_key(settings)), settings)
 
 
-def _review_request(
-    deployed: DeployedPipeline, status: Status | None, start: tuple[Any, ...] | None, page_rows: int | None
-) -> dict[str, Any]:
-    """Return the query of each partition, without the partition."""
-    request: dict[str, Any] = {
-        "TableName": deployed.table,
-        "IndexName": REVIEW_INDEX,
-        "KeyConditionExpression": "#needs_review = :partition",
-        "ExpressionAttributeNames": {"#needs_review": REVIEW_INDEX},
-        "ExpressionAttributeValues": {},
-    }
-    if start is not None:
-        request["KeyConditionExpression"] += " AND #updated_at >= :updated_at"
-        request["ExpressionAttributeNames"]["#updated_at"] = "updated_at"
-        request["ExpressionAttributeValues"][":updated_at"] = {"N": str(start[0])}
-    if status is not None:
-        request["FilterExpression"] = "#status = :status"
-        request["ExpressionAttributeNames"]["#status"] = "status"
-        request["ExpressionAttributeValues"][":status"] = {"S": status.value}
-    if page_rows is not None:
-        request["PaginationConfig"] = {"PageSize": page_rows}
-    return request
-
-
-def _one_partition(
-    client: "DynamoDBClient", request: dict[str, Any], partition: str, budget: ReadBudget
-) -> Iterator[Any]:
+def _one_partition(client: "DynamoDBClient", request: dict[str, Any], budget: ReadBudget) -> Iterator[Any]:
     """Yield the items of a partition. The key after which a page ended is an item without a status: it says how far the
     partition was read, although a filter may have left out all items of the page.
     """
-    values = request["ExpressionAttributeValues"] | {":partition": {"S": partition}}
-    pages: Any = client.get_paginator("query").paginate(**request | {"ExpressionAttributeValues": values})
-    for page in budget.pages(pages):
+    for page in budget.pages(client.get_paginator("query").paginate(**request)):
         yield from page["Items"]
         if end := page.get("LastEvaluatedKey"):
             yield end
@@ -295,4 +334,4 @@ def entry_of(deployed: DeployedPipeline, content: dict[str, Any]) -> ObjectRow |
     own = f"{deployed.bucket}/"
     if row is None or not content["pk"].startswith(own):
         return None
-    return ObjectRow(content["pk"].removeprefix(own), row, write_token((row.updated_at, content["pk"], content["sk"])))
+    return ObjectRow(content["pk"].removeprefix(own), row)

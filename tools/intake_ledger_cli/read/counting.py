@@ -15,8 +15,10 @@ from intake_ledger.protocol.row import (
     removed_partition,
     review_partitions,
     row_from_attributes,
+    to_dynamodb,
     waiting_partition,
 )
+from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import is_passing
 from intake_ledger_cli.show.console import many
@@ -142,32 +144,23 @@ def _add(times: _Times, content: Mapping[str, Any], own: frozenset[str]) -> None
 
 def _review_pages(client: "DynamoDBClient", deployed: DeployedPipeline) -> Iterator[Any]:
     """Scan the index. A query for each of its partitions would take at least as many requests as partitions."""
-    request = _request(deployed) | {
-        "FilterExpression": "begins_with(#needs_review, :own)"
-        " AND NOT #needs_review IN (:waiting, :removed, :rejected_rows)",
-        "ExpressionAttributeValues": {
-            ":own": {"S": f"{deployed.name}#"},
-            ":waiting": {"S": waiting_partition(deployed.name)},
-            ":removed": {"S": removed_partition(deployed.name)},
-            ":rejected_rows": {"S": rejected_rows_partition(deployed.name)},
-        },
+    apart = {f":{kind}": partition(deployed.name) for kind, partition in _APART.items()}
+    request = {
+        "TableName": deployed.table,
+        "IndexName": REVIEW_INDEX,
+        "FilterExpression": f"begins_with(#needs_review, :own) AND NOT #needs_review IN ({', '.join(apart)})",
+        "ExpressionAttributeNames": {},
+        "ExpressionAttributeValues": to_dynamodb({":own": f"{deployed.name}#", **apart}),
     }
-    yield from client.get_paginator("scan").paginate(**request)
+    yield from client.get_paginator("scan").paginate(**_brief(request))
 
 
 def _partition_pages(client: "DynamoDBClient", deployed: DeployedPipeline, name: str) -> Iterator[Any]:
     """Query the rows of one partition of the index, those with the oldest change first."""
-    request = _request(deployed) | {
-        "KeyConditionExpression": "#needs_review = :partition",
-        "ExpressionAttributeValues": {":partition": {"S": name}},
-    }
-    yield from client.get_paginator("query").paginate(**request)
+    yield from client.get_paginator("query").paginate(**_brief(reading.index_query(deployed, name)))
 
 
-def _request(deployed: DeployedPipeline) -> Any:
-    return {
-        "TableName": deployed.table,
-        "IndexName": REVIEW_INDEX,
-        "ProjectionExpression": ", ".join(f"#{name}" for name in _ATTRIBUTES),
-        "ExpressionAttributeNames": {f"#{name}": name for name in _ATTRIBUTES},
-    }
+def _brief(request: dict[str, Any]) -> Any:
+    """A request for the attributes that are counted."""
+    names = request["ExpressionAttributeNames"] | {f"#{name}": name for name in _ATTRIBUTES}
+    return request | {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}

@@ -15,8 +15,7 @@ from intake_ledger.protocol.row import RowKey, group_key, row_from_attributes, w
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.read_budget import ReadBudget
-from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.aws.reading import ObjectRow, ReadBudget
 
 MOST_ROWS = 1_000
 """The waiting rows that `status` looks at, those that have waited since their last look for the longest time."""

@@ -3,25 +3,29 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from intake_ledger.protocol.row import (
     Status,
     dismissed_partition,
     rejected_rows_partition,
     removed_partition,
-    review_partitions,
+    to_dynamodb,
     waiting_partition,
 )
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.read_budget import BudgetSpentError, ReadBudget, read_token, write_token
-from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.aws.reading import ObjectRow, ReadBudget, read_token
 from intake_ledger_cli.errors import UsageError
-from intake_ledger_cli.show.formatting import shown_reason, shown_status, timestamp
+from intake_ledger_cli.show.console import DIM, GOOD, WARNING, escape, many
+from intake_ledger_cli.show.formatting import duration, listed_status, shown_reason, shown_status, timestamp
+from intake_ledger_cli.show.render import table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,21 +51,59 @@ _CSV_COLUMNS = ("since", "status", "attempts", "reason_code", "reason", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedRows:
-    """The rows that a list has. Times are in epoch milliseconds."""
+class ListEnd:
+    """How a list ended."""
 
-    word: str = ""
-    """A status of `WORDS`. Empty: failed and rejected rows."""
-    prefix: str = ""
-    before: int | None = None
-    """Only rows whose last change is before this time."""
+    after: str | None = None
+    """The token of the next page, if there is one."""
+    stopped_after: int | None = None
+    """The number of requests after which the list stopped, although rows may follow. None if it did not."""
+    why: str = ""
+    """Why AWS did not answer the next request. Empty: the requests are used up."""
+
+    def __str__(self) -> str:
+        """How it goes on. Empty: all rows were listed."""
+        if self.stopped_after is None:
+            return f"more rows follow, list them with --after {self.after}" if self.after else ""
+        further = f"go on with --after {self.after}" if self.after else ""
+        if not self.why:
+            further = f"{further}, or raise --max-requests" if further else "raise --max-requests"
+        because = f" ({escape(self.why)})" if self.why else ""
+        requests = many(self.stopped_after, "requests")
+        return f"stopped after {requests}{because}, and rows may follow: {further or 'try again later'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPage(ListEnd):
+    """The document of `list`: a page of rows."""
+
+    rows: list[ObjectRow]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedReason:
+    """A reason of rows. Two bugs have one code and different texts."""
+
+    rows: int
+    status: str
+    reason_code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonCounts(ListEnd):
+    """The document of `list --by-reason`, the most rows first."""
+
+    reasons: list[ListedReason]
 
 
 def select_rows(
     client: "DynamoDBClient",
     deployed: DeployedPipeline,
-    selection: ListedRows,
+    word: str,
     *,
+    prefix: str = "",
+    before: int | None = None,
     now: int,
     after: str | None = None,
     limit: int | None = None,
@@ -72,31 +114,91 @@ def select_rows(
     With `limit` and without filters, each partition of the index is read no further than that. A search ends when the
     budget is spent, which then says how far it came.
 
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        word: a status of `WORDS`. Empty: failed and rejected rows.
+        prefix: only keys with this prefix.
+        before: only rows whose last change is before this time, in epoch milliseconds.
+        now: epoch milliseconds.
+        after: token of a list. Only rows after it.
+        limit: the number of rows that are shown. None: all.
+        budget: the requests.
+
     Raises:
         UsageError: `after` is not a token of a list.
 
     """
-    status = Status(selection.word.upper()) if selection.word in _STATUSES else None
-    if selection.word == STUCK:
+    status = Status(word.upper()) if word in _STATUSES else None
+    if word == STUCK:
         rows = _stuck_rows(client, deployed, now, after, budget)
     else:
-        is_filtered = status is not None or selection.prefix
+        is_filtered = status is not None or prefix
         rows = reading.rows_to_review(
             client,
             deployed,
             status,
             after=after,
-            names=[_PARTITIONS[selection.word](deployed.name)]
-            if selection.word in _PARTITIONS
-            else review_partitions(deployed.name),
-            before=selection.before,
+            names=[_PARTITIONS[word](deployed.name)] if word in _PARTITIONS else None,
+            before=before,
             page_rows=None if is_filtered or limit is None or limit >= _LARGE_LIST else limit + 1,
             budget=budget,
         )
     for entry in rows:
-        is_old = selection.before is None or entry.row.updated_at < selection.before
-        if is_old and entry.key.startswith(selection.prefix):
+        if (before is None or entry.row.updated_at < before) and entry.key.startswith(prefix):
             yield entry
+
+
+def first_page(rows: Iterator[ObjectRow], limit: int, budget: ReadBudget) -> ReviewPage:
+    """Return the first `limit` rows, and the token of the last one if there are more. If the budget stopped the search
+    for more, return the budget's token.
+    """
+    found = list(islice(rows, limit))
+    last = budget.reached
+    if last is not None and next(rows, None) is not None:
+        return ReviewPage(rows=found, after=reading.write_token(last))
+    return ReviewPage(rows=found, **budget.end())
+
+
+def count_reasons(rows: Iterator[ObjectRow], budget: ReadBudget) -> ReasonCounts:
+    """Count rows by status, reason code and text."""
+    counts = Counter(
+        (shown_status(entry.row), entry.row.reason_code or _NO_REASON, shown_reason(entry.row)) for entry in rows
+    )
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ReasonCounts(reasons=[ListedReason(number, *reason) for reason, number in ordered], **budget.end())
+
+
+def list_table(deployed: DeployedPipeline, found: ReviewPage, now: int) -> RenderableType:
+    """The page for people."""
+    identities, limit_seconds = not deployed.work.in_bucket, deployed.max_wait_seconds
+    lines: list[tuple[object, ...]] = []
+    for entry in found.rows:
+        row, since, status = entry.row, entry.row.updated_at, listed_status(entry.row)
+        reason = shown_reason(row)
+        if row.retry_at and row.retry_at > now:
+            reason += f"; next attempt in {duration(row.retry_at - now)}"
+        if row.waiting_since is not None and (row.needs_review or "").endswith("#waiting"):
+            since, status = row.waiting_since, "WAITING"
+            if limit_seconds is not None:
+                left = since + limit_seconds * 1000 - now
+                reason += f"; rejected in {duration(left)}" if left > 0 else "; its deadline has passed"
+        identity = [row.version_id or ""] if identities else []
+        lines.append((duration(now - since), status, row.attempts, entry.key, *identity, reason))
+    return _table(("since", "status", "attempts", "key", *(["identity"] if identities else []), "reason"), lines, found)
+
+
+def reasons_table(found: ReasonCounts) -> RenderableType:
+    """The counts for people."""
+    return _table(("rows", "status", "reason code", "reason"), [astuple(one) for one in found.reasons], found)
+
+
+def _table(titles: Sequence[str], lines: Sequence[tuple[object, ...]], end: ListEnd) -> RenderableType:
+    """The lines, and how the list goes on."""
+    rest = Text(str(end), style=DIM if end.stopped_after is None else WARNING)
+    if not lines:
+        return rest or Text("none", style=GOOD)
+    return Group(table(titles, lines), *([rest] if rest else []))
 
 
 def status_word(text: str) -> str:
@@ -110,38 +212,6 @@ def status_word(text: str) -> str:
     if word and word not in WORDS:
         raise UsageError(f"--status {text} cannot be listed: use one of {', '.join(WORDS)}, or omit it")
     return word
-
-
-@dataclass(frozen=True, slots=True)
-class ListedReason:
-    """A reason of rows. Two bugs have one code and different texts."""
-
-    status: str
-    reason_code: str
-    reason: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReasonCounts:
-    """The document of `list --by-reason`, the most rows first. The others are as of `reading.ReviewPage`."""
-
-    reasons: list[ListedReason]
-    after: str | None
-    stopped_after: int | None
-    why: str
-
-
-def count_reasons(rows: Iterator[ObjectRow], budget: ReadBudget) -> ReasonCounts:
-    """Count rows by status, reason code and text."""
-    counts = Counter(
-        (shown_status(entry.row), entry.row.reason_code or _NO_REASON, shown_reason(entry.row)) for entry in rows
-    )
-    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    stopped_after = budget.used if budget.stopped else None
-    return ReasonCounts(
-        [ListedReason(*reason, number) for reason, number in ordered], budget.token, stopped_after, budget.why
-    )
 
 
 def csv_lines(deployed: DeployedPipeline, rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
@@ -168,29 +238,21 @@ def _stuck_rows(
 
     In a crash loop, a new claim soon follows the claim whose lease ended. An attempt that failed leaves its reason.
     """
-    names = ("sk", "status", "lease_until", "attempts", "reason")
-    request: dict[str, Any] = {
-        "TableName": deployed.table,
-        "FilterExpression": "begins_with(#sk, :own) AND #status = :processing"
-        " AND (#lease_until <= :now OR (#attempts > :first AND attribute_not_exists(#reason)))",
-        "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": {
-            ":own": {"S": f"{deployed.name}@"},
-            ":processing": {"S": Status.PROCESSING.value},
-            # The lease of an execution is extended, and it may have been aborted since: the execution is asked.
-            ":now": {"N": str(now + _LONGEST_LEASE_MS if deployed.has_executions else now)},
-            ":first": {"N": "1"},
-        },
-    }
+    # The lease of an execution is extended, and it may have been aborted since: the execution is asked.
+    ended = now + _LONGEST_LEASE_MS if deployed.has_executions else now
+    is_stuck = "(#lease_until <= :now OR (#attempts > :first AND attribute_not_exists(#reason)))"
+    request = reading.scan_request(
+        deployed,
+        ("status", "#status = :processing", ":processing", Status.PROCESSING.value),
+        ("lease_until", is_stuck, ":now", ended),
+    )
+    request["ExpressionAttributeNames"] |= {"#attempts": "attempts", "#reason": "reason"}
+    request["ExpressionAttributeValues"] |= to_dynamodb({":first": 1})
     if after is not None:
-        pk, sk = read_token(after, str, str)
-        request["ExclusiveStartKey"] = {"pk": {"S": pk}, "sk": {"S": sk}}
-    pages: Any = client.get_paginator("scan").paginate(**request)
-    try:
-        for page in budget.pages(pages):
-            for content, entry in reading.entries_of(deployed, page["Items"]):
-                yield replace(entry, token=write_token((content["pk"], content["sk"])))
-            if end := page.get("LastEvaluatedKey"):
-                budget.reached = (end["pk"]["S"], end["sk"]["S"])
-    except BudgetSpentError:
-        budget.stopped = True
+        request["ExclusiveStartKey"] = to_dynamodb(dict(zip(("pk", "sk"), read_token(after, str, str), strict=True)))
+    for page in budget.pages(client.get_paginator("scan").paginate(**request)):
+        for content, entry in reading.entries_of(deployed, page["Items"]):
+            budget.reached = (content["pk"], content["sk"])
+            yield entry
+        if end := page.get("LastEvaluatedKey"):
+            budget.reached = (end["pk"]["S"], end["sk"]["S"])

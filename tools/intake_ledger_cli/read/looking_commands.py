@@ -9,11 +9,10 @@ import typer
 from rich.live import Live
 
 from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, argument, end_with, now_ms, option
-from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_table, list_running, without_running
-from intake_ledger_cli.aws.read_budget import LEAST_REQUESTS, ReadBudget, requests_for
+from intake_ledger_cli.aws.reading import LEAST_REQUESTS, ReadBudget, requests_for
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read import listing, pipelines, verdict
@@ -105,11 +104,7 @@ def list_command(
     if running and (prefix or older_than or by_reason or as_csv or after):
         raise UsageError("--status running lists executions: use it with --limit and --json only")
     now = now_ms()
-    selection = listing.ListedRows(
-        word=word,
-        prefix=prefix,
-        before=None if older_than is None else now - formatting.parse_age("--older-than", older_than),
-    )
+    before = None if older_than is None else now - formatting.parse_age("--older-than", older_than)
     aws, deployed = call.open()
     if running:
         executions = list_running(aws, deployed, limit)
@@ -117,13 +112,15 @@ def list_command(
         return
     most = None if by_reason else limit
     budget = ReadBudget(max_requests or requests_for(most))
-    rows = listing.select_rows(aws.dynamodb, deployed, selection, now=now, after=after, limit=most, budget=budget)
+    rows = listing.select_rows(
+        aws.dynamodb, deployed, word, prefix=prefix, before=before, now=now, after=after, limit=most, budget=budget
+    )
     if word == listing.STUCK and deployed.has_executions:
         rows = without_running(aws, deployed, rows, now)
     rows = map(with_holder(aws, deployed), rows)
     if by_reason:
         counts = listing.count_reasons(rows, budget)
-        call.output(counts, tables.reasons_table(counts))
+        call.output(counts, listing.reasons_table(counts))
         end_with(bool(counts.reasons) or budget.stopped, exit_code)
     elif as_csv:
         number = -1  # the header is not a row
@@ -131,11 +128,11 @@ def list_command(
             sys.stdout.write(line)
             number += 1
         if budget.stopped:
-            console(stderr=True).print(tables.stopped_text(budget.used, budget.token, budget.why))
+            console(stderr=True).print(str(listing.ListEnd(**budget.end())))
         end_with(number > 0 or budget.stopped, exit_code)
     else:
-        found = reading.first_page(rows, limit, budget)
-        call.output(found, tables.list_table(deployed, found, now))
+        found = listing.first_page(rows, limit, budget)
+        call.output(found, listing.list_table(deployed, found, now))
         end_with(bool(found.rows) or budget.stopped, exit_code)
 
 

@@ -7,74 +7,12 @@ from rich.text import Text
 
 from intake_ledger.protocol.row import MAX_NAME_BYTES, Row, truncate
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.aws.reading import ReviewPage
 from intake_ledger_cli.read.inspection import InspectedKey
-from intake_ledger_cli.read.listing import ReasonCounts
 from intake_ledger_cli.show import formatting
-from intake_ledger_cli.show.console import DIM, GOOD, WARNING, escape, heading, many
+from intake_ledger_cli.show.console import DIM, GOOD, WARNING, escape, heading
 from intake_ledger_cli.show.history_output import history_lines
 from intake_ledger_cli.show.json_output import document
-from intake_ledger_cli.show.render import fields, table
-
-
-def list_table(deployed: DeployedPipeline, found: ReviewPage, now: int) -> RenderableType:
-    identities, max_wait_seconds = not deployed.work.in_bucket, deployed.max_wait_seconds
-    if not found.rows:
-        return (
-            Text("none", style=GOOD)
-            if found.stopped_after is None
-            else _more(found.after, found.stopped_after, found.why)
-        )
-    titles = ("since", "status", "attempts", "key", *(["identity"] if identities else []), "reason")
-    lines: list[tuple[object, ...]] = []
-    for entry in found.rows:
-        row = entry.row
-        is_waiting = (
-            row.waiting_since is not None and row.needs_review is not None and row.needs_review.endswith("#waiting")
-        )
-        due = (
-            f"; next attempt in {formatting.duration(row.retry_at - now)}"
-            if row.retry_at and row.retry_at > now
-            else ""
-        )
-        if is_waiting and row.waiting_since is not None and max_wait_seconds is not None:
-            due += _rejected(row.waiting_since + max_wait_seconds * 1000, now)
-        since = row.waiting_since or row.updated_at if is_waiting else row.updated_at
-        status = "WAITING" if is_waiting else formatting.listed_status(row)
-        identity = [row.version_id or ""] if identities else []
-        reason = formatting.shown_reason(row) + due
-        lines.append((formatting.duration(now - since), status, row.attempts, entry.key, *identity, reason))
-    shown = table(titles, lines)
-    if found.after is None and found.stopped_after is None:
-        return shown
-    return Group(shown, _more(found.after, found.stopped_after, found.why))
-
-
-def _rejected(deadline: int, now: int) -> str:
-    return f"; rejected in {formatting.duration(deadline - now)}" if deadline > now else "; its deadline has passed"
-
-
-def stopped_text(requests: int, after: str | None, why: str = "") -> str:
-    """Say that a list stopped, and how it goes on."""
-    further = f"go on with --after {after}" if after else ""
-    if not why:
-        further = f"{further}, or raise --max-requests" if further else "raise --max-requests"
-    because = f" ({escape(why)})" if why else ""
-    return f"stopped after {many(requests, 'requests')}{because}, and rows may follow: {further or 'try again later'}"
-
-
-def _more(after: str | None, stopped_after: int | None, why: str = "") -> Text:
-    if stopped_after is None:
-        return Text(f"more rows follow, list them with --after {after}", style=DIM)
-    return Text(stopped_text(stopped_after, after, why), style=WARNING)
-
-
-def reasons_table(found: ReasonCounts) -> RenderableType:
-    stop = [] if found.stopped_after is None else [_more(found.after, found.stopped_after, found.why)]
-    if not found.reasons:
-        return Group(*stop) if stop else Text("none", style=GOOD)
-    rows = [(one.rows, one.status, one.reason_code, one.reason) for one in found.reasons]
-    return Group(table(("rows", "status", "reason code", "reason"), rows), *stop)
+from intake_ledger_cli.show.render import fields
 
 
 def inspect_table(deployed: DeployedPipeline, found: InspectedKey, now: int) -> RenderableType:
