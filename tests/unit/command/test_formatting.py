@@ -29,8 +29,9 @@ from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
 from intake_ledger_cli.errors import CliError, describe_error
-from intake_ledger_cli.read.inspection import compare
-from intake_ledger_cli.show import formatting, json_output, render, tables
+from intake_ledger_cli.read.audit_commands import report_table
+from intake_ledger_cli.read.inspection import compare, row_content
+from intake_ledger_cli.show import formatting, json_output, render
 from intake_ledger_cli.show.console import console, escape, many
 from tests.unit.command.support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START, created, one_change
@@ -47,7 +48,7 @@ ROW = Row(Status.PROCESSED, 7, version_id="v1", etag="e1", committed_state="v#v1
 
 def told_of(row: Row) -> dict[str, str]:
     """The lines of a row by label."""
-    lines = render.fields("row", tables.row_content(row, START), START)
+    lines = render.fields("row", row_content(row, START), START)
     labels, texts = (map(str, column.cells) for column in lines.columns)
     return dict(zip(labels, texts, strict=True))
 
@@ -284,7 +285,7 @@ def test_a_report_is_shown_with_all_its_lines() -> None:
     report.unlisted.update(leased=1_000)
     terminal = console()
     with terminal.capture() as capture:
-        terminal.print(tables.report_table(report.as_json(START), None, START), width=1_000)
+        terminal.print(report_table(report.as_json(START), None, START), width=1_000)
     shown = capture.get()
     for line, number in numbers.items():
         alone = line in (Line.AGREES, Line.RESUBMITTED, Line.REJECTED)
@@ -300,7 +301,7 @@ def test_a_report_of_an_older_release_is_shown_without_lines() -> None:
         del content[name]
     terminal = console()
     with terminal.capture() as capture:
-        terminal.print(tables.report_table(content, None, START))
+        terminal.print(report_table(content, None, START))
     assert "Waiting" not in capture.get()
 
 

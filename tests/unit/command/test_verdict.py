@@ -10,9 +10,16 @@ from intake_ledger_cli.aws import executions
 from intake_ledger_cli.aws.function_errors import FunctionErrors
 from intake_ledger_cli.aws.metrics import LastHour, Tick
 from intake_ledger_cli.aws.reading import AuditState
-from intake_ledger_cli.read.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.read.counting import Count
-from intake_ledger_cli.read.status import Alarm, NotRead, PauseRecord, PipelineStatus, QueueDepth
+from intake_ledger_cli.read.status import (
+    Alarm,
+    BreakerState,
+    BreakerStatus,
+    NotRead,
+    PauseRecord,
+    PipelineStatus,
+    QueueDepth,
+)
 from intake_ledger_cli.read.verdict import findings_of, verdict_lines
 from tests.unit.support import HOUR, MINUTE, START
 

@@ -34,7 +34,7 @@ from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
 from intake_ledger_cli.read import inspection, listing
-from intake_ledger_cli.show import json_output, tables
+from intake_ledger_cli.show import json_output
 from intake_ledger_cli.show.console import console
 from intake_ledger_testing.dynamodb_expressions import Item
 from tests.alarms import points_of
@@ -293,6 +293,6 @@ def test_the_command_shows_it(row: Row, changes: Item) -> None:
     terminal = console()
     with terminal.capture() as capture:
         terminal.print(listing.list_table(DEPLOYED, listed, START))
-        terminal.print(tables.inspect_table(DEPLOYED, inspected, START))
+        terminal.print(inspection.inspect_table(DEPLOYED, inspected, START))
     assert "by a later release" in capture.get()
     json.dumps(json_output.document([listed, inspected]))

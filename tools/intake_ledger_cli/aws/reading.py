@@ -40,6 +40,8 @@ _ROWS_OF_A_REQUEST = 500
 """A careful number: rows with long reasons have 2 KB."""
 type Condition = tuple[str, str, str, str | int]
 """A condition of a row: attribute, expression, and name and value of its placeholder."""
+type Report = dict[str, Any]
+"""The JSON form of `intake_ledger.audit.report.Report`."""
 type _Place = tuple[int, str, str]
 """The position of an item among the rows that need review: `updated_at`, then the item's key."""
 
@@ -138,7 +140,7 @@ class ObjectRow:
 class AuditState:
     """The audit's state in the ledger's table. Times are in epoch milliseconds."""
 
-    last: dict[str, Any] | None
+    last: Report | None
     """The report of the last successful run."""
     running: bool
     due_at: int | None
@@ -254,7 +256,7 @@ def read_item(client: "DynamoDBClient", deployed: DeployedPipeline, key: RowKey)
     return LedgerTable(client, deployed.table).read(key)
 
 
-def last_report(found: dict[str, Any]) -> dict[str, Any] | None:
+def last_report(found: dict[str, Any]) -> Report | None:
     """Return the report of the last successful run from the item of the audit's state."""
     return json.loads(found["last_report"]) if "last_report" in found else None
 

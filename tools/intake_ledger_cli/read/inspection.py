@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from botocore.exceptions import ClientError
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from intake_ledger.protocol.change import ABSENT, State, StateKind
-from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.row import MAX_NAME_BYTES, Ordering, Row, Status, truncate
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger_cli.aws import reading, s3_listing
 from intake_ledger_cli.aws.clients import Aws
@@ -17,8 +20,12 @@ from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
 from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
 from intake_ledger_cli.read.groups import GroupState, group_of, with_holder
-from intake_ledger_cli.read.history import History, read_history
+from intake_ledger_cli.read.history import History, history_lines, read_history
+from intake_ledger_cli.show import formatting
+from intake_ledger_cli.show.console import WARNING, escape, heading
 from intake_ledger_cli.show.formatting import agreement
+from intake_ledger_cli.show.json_output import document
+from intake_ledger_cli.show.render import fields
 
 _HOUR_MS = 3_600_000
 _LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
@@ -224,3 +231,47 @@ def unclaimed_since(deployed: DeployedPipeline, found: Sequence[Inspected], now:
         return None if found else now - _HOUR_MS
     states = [one.s3 for one in found if one.row is None and one.agree is False and one.s3 is not None]
     return max((state.created_at or now - _HOUR_MS for state in states), default=None)
+
+
+def inspect_table(deployed: DeployedPipeline, found: InspectedKey, now: int) -> RenderableType:
+    in_bucket = deployed.work.in_bucket
+    parts: list[RenderableType] = [heading(escape(found.key), f"{deployed.name}, {deployed.place}")]
+    if not found.wanted:
+        parts.append(Text(escape(_outside_filters(deployed)), style=WARNING))
+    if found.group is not None:
+        parts.append(fields("inspect", {"group": document(found.group)}, now))
+    for one in found.states:
+        lines = row_content(one.row, now, one.execution) | {"execution": one.execution, "lastStep": one.last_step}
+        if in_bucket:
+            shown = formatting.describe_state(one.s3, now) if one.s3 else "this version no longer exists"
+            lines["s3"] = {"denied": found.denied} if found.denied is not None else shown
+            lines["agree"] = None if one.agree is None else {"yes" if one.agree else "no": one.why}
+        parts.append(fields("row", lines, now))
+    if not found.states:
+        missing = "neither S3 nor the ledger has a version of this key: check it. Keys are not encoded"
+        parts.append(Text(missing if in_bucket else "the ledger has no message of this key: check it"))
+    parts += history_lines(found.history, of_messages=not in_bucket)
+    if found.consumer_errors is not None:
+        parts.append(fields("inspect", {"consumerErrors": document(found.consumer_errors)}, now))
+    return Group(*parts)
+
+
+def row_content(row: Row | None, now: int, execution: str | None = None) -> dict[str, Any]:
+    """The fields of a row for `fields`, with its status and its state as sentences."""
+    if row is None:
+        return {"ledger": "no row"}
+    shown: dict[str, Any] = {"ledger": formatting.describe_status(row, now, execution), "reason": "", "reason_code": ""}
+    shown["state"] = formatting.describe_state(row.state, now)
+    name = truncate(row.commit_id or "", MAX_NAME_BYTES)
+    shown |= document(row)
+    return shown | {"commit_id": name, "tags_pending": list(row.untagged)}
+
+
+def _outside_filters(deployed: DeployedPipeline) -> str:
+    filters = " or ".join(
+        " and ".join(
+            filter(None, (one.prefix and f"begin with {one.prefix!r}", one.suffix and f"end with {one.suffix!r}"))
+        )
+        for one in deployed.filters
+    )
+    return f"this key matches none of the pipeline's filters, so the pipeline ignores it: keys must {filters}"

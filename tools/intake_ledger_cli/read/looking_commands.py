@@ -17,9 +17,9 @@ from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read import listing, pipelines, verdict
 from intake_ledger_cli.read.groups import with_holder
-from intake_ledger_cli.read.inspection import inspect_key, key_in
+from intake_ledger_cli.read.inspection import inspect_key, inspect_table, key_in
 from intake_ledger_cli.read.status import read_status
-from intake_ledger_cli.show import formatting, status_table, tables
+from intake_ledger_cli.show import formatting, status_table
 from intake_ledger_cli.show.console import console, escape
 from intake_ledger_cli.show.json_output import versioned
 
@@ -202,5 +202,5 @@ def inspect(
         end_with(not files.agree, exit_code)
         return
     found = inspect_key(aws, deployed, key, now, logs=logs)
-    call.output(found, tables.inspect_table(deployed, found, now))
+    call.output(found, inspect_table(deployed, found, now))
     end_with(any(one.agree is False for one in found.states), exit_code)

@@ -60,13 +60,13 @@ class OperationWait(Repeated[OperationWaitResult]):
     """The requests that have not ended, by the name of their record. The audit removes ended ones from the records."""
     _ended: dict[tuple[str, Entry], Standing] = field(default_factory=dict)
 
-    def failed(self, error: str) -> OperationWaitResult:
-        """Nothing is known."""
-        return replace(self._result(), error=error)
+    def nothing_known(self) -> OperationWaitResult:
+        """See `Repeated`."""
+        return OperationWaitResult(self.deployed.name, self.request_id, self.clock(), self.until)
 
     def look(self) -> OperationWaitResult:
         """Read the records of the operation and the rows of its requests once."""
-        found, is_running, sent = self._result(), *self._sent()
+        found, is_running, sent = self.nothing_known(), *self._sent()
         stop = read_stop(LedgerTable(self.aws.dynamodb, self.deployed.table), self.deployed.name, self.request_id)
         batches = {
             one.number: one
@@ -87,9 +87,6 @@ class OperationWait(Repeated[OperationWaitResult]):
         found.served_before = max(0, sent - len(self._ended) - len(self._open) - max(0, lost - ends[Standing.LOST]))
         self._conclude(found, stop, is_running=is_running)
         return found
-
-    def _result(self) -> OperationWaitResult:
-        return OperationWaitResult(self.deployed.name, self.request_id, self.clock(), self.until)
 
     def _sent(self) -> tuple[bool, int]:
         """Whether the command may still send, and the number of requests that it has recorded."""

@@ -21,10 +21,10 @@ from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.metrics import Metric, read_values
+from intake_ledger_cli.aws.reading import Report
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call
 from intake_ledger_cli.read import verdict
-from intake_ledger_cli.read.audits import Report
 from intake_ledger_cli.read.files import replacing
 from intake_ledger_cli.read.status import NotRead, PipelineStatus, allowed, read_status
 from intake_ledger_cli.show import formatting, status_table

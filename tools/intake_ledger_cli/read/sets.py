@@ -14,12 +14,11 @@ from intake_ledger_cli.act.selection import check_set_key
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
-from intake_ledger_cli.read.history import History, read_history
+from intake_ledger_cli.read.history import History, history_lines, read_history
+from intake_ledger_cli.read.inspection import row_content
 from intake_ledger_cli.show.console import escape, heading
-from intake_ledger_cli.show.history_output import history_lines
 from intake_ledger_cli.show.json_output import document
 from intake_ledger_cli.show.render import fields, rows
-from intake_ledger_cli.show.tables import row_content
 
 
 @dataclass(frozen=True, slots=True)

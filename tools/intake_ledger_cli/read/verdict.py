@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from intake_ledger_cli.aws.metrics import LastHour, Tick
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.kinds import PipelineKind
-from intake_ledger_cli.read.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.read.counting import Count
-from intake_ledger_cli.read.status import PipelineStatus, QueueDepth
+from intake_ledger_cli.read.status import BreakerState, BreakerStatus, PipelineStatus, QueueDepth
 from intake_ledger_cli.show.console import many
 from intake_ledger_cli.show.formatting import duration
 

@@ -43,34 +43,34 @@ class Unfinished:
     reason_code: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class WaitResult:
     """The document of `wait`. Times are in epoch milliseconds."""
 
     pipeline: str
     bucket: str
     prefix: str
-    outcome: str
+    outcome: str = MISSING
     """`committed`, `rejected`, or `missing` at the time limit."""
     at: int
     until: int | None
-    committed: int
+    committed: int = 0
     """Keys whose states under the prefix are all committed."""
     expected: int | None
     marker: str | None
-    marker_found: bool
-    rejected: list[Unfinished]
-    missing: list[Unfinished]
-    error: str
+    marker_found: bool = False
+    rejected: list[Unfinished] = field(default_factory=list)
+    missing: list[Unfinished] = field(default_factory=list)
+    error: str = ""
     """Why the last look failed. Empty if it did not."""
 
 
 class Result(Protocol):
     """The result of a look."""
 
-    @property
-    def outcome(self) -> str:
-        """`missing` while the wait goes on."""
+    outcome: str
+    """`missing` while the wait goes on."""
+    error: str
 
 
 class Repeated[Found: Result](ABC):
@@ -81,12 +81,12 @@ class Repeated[Found: Result](ABC):
     clock: Callable[[], int]
 
     @abstractmethod
-    def look(self) -> Found:
-        """Look once."""
+    def nothing_known(self) -> Found:
+        """The result before a look."""
 
     @abstractmethod
-    def failed(self, error: str) -> Found:
-        """The result of a look that failed."""
+    def look(self) -> Found:
+        """Look once."""
 
     def run(self, sleep: Callable[[float], None], interval: float) -> Found:
         """Look until the wait has an outcome.
@@ -104,7 +104,8 @@ class Repeated[Found: Result](ABC):
             except (BotoCoreError, ClientError) as error:
                 if not is_passing(error):
                     raise
-                found = self.failed(str(error))
+                found = self.nothing_known()
+                found.error = str(error)
             left = None if self.until is None else (self.until - self.clock()) / 1000
             if found.outcome != MISSING or (left is not None and left <= 0):
                 return found
@@ -125,15 +126,21 @@ class Wait(Repeated[WaitResult]):
     _done: set[tuple[str, str]] = field(default_factory=set)
     """The states that were seen committed, by key and identity."""
 
-    def failed(self, error: str) -> WaitResult:
-        """Nothing is known."""
-        return self._result([], [], set(), marker_found=False, error=error)
+    def nothing_known(self) -> WaitResult:
+        """See `Repeated`."""
+        return WaitResult(
+            pipeline=self.deployed.name,
+            bucket=self.deployed.bucket,
+            prefix=self.prefix,
+            at=self.clock(),
+            until=self.until,
+            expected=self.expected,
+            marker=self.marker,
+        )
 
     def look(self) -> WaitResult:
         """Compare the states under the prefix with their rows once."""
-        rejected: list[Unfinished] = []
-        missing: list[Unfinished] = []
-        keys: set[str] = set()
+        found, keys = self.nothing_known(), set[str]()
         asked = recording.outstanding(self.aws, self.deployed, self.prefix)
         states = self._sets() if self.deployed.set_variables is not None else self._objects()
         for key, state, row in states:
@@ -142,7 +149,7 @@ class Wait(Repeated[WaitResult]):
                 self._done.discard(mark)
                 keys.add(key)
                 why = f"its request {request_id} is not served"
-                missing.append(replace(self._unfinished(key, state, row), why=why, reason_code=None))
+                found.missing.append(replace(self._unfinished(key, state, row), why=why, reason_code=None))
                 continue
             if row is not None and row.has_committed(state.identity):
                 self._done.add(mark)
@@ -152,43 +159,16 @@ class Wait(Repeated[WaitResult]):
             if not state.removed:
                 keys.add(key)
             if mark not in self._done:
-                (rejected if is_rejected else missing).append(self._unfinished(key, state, row))
+                (found.rejected if is_rejected else found.missing).append(self._unfinished(key, state, row))
         # The marker is looked for last: a client writes it after the other keys.
-        return self._result(rejected, missing, keys, marker_found=self._marker_found(keys))
-
-    def _result(
-        self,
-        rejected: list[Unfinished],
-        missing: list[Unfinished],
-        keys: set[str],
-        *,
-        marker_found: bool,
-        error: str = "",
-    ) -> WaitResult:
-        committed = len(keys - {one.key for one in (*rejected, *missing)})
-        complete = keys and not missing and (self.marker is None or marker_found)
-        if rejected:
-            outcome = REJECTED
-        elif complete and committed >= (self.expected or 0) and not error:
-            outcome = COMMITTED
-        else:
-            outcome = MISSING
-        deployed = self.deployed
-        return WaitResult(
-            pipeline=deployed.name,
-            bucket=deployed.bucket,
-            prefix=self.prefix,
-            outcome=outcome,
-            at=self.clock(),
-            until=self.until,
-            committed=committed,
-            expected=self.expected,
-            marker=self.marker,
-            marker_found=marker_found,
-            rejected=rejected,
-            missing=missing,
-            error=error,
-        )
+        found.marker_found = self._marker_found(keys)
+        found.committed = len(keys - {one.key for one in (*found.rejected, *found.missing)})
+        is_complete = keys and not found.missing and (self.marker is None or found.marker_found)
+        if found.rejected:
+            found.outcome = REJECTED
+        elif is_complete and found.committed >= (self.expected or 0):
+            found.outcome = COMMITTED
+        return found
 
     def _marker_found(self, keys: set[str]) -> bool:
         if self.marker is None or self.marker in keys:

@@ -1,10 +1,8 @@
 """Describes rows, states and reports as text. Times are in epoch milliseconds."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from intake_ledger.audit.diff import NOT_JUDGED, NOT_SENT, WAITING, Line
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.row import Row, Settlement, Status
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -117,39 +115,6 @@ def describe_status(row: Row, now: int, execution: str | None = None) -> str:  #
         return "PROCESSED: the removal of an object without a row, which was removed early or whose row had expired"
     recorded = "recorded without an attempt" if row.settled_as else "processed before a removal that was undone"
     return f"PROCESSED after {many(row.attempts, 'attempts')}" if row.attempts else f"PROCESSED: {recorded}"
-
-
-def report_lines(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of an audit's report as pairs of a label and its text. Older releases write no lines."""
-    if not counted:
-        return
-    yield "Agree", f"{counted[Line.AGREES]:,}"
-    yield "Resubmitted", f"{counted[Line.RESUBMITTED]:,}"
-    yield "Found only", _group(counted, NOT_SENT)
-    yield "Rejected", f"{counted[Line.REJECTED]:,}"
-    if dismissed := counted.get(Line.DISMISSED):
-        yield "Dismissed", f"{dismissed:,}"
-    yield "Waiting", _group(counted, WAITING)
-    yield "Not judged", _group(counted, NOT_JUDGED)
-
-
-def unlisted_rows(counted: Mapping[str, int]) -> str:
-    """Describe the rows whose objects were not listed. The text is empty if there are none."""
-    return f"rows: {_group(counted, tuple(Line))}" if any(counted.values()) else ""
-
-
-def listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
-    """Yield the start (epoch milliseconds) and a description of each listed part of a bucket, if there are several."""
-    parts = list(found)
-    for one in parts if len(parts) > 1 else ():
-        yield one["from"], f"{one['listed']:,} listed within {duration(one['until'] - one['from'])}"
-
-
-def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:
-    """Format a sum with its lines: "3: 2 with a worker, 1 younger than the settle time"."""
-    # A report of an earlier release lacks later lines.
-    each = [f"{counted[line]:,} {line.text}" for line in group if counted.get(line)]
-    return ": ".join(filter(None, (f"{sum(counted.get(line, 0) for line in group):,}", ", ".join(each))))
 
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule

@@ -10,9 +10,8 @@ from rich.text import Text
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.read import verdict
-from intake_ledger_cli.read.breaker import BreakerState, BreakerStatus
 from intake_ledger_cli.read.counting import Count
-from intake_ledger_cli.read.status import Alarm, NotRead, PipelineStatus, QueueDepth
+from intake_ledger_cli.read.status import Alarm, BreakerState, BreakerStatus, NotRead, PipelineStatus, QueueDepth
 from intake_ledger_cli.show import formatting, render
 from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape, grid, heading
 from intake_ledger_cli.show.json_output import camel_case, document
