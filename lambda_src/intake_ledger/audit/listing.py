@@ -92,7 +92,7 @@ class BucketListing:
         start: dict[str, Any] = {"StartAfter": place.key} if place.key else {}
         pages = self._client.get_paginator("list_objects_v2").paginate(**self._common, Prefix=place.prefix, **start)
         for page in pages:
-            states = [(item["Key"], _object(item)) for item in page.get("Contents", ())]
+            states = [(item["Key"], object_state(item)) for item in page.get("Contents", ())]
             yield Page(states, Place(place.prefix, states[-1][0]) if truncated(page) and states else None)
 
     def _versions(self, place: Place) -> Iterator[Page]:
@@ -101,9 +101,9 @@ class BucketListing:
         start: dict[str, Any] = {name: marker for name, marker in markers.items() if marker}
         paginator = self._client.get_paginator("list_object_versions")
         for page in paginator.paginate(**self._common, Prefix=place.prefix, **start):
-            states = [
-                (item["Key"], _version(item)) for item in page.get("Versions", ()) if every or item["IsLatest"]
-            ] + [(item["Key"], _marker(item)) for item in page.get("DeleteMarkers", ()) if every or item["IsLatest"]]
+            versions, markers = page.get("Versions", ()), page.get("DeleteMarkers", ())
+            states = [(item["Key"], version_state(item)) for item in versions if every or item["IsLatest"]]
+            states += [(item["Key"], marker_state(item)) for item in markers if every or item["IsLatest"]]
             after = None
             if truncated(page):
                 after = Place(place.prefix, page["NextKeyMarker"], page.get("NextVersionIdMarker", ""))
@@ -120,16 +120,19 @@ def truncated(page: Mapping[str, Any]) -> bool:
     return bool(page["IsTruncated"])
 
 
-def _object(item: "ObjectTypeDef") -> State:
+def object_state(item: "ObjectTypeDef") -> State:
+    """The state of a current object in a listing. It has no version ID."""
     return State(StateKind.OBJECT, None, bare_etag(item["ETag"]), item["Size"], _ms(item["LastModified"]))
 
 
-def _version(item: "ObjectVersionTypeDef") -> State:
+def version_state(item: "ObjectVersionTypeDef") -> State:
+    """The state of a version in a listing."""
     version, etag = real_version(item["VersionId"]), bare_etag(item["ETag"])
     return State(StateKind.OBJECT, version, etag, item["Size"], _ms(item["LastModified"]))
 
 
-def _marker(item: "DeleteMarkerEntryTypeDef") -> State:
+def marker_state(item: "DeleteMarkerEntryTypeDef") -> State:
+    """The state of a delete marker in a listing."""
     return State(StateKind.MARKER, real_version(item["VersionId"]), created_at=_ms(item["LastModified"]))
 
 

@@ -10,7 +10,7 @@ from intake_ledger.audit.report import Report
 from intake_ledger.audit.row_numbers import RowNumbers, total
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.row import Row, Settlement, Status, rejected_rows_partition, removed_partition
-from intake_ledger_cli.show.tables import report_table
+from intake_ledger_cli.read.audit_commands import report_table
 from tests.unit.command.support import make_site
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
 from tests.unit.support import START

@@ -1,6 +1,5 @@
 """The AWS clients of one call, created on first use."""
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_stepfunctions import SFNClient
 
-LONGEST_INVOCATION_SECONDS = 900  # Lambda's limit
+_PATIENT = {"read_timeout": 910, "retries": {"total_max_attempts": 1}}
+"""A synchronous invocation lasts as long as its function: 900 seconds. A retry would start it a second time."""
 
 
 class Aws:
@@ -43,68 +43,31 @@ class Aws:
         except UnknownRegionError:
             return "aws"
 
-    def client(self, service: str) -> Any:
-        """Return a new client of a service that has no attribute here."""
-        session: Any = self._session
-        return _made(lambda: session.client(service, config=self._config))
+    def client(self, service: str, **more: Any) -> Any:
+        """Return a new client of a service. `more` are fields of its configuration.
 
-    @cached_property
-    def cloudformation(self) -> "CloudFormationClient":
-        return _made(lambda: self._session.client("cloudformation", config=self._config))
+        Raises:
+            CliError: The endpoint of the environment or of the profile is not a URL.
 
-    @cached_property
-    def cloudwatch(self) -> Any:  # the development dependencies have no type stubs for it
-        return self.client("cloudwatch")
-
-    @cached_property
-    def dynamodb(self) -> "DynamoDBClient":
-        return _made(lambda: self._session.client("dynamodb", config=self._config))
-
-    @cached_property
-    def functions(self) -> "LambdaClient":
+        """
         from botocore.config import Config  # noqa: PLC0415 - as above
 
-        # A synchronous invocation lasts as long as its function. A retry would start the function a second time.
-        patient = Config(
-            connect_timeout=5, read_timeout=LONGEST_INVOCATION_SECONDS + 10, retries={"total_max_attempts": 1}
-        )
-        return _made(lambda: self._session.client("lambda", config=self._config.merge(patient)))
+        session: Any = self._session
+        try:
+            return session.client(service, config=self._config.merge(Config(**more)))
+        except ValueError as error:
+            if "ndpoint" not in str(error):
+                raise
+            raise CliError(f"{error}: check AWS_ENDPOINT_URL and endpoint_url of the profile") from None
 
-    @cached_property
-    def logs(self) -> Any:
-        return self.client("logs")
-
-    @cached_property
-    def s3(self) -> "S3Client":
-        return _made(lambda: self._session.client("s3", config=self._config))
-
-    @cached_property
-    def sqs(self) -> "SQSClient":
-        return _made(lambda: self._session.client("sqs", config=self._config))
-
-    @cached_property
-    def sts(self) -> Any:
-        return self.client("sts")
-
-    @cached_property
-    def tagging(self) -> Any:
-        return self.client("resourcegroupstaggingapi")
-
-    @cached_property
-    def machines(self) -> "SFNClient":
-        return _made(lambda: self._session.client("stepfunctions", config=self._config))
-
-
-def _made[Client](make: Callable[[], Client]) -> Client:
-    """Make a client.
-
-    Raises:
-        CliError: The endpoint of the environment or of the profile is not a URL.
-
-    """
-    try:
-        return make()
-    except ValueError as error:
-        if "ndpoint" not in str(error):
-            raise
-        raise CliError(f"{error}: check AWS_ENDPOINT_URL and endpoint_url of the profile") from None
+    cloudformation: "cached_property[CloudFormationClient]" = cached_property(lambda aws: aws.client("cloudformation"))
+    dynamodb: "cached_property[DynamoDBClient]" = cached_property(lambda aws: aws.client("dynamodb"))
+    functions: "cached_property[LambdaClient]" = cached_property(lambda aws: aws.client("lambda", **_PATIENT))
+    machines: "cached_property[SFNClient]" = cached_property(lambda aws: aws.client("stepfunctions"))
+    s3: "cached_property[S3Client]" = cached_property(lambda aws: aws.client("s3"))
+    sqs: "cached_property[SQSClient]" = cached_property(lambda aws: aws.client("sqs"))
+    # The development dependencies have no types of the others.
+    cloudwatch = cached_property[Any](lambda aws: aws.client("cloudwatch"))
+    logs = cached_property[Any](lambda aws: aws.client("logs"))
+    sts = cached_property[Any](lambda aws: aws.client("sts"))
+    tagging = cached_property[Any](lambda aws: aws.client("resourcegroupstaggingapi"))

@@ -25,7 +25,7 @@ from intake_ledger.protocol.settings import (
     variable_of,
 )
 from intake_ledger.protocol.settings_audit import AuditSettings, Reports
-from intake_ledger.protocol.settings_durable import DurableSettings
+from intake_ledger.protocol.settings_durable import DurableSettings, durable_settings
 from intake_ledger.set_members.forms import set_targets
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, denied_action
@@ -170,14 +170,6 @@ class DeployedPipeline:
         return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
 
 
-def _durable(variables: Mapping[str, str]) -> DurableSettings | None:
-    if DURABLE_FUNCTION not in variables:
-        return None
-    from intake_ledger.protocol.settings_durable import durable_settings  # noqa: PLC0415 - few have a durable function
-
-    return durable_settings(variables)
-
-
 def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> DeployedPipeline:
     """Find the pipeline of a stack. `pipeline` is its name or its construct's ID, and is required if the stack has
     several.
@@ -220,7 +212,7 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
             alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             state_machine=variables.get(STATE_MACHINE),
-            durable=_durable(variables),
+            durable=durable_settings(variables) if DURABLE_FUNCTION in variables else None,
             reports=_report_prefix(audit_variables, name),
             message_source=variables.get(MESSAGE_SOURCE),
             message_variables=variables if MESSAGE_SOURCE in variables else None,

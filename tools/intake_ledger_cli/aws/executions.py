@@ -1,93 +1,150 @@
 """Lists the running executions of the state machine or the durable function that is the pipeline's processor."""
 
 import json
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from intake_ledger.executions.decide import STOPPED, Execution, execution_name
+from intake_ledger.executions.durable_function import DurableFunction
 from intake_ledger.executions.state_machine import StateMachine
 from intake_ledger.protocol.row import Row, RowKey, Status
+from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger.protocol.settings_executions import ExecutionSettings
+from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow
+from intake_ledger_cli.errors import CliError
 from intake_ledger_cli.kinds import check_kind
 from intake_ledger_cli.show import formatting
 from intake_ledger_cli.show.console import DIM, GOOD, WARNING
 from intake_ledger_cli.show.render import table
 
 if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_stepfunctions import SFNClient
 
 MOST = 1_000
 """The largest number of executions that are counted: a page of Step Functions."""
+_HISTORY = 20
+"""Events that are read for the last step. One step has two events, and each invocation has one."""
 
 
-class Executions(Protocol):
+class Executions(ABC):
     """The place of executions. Its methods raise ClientError if AWS refuses a request."""
 
+    place: StateMachine | DurableFunction
+
+    @abstractmethod
     def started(self) -> Iterator[tuple[str, int]]:
         """The ARN and the start of each execution that runs, newest first. Starts are epoch milliseconds."""
 
-    def aborted(self, since: int) -> Iterator[tuple[str, int]]:
-        """The ARN and the end of each execution that was aborted since a time, newest first, in one request."""
-
+    @abstractmethod
     def given(self, arn: str) -> str:
         """The input of an execution."""
 
-    def last_step(self, arn: str) -> str | None:
-        """The last operation of an execution. None if one request does not give it."""
-
+    @abstractmethod
     def of_row(self, place: RowKey, row: Row) -> str:
         """The ARN of the execution of a row's claim, or its name if AWS has not told the ARN."""
 
+    def aborted(self, since: int) -> Iterator[tuple[str, int]]:  # noqa: ARG002 - a state machine has them
+        """The ARN and the end of each execution that was aborted since a time, newest first, in one request.
+
+        Those of a durable function are left out: Lambda lists them for each version, which takes too many requests.
+        """
+        return iter(())
+
+    def last_step(self, arn: str) -> str | None:  # noqa: ARG002 - a durable function has it
+        """The last operation of an execution. None if one request does not give it, as of a state machine."""
+        return None
+
     def describe(self, place: RowKey, row: Row) -> Execution | None:
-        """The execution of a row's claim. None: it does not exist."""
+        """The execution of a row's claim. None: it does not exist. QUEUED: Lambda may still begin it."""
+        return self.place.describe(execution_name(place, row.fence), row.execution)
 
 
-class MachineExecutions:
-    """See `Executions`."""
-
+class _MachineExecutions(Executions):
     def __init__(self, client: "SFNClient", machine: str) -> None:
-        """Take the client of Step Functions and the ARN of the machine."""
         self._client = client
-        self._machine = machine
+        # The outcome counts only for the consumer, so the limits of its settings do not.
+        self._settings = ExecutionSettings(machine, 0, 0)
+        self.place = StateMachine(lambda: client, self._settings)
 
     def started(self) -> Iterator[tuple[str, int]]:
-        """Read the pages of Step Functions."""
         pages = self._client.get_paginator("list_executions")
-        for page in pages.paginate(stateMachineArn=self._machine, statusFilter="RUNNING"):
+        for page in pages.paginate(stateMachineArn=self._settings.machine, statusFilter="RUNNING"):
             for one in page["executions"]:
-                yield one["executionArn"], int(one["startDate"].timestamp() * 1000)
+                yield one["executionArn"], formatting.epoch_ms(one["startDate"])
 
     def aborted(self, since: int) -> Iterator[tuple[str, int]]:
-        """Read one page. Executions that an overtaking change has stopped are among them."""
-        page = self._client.list_executions(stateMachineArn=self._machine, statusFilter="ABORTED", maxResults=100)
-        ends = ((one["executionArn"], int(one["stopDate"].timestamp() * 1000)) for one in page["executions"])
+        # Executions that an overtaking change has stopped are among them.
+        page = self._client.list_executions(
+            stateMachineArn=self._settings.machine, statusFilter="ABORTED", maxResults=100
+        )
+        ends = ((one["executionArn"], formatting.epoch_ms(one["stopDate"])) for one in page["executions"])
         return (one for one in ends if one[1] >= since)
 
     def given(self, arn: str) -> str:
-        """See `Executions`."""
         return self._client.describe_execution(executionArn=arn).get("input", "{}")
 
-    def last_step(self, arn: str) -> str | None:  # noqa: ARG002 - see `Executions`
-        """None: the history of a machine has no short answer."""
+    def of_row(self, place: RowKey, row: Row) -> str:
+        return self._settings.executions + execution_name(place, row.fence)
+
+
+class _DurableExecutions(Executions):
+    def __init__(self, client: "LambdaClient", settings: DurableSettings, table: str) -> None:
+        if not hasattr(client, "list_durable_executions_by_function"):
+            import boto3  # noqa: PLC0415 - for the message
+
+            raise CliError(f"boto3 {boto3.__version__} knows no durable functions: install 1.42.1 or a later release")
+        self._client: Any = client
+        self.place: DurableFunction = DurableFunction(lambda: self._client, settings, table, now_ms)
+
+    def started(self) -> Iterator[tuple[str, int]]:
+        # The executions of former versions run on after a deployment.
+        function, _, _ = self.place.settings.function.rpartition(":")
+        pages = self._client.get_paginator("list_versions_by_function").paginate(FunctionName=function)
+        versions = [one["Version"] for page in pages for one in page["Versions"] if one["Version"] != "$LATEST"]
+        found = []
+        for version in versions:
+            request = {"FunctionName": function, "Qualifier": version, "Statuses": ["RUNNING"]}
+            for page in self._client.get_paginator("list_durable_executions_by_function").paginate(**request):
+                found += page["DurableExecutions"]
+        found.sort(key=lambda one: one["StartTimestamp"], reverse=True)
+        for one in found:
+            yield one["DurableExecutionArn"], formatting.epoch_ms(one["StartTimestamp"])
+
+    def given(self, arn: str) -> str:
+        return str(self._client.get_durable_execution(DurableExecutionArn=arn).get("InputPayload") or "{}")
+
+    def last_step(self, arn: str) -> str | None:
+        """Return the last named operation, such as `approve (callback started)`. None if the history has none."""
+        try:
+            answer = self._client.get_durable_execution_history(
+                DurableExecutionArn=arn, IncludeExecutionData=False, MaxItems=_HISTORY, ReverseOrder=True
+            )
+        except ClientError as error:
+            if error.response["Error"].get("Code") != "ResourceNotFoundException":
+                raise
+            return None
+        for event in answer["Events"]:
+            kind = event["EventType"]
+            if event.get("Name") and not kind.startswith(("Execution", "Invocation")):
+                return f"{event['Name']} ({re.sub('[A-Z]', lambda one: f' {one[0].lower()}', kind).strip()})"
         return None
 
     def of_row(self, place: RowKey, row: Row) -> str:
-        """See `Executions`."""
-        return f"{self._machine.replace(':stateMachine:', ':execution:', 1)}:{execution_name(place, row.fence)}"
-
-    def describe(self, place: RowKey, row: Row) -> Execution | None:
-        """See `Executions`."""
-        # The outcome counts only for the consumer, so the limits of its settings do not.
-        settings = ExecutionSettings(self._machine, 0, 0)
-        return StateMachine(lambda: self._client, settings).describe(execution_name(place, row.fence))
+        name = self.place.name_of(execution_name(place, row.fence))
+        _, _, arn = (row.execution or "").partition(" ")
+        return arn if f"/{name}/" in arn else name
 
 
 def executions_of(aws: Aws, deployed: DeployedPipeline) -> Executions | None:
@@ -98,11 +155,9 @@ def executions_of(aws: Aws, deployed: DeployedPipeline) -> Executions | None:
 
     """
     if deployed.durable is not None:
-        from intake_ledger_cli.aws.durable_executions import DurableExecutions  # noqa: PLC0415 - few have one
-
-        return DurableExecutions(aws.functions, deployed.durable, deployed.table)
+        return _DurableExecutions(aws.functions, deployed.durable, deployed.table)
     if deployed.state_machine is not None:
-        return MachineExecutions(aws.machines, deployed.state_machine)
+        return _MachineExecutions(aws.machines, deployed.state_machine)
     return None
 
 
@@ -169,9 +224,7 @@ def last_aborted(executions: Executions, since: int) -> list[AbortedExecution]:
     found = [AbortedExecution(None, arn, at) for arn, at in executions.aborted(since)]
     if not found:
         return []
-    change = json.loads(executions.given(found[0].execution))
-    own = isinstance(change, dict) and "intake" in change
-    return [replace(found[0], key=change["key"] if own else None), *found[1:]]
+    return [replace(found[0], key=_change(executions, found[0].execution).get("key")), *found[1:]]
 
 
 def list_running(aws: Aws, deployed: DeployedPipeline, limit: int) -> RunningExecutions:
@@ -189,15 +242,21 @@ def list_running(aws: Aws, deployed: DeployedPipeline, limit: int) -> RunningExe
 
     """
     check_kind(deployed, "list --status running")
-    executions = executions_of(aws, deployed)
-    found = []
-    for arn, started_at in islice(executions.started() if executions else (), limit):
-        assert executions is not None
-        change = json.loads(executions.given(arn))
-        own = isinstance(change, dict) and "intake" in change
-        key, attempt = (change["key"], change["attempt"]) if own else (None, None)
-        found.append(RunningExecution(key, attempt, arn, started_at, executions.last_step(arn)))
+    found: list[RunningExecution] = []
+    if (executions := executions_of(aws, deployed)) is None:
+        return RunningExecutions(found)
+    for arn, started_at in islice(executions.started(), limit):
+        change = _change(executions, arn)
+        found.append(
+            RunningExecution(change.get("key"), change.get("attempt"), arn, started_at, executions.last_step(arn))
+        )
     return RunningExecutions(found)
+
+
+def _change(executions: Executions, arn: str) -> dict[str, Any]:
+    """The input of an execution that the pipeline has started. Empty for others."""
+    content = json.loads(executions.given(arn))
+    return content if isinstance(content, dict) and "intake" in content else {}
 
 
 def without_running(aws: Aws, deployed: DeployedPipeline, rows: Iterator[ObjectRow], now: int) -> Iterator[ObjectRow]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.protocol.change import State, StateKind, bare_etag, real_version
+from intake_ledger.audit.listing import marker_state, object_state, version_state
+from intake_ledger.protocol.change import State
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 
 if TYPE_CHECKING:
@@ -37,16 +37,12 @@ def list_key_versions(client: "S3Client", deployed: DeployedPipeline, key: str) 
 def list_versions(client: "S3Client", deployed: DeployedPipeline, prefix: str) -> Iterator[tuple[str, ListedVersion]]:
     """List all versions and delete markers under a prefix, ordered by key and then newest first."""
     for page in client.get_paginator("list_object_versions").paginate(**_common(deployed), Prefix=prefix):
-        entries = [
-            (one["Key"], one["LastModified"], _version(one), one["IsLatest"]) for one in page.get("Versions", ())
-        ]
-        entries += [
-            (one["Key"], one["LastModified"], _marker(one), one["IsLatest"]) for one in page.get("DeleteMarkers", ())
-        ]
+        entries: list[tuple[Any, State]] = [(one, version_state(one)) for one in page.get("Versions", ())]
+        entries += [(one, marker_state(one)) for one in page.get("DeleteMarkers", ())]
         # S3 returns versions and delete markers in two lists. Both are sorted by key and age.
-        entries.sort(key=lambda one: (one[0].encode(), not one[3], -_ms(one[1])))
-        for key, _, state, latest in entries:
-            yield key, ListedVersion(state, latest)
+        entries.sort(key=lambda one: (one[0]["Key"].encode(), not one[0]["IsLatest"], -(one[1].created_at or 0)))
+        for one, state in entries:
+            yield one["Key"], ListedVersion(state, one["IsLatest"])
 
 
 def list_keys(client: "S3Client", deployed: DeployedPipeline, prefix: str, *, after: str = "") -> Iterator[str]:
@@ -61,27 +57,9 @@ def list_objects(
     start: dict[str, Any] = {"StartAfter": after} if after else {}
     for page in client.get_paginator("list_objects_v2").paginate(**_common(deployed), Prefix=prefix, **start):
         for one in page.get("Contents", ()):
-            yield one["Key"], State(StateKind.OBJECT, None, bare_etag(one["ETag"]), one["Size"])
+            yield one["Key"], object_state(one)
 
 
 def _common(deployed: DeployedPipeline) -> dict[str, Any]:
     owner = {"ExpectedBucketOwner": deployed.bucket_owner} if deployed.bucket_owner else {}
     return {"Bucket": deployed.bucket, **owner}
-
-
-def _version(one: Any) -> State:
-    return State(
-        StateKind.OBJECT,
-        real_version(one["VersionId"]),
-        bare_etag(one["ETag"]),
-        one["Size"],
-        _ms(one["LastModified"]),
-    )
-
-
-def _marker(one: Any) -> State:
-    return State(StateKind.MARKER, real_version(one["VersionId"]), created_at=_ms(one["LastModified"]))
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

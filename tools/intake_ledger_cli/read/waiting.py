@@ -24,7 +24,7 @@ from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, is_passing
 from intake_ledger_cli.read import sets
-from intake_ledger_cli.show.formatting import agreement, parse_age, timestamp
+from intake_ledger_cli.show.formatting import agreement, epoch_ms, parse_age, timestamp
 
 COMMITTED, REJECTED, MISSING = "committed", "rejected", "missing"
 """The outcomes of a wait."""
@@ -230,19 +230,15 @@ def parse_until(text: str, now: int) -> int:
     begun = datetime.fromtimestamp(now / 1000, UTC)
     if (match := _TIME_OF_DAY.fullmatch(text)) and int(match[1]) < 24 and int(match[2]) < 60:
         moment = begun.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
-        return _ms(moment if moment > begun else moment + timedelta(days=1))
+        return epoch_ms(moment if moment > begun else moment + timedelta(days=1))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return now + parse_age("--until", text)
-    until = _ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    until = epoch_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     if until <= now:
         raise UsageError(f"--until {text} has passed: use a later time, or a time of day such as 06:00")
     return until
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
 
 
 def limit_text(until: int | None) -> str:

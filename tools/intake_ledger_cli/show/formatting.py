@@ -43,6 +43,11 @@ def relative_time(then: int, now: int) -> str:
     return f"{timestamp(then)}, {distance}"
 
 
+def epoch_ms(moment: datetime) -> int:
+    """A time of boto3 in epoch milliseconds."""
+    return int(moment.timestamp() * 1000)
+
+
 def timestamp(then: int) -> str:
     """Format a time as RFC 3339 does, in UTC."""
     return f"{datetime.fromtimestamp(then / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
