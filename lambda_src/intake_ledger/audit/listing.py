@@ -101,9 +101,9 @@ class BucketListing:
         start: dict[str, Any] = {name: marker for name, marker in markers.items() if marker}
         paginator = self._client.get_paginator("list_object_versions")
         for page in paginator.paginate(**self._common, Prefix=place.prefix, **start):
-            versions, markers = page.get("Versions", ()), page.get("DeleteMarkers", ())
+            versions, removals = page.get("Versions", ()), page.get("DeleteMarkers", ())
             states = [(item["Key"], version_state(item)) for item in versions if every or item["IsLatest"]]
-            states += [(item["Key"], marker_state(item)) for item in markers if every or item["IsLatest"]]
+            states += [(item["Key"], marker_state(item)) for item in removals if every or item["IsLatest"]]
             after = None
             if truncated(page):
                 after = Place(place.prefix, page["NextKeyMarker"], page.get("NextVersionIdMarker", ""))

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -158,48 +158,34 @@ def _last_report(client: "DynamoDBClient", deployed: DeployedPipeline) -> Report
     return found
 
 
-def report_table(found: dict[str, Any], in_full: str | None, now: int) -> RenderableType:
-    counts: dict[str, int] = found["counts"]
-    good = not any(counts.values()) and not found["delivery"] and found["complete"]
-    lines = {"startedAt": found["startedAt"], "listed": f"{found['listed']:,}"}
-    lines |= _lines_of(found.get("lines", {}))
-    lines["notListed"] = _unlisted_rows(found.get("unlisted", {}))
-    for begun_at, text in _listing_parts(found.get("passes", ())):
-        lines.setdefault("parts", []).append(f"{text}, {relative_time(begun_at, now)}")
+def report_table(found: Report, in_full: str | None, now: int) -> RenderableType:
+    """The report for people. One of an earlier release lacks later lines."""
+    counts, lines_of = found["counts"], found.get("lines", {})
+    lines: dict[str, Any] = {"startedAt": found["startedAt"], "listed": f"{found['listed']:,}"}
+    if lines_of:
+        dismissed = lines_of.get(Line.DISMISSED)
+        lines |= {
+            "Agree": f"{lines_of[Line.AGREES]:,}",
+            "Resubmitted": f"{lines_of[Line.RESUBMITTED]:,}",
+            "Found only": _group(lines_of, NOT_SENT),
+            "Rejected": f"{lines_of[Line.REJECTED]:,}",
+            "Dismissed": f"{dismissed:,}" if dismissed else "",
+            "Waiting": _group(lines_of, WAITING),
+            "Not judged": _group(lines_of, NOT_JUDGED),
+        }
+    if any((unlisted := found.get("unlisted", {})).values()):
+        lines["notListed"] = f"rows: {_group(unlisted, tuple(Line))}"
+    if len(passes := found.get("passes", ())) > 1:
+        spans = [(one, duration(one["until"] - one["from"]), relative_time(one["from"], now)) for one in passes]
+        lines["parts"] = [f"{one['listed']:,} listed within {span}, {begun}" for one, span, begun in spans]
     lines |= {"found": counts, "sent": found["resubmitted"]}
     lines["removedUnprocessed"] = found.get("rows", {}).get("removedUnprocessed")
     lines |= {name: found.get(name) for name in ("laterFormat", "stopped", "held", "delivery", "unfinished")}
-    parts = [Text(escape(found["summary"]), style=GOOD if good else WARNING)]
+    parts = [Text(escape(found["summary"]), style=WARNING if _has_findings(found) else GOOD)]
     shown = fields("audit", lines | {"fullReport": in_full}, now)
     findings = [Text(escape(f"{one['why']:<10} {one['key']}")) for one in found["findings"]]
     more = sum(counts.values()) - len(found["findings"])
     return Group(*parts, shown, *findings, *([Text(f"and {more:,} more", style=DIM)] if more > 0 else []))
-
-
-def _lines_of(counted: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of an audit's report as pairs of a label and its text. Older releases write no lines."""
-    if not counted:
-        return
-    yield "Agree", f"{counted[Line.AGREES]:,}"
-    yield "Resubmitted", f"{counted[Line.RESUBMITTED]:,}"
-    yield "Found only", _group(counted, NOT_SENT)
-    yield "Rejected", f"{counted[Line.REJECTED]:,}"
-    if dismissed := counted.get(Line.DISMISSED):
-        yield "Dismissed", f"{dismissed:,}"
-    yield "Waiting", _group(counted, WAITING)
-    yield "Not judged", _group(counted, NOT_JUDGED)
-
-
-def _unlisted_rows(counted: Mapping[str, int]) -> str:
-    """Describe the rows whose objects were not listed. The text is empty if there are none."""
-    return f"rows: {_group(counted, tuple(Line))}" if any(counted.values()) else ""
-
-
-def _listing_parts(found: Iterable[Mapping[str, int]]) -> Iterator[tuple[int, str]]:
-    """Yield the start (epoch milliseconds) and a description of each listed part of a bucket, if there are several."""
-    parts = list(found)
-    for one in parts if len(parts) > 1 else ():
-        yield one["from"], f"{one['listed']:,} listed within {duration(one['until'] - one['from'])}"
 
 
 def _group(counted: Mapping[str, int], group: Sequence[Line]) -> str:

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from itertools import batched
@@ -15,7 +15,7 @@ import typer
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import Row, Status
-from intake_ledger_cli.act.selection import CommitFilter, commit_filter, parse_time
+from intake_ledger_cli.act.selection import commit_filter, parse_time
 from intake_ledger_cli.app import app, argument, option
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
@@ -60,19 +60,6 @@ FORMS = (".parquet", ".csv", ".jsonl")
 _STATUSES = [status.value for status in Status if status is not Status.LATER_FORMAT]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedRows:
-    """The rows that an export has. They pass all conditions. Times are in epoch milliseconds."""
-
-    prefix: str = ""
-    status: str | None = None
-    reason: str | None = None
-    since: int | None = None
-    """Only rows whose last change is not before this time."""
-    before: int | None = None
-    commit: CommitFilter = field(default_factory=CommitFilter)
-
-
 @dataclass(frozen=True, slots=True)
 class ExportResult:
     """The document of `export`."""
@@ -111,23 +98,29 @@ def export_command(
         raise UsageError(f"{file} has no known form: use a name that ends with {', '.join(FORMS)}")
     if status is not None and status.upper() not in _STATUSES:
         raise UsageError(f"--status {status} is no status of a row: use one of {', '.join(_STATUSES)}")
-    chosen = ExportedRows(
-        prefix=prefix,
-        status=status and status.upper(),
-        reason=reason,
-        since=None if since is None else parse_time(since, "--since"),
-        before=None if before is None else parse_time(before, "--before"),
-        commit=commit_filter(
-            processor_version,
-            since=("--committed-since", committed_since),
-            before=("--committed-before", committed_before),
-        ),
+    given = (
+        ("status", "=", "status", status and status.upper()),
+        ("updated_at", ">=", "since", None if since is None else parse_time(since, "--since")),
+        ("updated_at", "<", "before", None if before is None else parse_time(before, "--before")),
+    )
+    filters = [
+        (name, f"#{name} {sign} :{end}", f":{end}", value) for name, sign, end, value in given if value is not None
+    ]
+    commits = commit_filter(
+        processor_version,
+        since=("--committed-since", committed_since),
+        before=("--committed-before", committed_before),
     )
     duckdb = _duckdb(file) if file is not None and file.suffix == ".parquet" else None
     aws, deployed = call.open()
-    rows = select(aws.dynamodb, deployed, chosen)
+    request = reading.scan_request(deployed, *filters, *commits.conditions(), prefix=prefix)
+    rows = _select(aws.dynamodb, deployed, request, reason)
+
+    def values(one: ObjectRow) -> dict[str, Value]:
+        return {name: value(deployed, one) for name, (_, value) in COLUMNS.items()}
+
     if file is not None:
-        number = write_file(file, (_values(deployed, one) for one in rows), duckdb)
+        number = write_file(file, map(values, rows), duckdb)
         result = ExportResult(deployed.name, str(file), number)
     else:
         number = send_outcomes(aws, deployed, event_bus or "", rows)
@@ -137,12 +130,13 @@ def export_command(
     call.output(result)
 
 
-def select(client: "DynamoDBClient", deployed: DeployedPipeline, chosen: ExportedRows) -> Iterator[ObjectRow]:
+def _select(
+    client: "DynamoDBClient", deployed: DeployedPipeline, request: dict[str, Any], reason: str | None
+) -> Iterator[ObjectRow]:
     """Scan the table, a request for each MB. Reads are not consistent: a row may lack the last second."""
-    for page in client.get_paginator("scan").paginate(**_scan(deployed, chosen)):
+    for page in client.get_paginator("scan").paginate(**request):
         for _, entry in reading.entries_of(deployed, page["Items"]):
-            row = entry.row
-            if chosen.reason is None or matches_reason(chosen.reason, row.reason_code, row.reason or ""):
+            if reason is None or matches_reason(reason, entry.row.reason_code, entry.row.reason or ""):
                 yield entry
 
 
@@ -174,16 +168,6 @@ def send_outcomes(aws: Aws, deployed: DeployedPipeline, bus: str, rows: Iterator
     return number
 
 
-def _scan(deployed: DeployedPipeline, chosen: ExportedRows) -> dict[str, Any]:
-    conditions = (
-        ("status", "#status = :status", ":status", chosen.status),
-        ("updated_at", "#updated_at >= :since", ":since", chosen.since),
-        ("updated_at", "#updated_at < :before", ":before", chosen.before),
-    )
-    given = [(name, text, place, value) for name, text, place, value in conditions if value is not None]
-    return reading.scan_request(deployed, *given, *chosen.commit.conditions(), prefix=chosen.prefix)
-
-
 def write_file(path: Path, rows: Iterator[dict[str, Value]], duckdb: Any = None) -> int:
     """Write a file as `replacing` does.
 
@@ -202,30 +186,29 @@ def write_file(path: Path, rows: Iterator[dict[str, Value]], duckdb: Any = None)
     with replacing(path) as part:
         if duckdb is None:
             with part.open("w", encoding="utf-8", newline="") as file:
-                return (_write_csv if path.suffix == ".csv" else _write_lines)(file, rows)
+                return _write(file, rows, as_csv=path.suffix == ".csv")
         from tempfile import TemporaryDirectory  # noqa: PLC0415 - for the help
 
         with TemporaryDirectory(dir=part.parent, prefix=f".{path.name}.") as folder:
             lines = Path(folder, "lines")
             with lines.open("w", encoding="utf-8") as file:
-                number = _write_lines(file, rows)
+                number = _write(file, rows, as_csv=False)
             _make_parquet(duckdb, lines, part)
             return number
 
 
-def _write_lines(file: IO[str], rows: Iterator[dict[str, Value]]) -> int:
-    number = 0
-    for number, row in enumerate(rows, 1):  # noqa: B007 - the number of rows
-        file.write(json.dumps(row) + "\n")
-    return number
-
-
-def _write_csv(file: IO[str], rows: Iterator[dict[str, Value]]) -> int:
+def _write(file: IO[str], rows: Iterator[dict[str, Value]], *, as_csv: bool) -> int:
+    """Write CSV with a header, or JSON lines. Return the number of rows."""
     writer = csv.DictWriter(file, COLUMNS)
-    writer.writeheader()
+    if as_csv:
+        writer.writeheader()
     number = 0
-    for number, row in enumerate(rows, 1):  # noqa: B007 - the number of rows
-        writer.writerow(row)
+    for row in rows:
+        if as_csv:
+            writer.writerow(row)
+        else:
+            file.write(json.dumps(row) + "\n")
+        number += 1
     return number
 
 
@@ -235,10 +218,6 @@ def _make_parquet(duckdb: Any, lines: Path, part: Path) -> None:
         connection.execute("SET TimeZone = 'UTC'")
         rows = connection.read_json(str(lines), columns=columns, format="newline_delimited")
         rows.write_parquet(str(part), compression="zstd")
-
-
-def _values(deployed: DeployedPipeline, one: ObjectRow) -> dict[str, Value]:
-    return {name: value(deployed, one) for name, (_, value) in COLUMNS.items()}
 
 
 def _untold(row: Row) -> bool:

@@ -28,9 +28,6 @@ from intake_ledger_cli.show.json_output import document
 from intake_ledger_cli.show.render import fields
 
 _HOUR_MS = 3_600_000
-_LATER_FORMAT = "a later release wrote the row, and this release cannot judge it"
-
-
 _SKIPPED = "the pipeline skips it as a directory marker: `intake-ledger retry --again` with this key processes it"
 _NO_LISTING = "messages are in no listing that the row could be compared with"
 
@@ -191,28 +188,18 @@ def compare(
         row = rows[0] if rows else None
         if row is None and not versions:
             return []  # most likely the key is mistyped
-        return [_compared(row, current, deployed, now, all_rows_since)]
+        return [Inspected(row, current, *agreement(row, current, deployed, now, all_rows_since))]
     by_identity = {row.identity: row for row in rows}
     found = []
     for one in versions:
         row = by_identity.pop(one.state.identity, None)
-        found.append(_compared(row, one.state, deployed, now, all_rows_since))
+        found.append(Inspected(row, one.state, *agreement(row, one.state, deployed, now, all_rows_since)))
     return found + [_alone(row, deployed, now) for row in by_identity.values()]
-
-
-def _compared(
-    row: Row | None, state: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None
-) -> Inspected:
-    if row is not None and row.status is Status.LATER_FORMAT:
-        return Inspected(row, state, None, _LATER_FORMAT)
-    return Inspected(row, state, *agreement(row, state, deployed, now, all_rows_since))
 
 
 def _alone(row: Row, deployed: DeployedPipeline, now: int) -> Inspected:
     """Compare a row of EVERY_VERSION whose version S3 does not list."""
-    if row.status is Status.LATER_FORMAT:
-        return Inspected(row, None, None, _LATER_FORMAT)
-    if row.kind is StateKind.DELETED:
+    if row.kind is StateKind.DELETED or row.status is Status.LATER_FORMAT:
         state = State(StateKind.DELETED, row.version_id)
         return Inspected(row, None, *agreement(row, state, deployed, now, None))
     if row.settled:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import batched
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.rate import StartTimes
-from intake_ledger.protocol.row import REVIEW_INDEX, RowKey, breaker_key, pause_key, rate_key, success_key
+from intake_ledger.protocol.rate import Rate, StartTimes
+from intake_ledger.protocol.row import REVIEW_INDEX, breaker_key, pause_key, rate_key, success_key
 from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.app import now_ms
@@ -88,6 +89,11 @@ class QueueDepth:
     """Delayed copies of messages that wait. They are not in flight."""
     oldest_seconds: int | None
     """The age of the oldest message. None: CloudWatch has no value, or may not be read."""
+
+    @property
+    def messages(self) -> int:
+        """All messages of the queue."""
+        return self.waiting + self.hidden + self.delayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,47 +225,45 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         ClientError: AWS returns an error other than a denial.
 
     """
+    name, rate, now, executions = deployed.name, deployed.rate, now_ms(), executions_of(aws, deployed)
+    keys = [reading.audit_key(deployed), *(key(name) for key in (breaker_key, success_key, pause_key, rate_key))]
+    # The breaker, the last success, the pause, the rate and the audit in one consistent request.
+    items = allowed(lambda: LedgerTable(aws.dynamodb, deployed.table).get_items(keys))
     size = allowed(lambda: _table_size(aws, deployed))
-    index_rows = None if isinstance(size, NotRead) else size.approximate_review_rows
-    items = allowed(lambda: _items(aws, deployed))
     hour = allowed(lambda: metrics.read_metrics(aws, deployed))
+    index_rows = None if isinstance(size, NotRead) else size.approximate_review_rows
     counts = allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
     known = None if isinstance(hour, NotRead) else hour
-    now, executions = now_ms(), executions_of(aws, deployed)
-    reviewed = {
-        one.name: counts if isinstance(counts, NotRead) else getattr(counts, one.name) for one in fields(Counts)
-    }
+    counted = None if isinstance(counts, NotRead) else counts
     return PipelineStatus(
-        pipeline=deployed.name,
+        pipeline=name,
         bucket=deployed.bucket,
         message_source=deployed.message_source,
         kind=kind_of(deployed).name.lower(),
         at=now,
         consumer=allowed(lambda: _source(aws, deployed)),
-        pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(deployed.name), {})),
+        pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(name), {})),
         queue=allowed(lambda: _depth(aws, deployed.queue_url, known.queue_age_seconds if known else None)),
         dead_letters=allowed(
             lambda: _depth(aws, deployed.dead_letter_url, known.dead_letter_age_seconds if known else None)
         ),
         move_task=allowed(lambda: _move_task(aws, deployed.dead_letter_url)),
-        **reviewed,
-        oldest={} if isinstance(counts, NotRead) else {name: getattr(counts, name).oldest_at for name in _WITH_AGES},
-        last_hour=hour if isinstance(hour, NotRead) else hour.last_hour,
-        tick=hour if isinstance(hour, NotRead) else hour.tick,
-        breaker=items
-        if isinstance(items, NotRead)
-        else judge_breaker(
-            items.get(breaker_key(deployed.name), {}),
-            items.get(success_key(deployed.name), {}),
-            known,
-            None if isinstance(counts, NotRead) else counts,
-            now,
+        **{one.name: _part(counts, attrgetter(one.name)) for one in fields(Counts)},
+        oldest={} if counted is None else {one: getattr(counted, one).oldest_at for one in _WITH_AGES},
+        last_hour=_part(hour, lambda found: found.last_hour),
+        tick=_part(hour, lambda found: found.tick),
+        breaker=_part(
+            items,
+            lambda found: judge_breaker(
+                found.get(breaker_key(name), {}), found.get(success_key(name), {}), known, counted, now
+            ),
         ),
-        rate=_rate(deployed, items, now),
+        rate=None if rate is None else _part(items, lambda found: _rate(rate, found.get(rate_key(name), {}), now)),
         table=size,
-        audit=items
-        if isinstance(items, NotRead)
-        else reading.audit_state(aws.dynamodb, deployed, items.get(reading.audit_key(deployed), {}), now),
+        audit=_part(
+            items,
+            lambda found: reading.audit_state(aws.dynamodb, deployed, found.get(reading.audit_key(deployed), {}), now),
+        ),
         function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
         executions=None if executions is None else allowed(lambda: count_running(executions)),
         aborted=None if executions is None else allowed(lambda: last_aborted(executions, now - _HOUR_MS)),
@@ -269,6 +273,10 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         max_wait_seconds=deployed.max_wait_seconds,
         alarms=allowed(lambda: _alarms(aws, deployed)),
     )
+
+
+def _part[T, Part](found: T | NotRead, part_of: Callable[[T], Part]) -> Part | NotRead:
+    return found if isinstance(found, NotRead) else part_of(found)
 
 
 def allowed[T](ask: Callable[[], T]) -> T | NotRead:
@@ -357,23 +365,7 @@ def _move_task(aws: Aws, url: str) -> MoveTask | NotRead | None:
     )
 
 
-def _items(aws: Aws, deployed: DeployedPipeline) -> dict[RowKey, dict[str, Any]]:
-    """Read the breaker, the last success, the pause, the rate and the audit in one consistent request."""
-    name = deployed.name
-    keys = [reading.audit_key(deployed), breaker_key(name), success_key(name), pause_key(name)]
-    keys += [rate_key(name)] if deployed.rate else []
-    return LedgerTable(aws.dynamodb, deployed.table).get_items(keys)
-
-
-def _rate(
-    deployed: DeployedPipeline, items: Mapping[RowKey, Mapping[str, Any]] | NotRead, now: int
-) -> StartRate | NotRead | None:
-    rate = deployed.rate
-    if rate is None:
-        return None
-    if isinstance(items, NotRead):
-        return items
-    item = items.get(rate_key(deployed.name), {})
+def _rate(rate: Rate, item: Mapping[str, Any], now: int) -> StartRate:
     seen = StartTimes(places_until=item.get("places_until", 0), interval_us=item.get("interval_us", 0))
     waiting = rate.waiting(seen, now * 1_000)
     return StartRate(rate.per_second, rate.most_at_once, waiting, seen.places_until // 1_000 if waiting else None)

@@ -34,14 +34,10 @@ def findings_of(found: PipelineStatus) -> list[Finding]:
 
 def verdict_lines(findings: list[Finding]) -> list[str]:
     """The findings for people: `OK`, or `LOOK` and the worst finding, then the others."""
-    ordered = sorted(findings, key=lambda one: not one.needs_a_person)
-    marks = ["LOOK" if any(one.needs_a_person for one in findings) else "also", *["also"] * len(ordered)]
-    lines = [_line(mark, one) for mark, one in zip(marks, ordered, strict=False)]
-    return lines if marks[0] == "LOOK" else ["OK", *lines]
-
-
-def _line(mark: str, one: Finding) -> str:
-    return f"{mark}: {one.what} -> {one.command}"
+    lines = [f"{one.what} -> {one.command}" for one in sorted(findings, key=lambda one: not one.needs_a_person)]
+    marks = ["LOOK" if any(one.needs_a_person for one in findings) else "also", *["also"] * len(lines)]
+    ok = ["OK"] if marks[0] == "also" else []
+    return ok + [f"{mark}: {line}" for mark, line in zip(marks, lines, strict=False)]
 
 
 def _stops(found: PipelineStatus) -> Iterator[Finding]:
@@ -68,7 +64,8 @@ def _lost(found: PipelineStatus) -> Iterator[Finding]:
         yield Finding(f"the delivery has {many(found.tick.problems, 'problems')}", "intake-ledger audit")
     counts = [one for one in (found.failed, found.waiting) if isinstance(one, Count) and one.number]
     oldest = min((one.oldest_at for one in counts if one.oldest_at), default=found.at)
-    if counts and _messages(found.queue) == 0 and found.at - oldest > SETTLED_MS and not found.from_stream:
+    is_empty = isinstance(found.queue, QueueDepth) and not found.queue.messages
+    if counts and is_empty and found.at - oldest > SETTLED_MS and not found.from_stream:
         rows = sum(one.number for one in counts)
         what = f"{many(rows, 'rows')} {'wait' if rows > 1 else 'waits'} for messages that the queue does not have: "
         what += "it was purged, or they have expired"
@@ -77,7 +74,8 @@ def _lost(found: PipelineStatus) -> Iterator[Finding]:
 
 
 def _rejections(found: PipelineStatus) -> Iterator[Finding]:
-    rejected, letters = found.rejected, _messages(found.dead_letters)
+    rejected = found.rejected
+    letters = found.dead_letters.messages if isinstance(found.dead_letters, QueueDepth) else None
     if isinstance(rejected, Count) and rejected.unknown:
         yield Finding(f"the number of rejected rows is unknown: {rejected.why}", "intake-ledger list --status REJECTED")
     number = rejected.number if isinstance(rejected, Count) else 0
@@ -123,7 +121,3 @@ def _runs(found: PipelineStatus) -> Iterator[Finding]:
     for one in found.operations if isinstance(found.operations, list) else ():
         command = f"intake-ledger operations{'' if one.stopped else f' stop {one.request_id}'}"
         yield Finding(f"{one.what}: {one.progress}", command, needs_a_person=False)
-
-
-def _messages(depth: object) -> int | None:
-    return depth.waiting + depth.hidden + depth.delayed if isinstance(depth, QueueDepth) else None

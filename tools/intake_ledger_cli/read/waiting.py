@@ -206,15 +206,10 @@ class Wait(Repeated[WaitResult]):
                 yield key, state
 
     def _unfinished(self, key: str, state: State, row: Row | None) -> Unfinished:
+        _, why = agreement(row, state, self.deployed, self.clock(), None)
         if row is None:
-            return Unfinished(key, "no row", self._why(None, state), state.version_id)
-        why = row.reason or self._why(row, state)
-        return Unfinished(key, row.status.value, why, state.version_id, row.reason_code)
-
-    def _why(self, row: Row | None, state: State) -> str:
-        if row is not None and row.status is Status.LATER_FORMAT:
-            return "a later release wrote the row"
-        return agreement(row, state, self.deployed, self.clock(), None)[1]
+            return Unfinished(key, "no row", why, state.version_id)
+        return Unfinished(key, row.status.value, row.reason or why, state.version_id, row.reason_code)
 
 
 def parse_until(text: str, now: int) -> int:

@@ -85,13 +85,8 @@ def listed_status(row: Row) -> str:
 
 def shown_reason(row: Row) -> str:
     """The reason of a row for people, or its rejected rows."""
-    return row.reason or rejected_rows(row)
-
-
-def rejected_rows(row: Row) -> str:
-    """The rejected rows of a file. Empty if it has none."""
     number = row.rejected_rows
-    return f"{number:,} of {row.read_rows or number:,} rows are rejected" if number else ""
+    return row.reason or (f"{number:,} of {row.read_rows or number:,} rows are rejected" if number else "")
 
 
 def describe_status(row: Row, now: int, execution: str | None = None) -> str:  # noqa: PLR0911 - one for each status
@@ -124,7 +119,7 @@ def describe_status(row: Row, now: int, execution: str | None = None) -> str:  #
 
 def agreement(  # noqa: PLR0911 - one return per line of the rule
     row: Row | None, shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None
-) -> tuple[bool, str]:
+) -> tuple[bool | None, str]:
     """Compare the ledger with S3 for one state, and explain the result.
 
     Args:
@@ -136,12 +131,13 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
             missing.
 
     Returns:
-        True if they agree, and the explanation.
+        True if they agree, and the explanation. None if a later release wrote the row.
 
     """
-    ignored = shown.removed and not deployed.deletes
     if row is None:
-        return _without_row(shown, deployed, now, all_rows_since, ignored=ignored)
+        return _without_row(shown, deployed, now, all_rows_since)
+    if row.status is Status.LATER_FORMAT:
+        return None, "a later release wrote the row, and this release cannot judge it"
     if row.is_live(now):
         return True, "an attempt is processing it"
     if deployed.has_executions and row.status is Status.PROCESSING:
@@ -152,14 +148,10 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
         difference = "S3 no longer has the object" if shown.removed else "S3 shows another state than the ledger's last"
         return False, f"{difference}: {_EVENT_MISSING}"
     if row.status is Status.PROCESSED:
-        return (
-            False,
-            "a late worker may have overwritten the result: the state will be processed again",
-        )
-    if row.dismissed:
-        return True, "S3 shows the rejected state, which a person has dismissed"
+        return False, "a late worker may have overwritten the result: the state will be processed again"
     if row.status is Status.REJECTED:
-        return True, "S3 shows the rejected state: fix the cause, then retry it"
+        then = ", which a person has dismissed" if row.dismissed else ": fix the cause, then retry it"
+        return True, f"S3 shows the rejected state{then}"
     if row.status is Status.FAILED:
         rest = (row.retry_at or 0) - now
         goes_on = f"its next attempt is in {duration(rest)}" if rest > 0 else _MESSAGE_MISSING
@@ -167,10 +159,8 @@ def agreement(  # noqa: PLR0911 - one return per line of the rule
     return False, f"its worker died: {_MESSAGE_MISSING}"
 
 
-def _without_row(
-    shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None, *, ignored: bool
-) -> tuple[bool, str]:
-    if ignored or shown.kind is StateKind.ABSENT:
+def _without_row(shown: State, deployed: DeployedPipeline, now: int, all_rows_since: int | None) -> tuple[bool, str]:
+    if shown.kind is StateKind.ABSENT or (shown.removed and not deployed.deletes):
         return True, "neither S3 nor the ledger has an object"
     kept = deployed.retention_seconds * 1000
     # The row of a removal expires even if the ledger is complete.
@@ -178,8 +168,6 @@ def _without_row(
     if shown.created_at is not None and shown.created_at < known_since:
         if all_rows_since is not None and not shown.removed:
             return True, "the object was uploaded before the ledger began, or before the current filters were deployed"
-        return (
-            True,
-            f"the object is older than the ledger's retention ({duration(kept)}), which may have removed its row",
-        )
+        kept_for = duration(kept)
+        return True, f"the object is older than the ledger's retention ({kept_for}), which may have removed its row"
     return False, f"the ledger has no row: {_EVENT_MISSING}"

@@ -83,7 +83,7 @@ def count_parts(count: Count) -> dict[str, Any]:
 def _without_letters(found: PipelineStatus) -> str:
     """Why no dead letter belongs to the rejected rows. A restore of the table brings rows back, and no letter."""
     hint, depth = render.field_of("status", "rejected").hint, found.dead_letters
-    if not isinstance(depth, QueueDepth) or depth.waiting or depth.hidden or depth.delayed:
+    if not isinstance(depth, QueueDepth) or depth.messages:
         return hint
     return f"{hint}. No dead letter is left: they have expired, or were served before a restore of the table"
 
