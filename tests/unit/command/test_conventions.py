@@ -20,7 +20,7 @@ from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.settings import PIPELINE_TAG, KeyFilter
 from intake_ledger_cli import commands
 from intake_ledger_cli.aws.clients import Aws
-from intake_ledger_cli.aws.metrics import Tick, read_metrics
+from intake_ledger_cli.aws.metrics import Tick, last_tick, read_metrics
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.read import pipelines
 from intake_ledger_cli.show import formatting
@@ -316,5 +316,5 @@ def test_the_latest_values_are_shown_in_each_order(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Aws, "cloudwatch", Metrics())
     found = read_metrics(Aws(), deployed)
-    assert (found.queue_age_seconds, found.dead_letter_age_seconds) == (60, None)
-    assert found.tick == Tick(int(times[1].timestamp() * 1000), 2)
+    assert (found["queue"].last, found["dead_letters"].last) == (60, None)
+    assert last_tick(found) == Tick(int(times[1].timestamp() * 1000), 2)

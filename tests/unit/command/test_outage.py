@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.protocol.row import Row, RowKey, Status, breaker_key, rate_key, success_key, to_dynamodb
 from intake_ledger_cli.app import now_ms
-from intake_ledger_cli.aws import function_errors, reading
+from intake_ledger_cli.aws import consumer_log, reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.read.status import Alarm
 from intake_ledger_cli.show.status_table import alarms_text
@@ -201,7 +201,7 @@ LINES: list[tuple[list[str], int, bool, str]] = [
 def test_each_line_of_lambda_is_found_and_judged(
     sit: Callable[..., Person], lines: list[str], number: int, at_start: bool, shown: str
 ) -> None:
-    terms = [one.strip('?"') for one in function_errors.PATTERN.split(" ?")]
+    terms = [one.strip('?"') for one in consumer_log.ERRORS.split(" ?")]
     assert all(any(term in line for term in terms) for line in lines)
     person = sit(make_site())
     person.site.put("in/a")
@@ -212,7 +212,7 @@ def test_each_line_of_lambda_is_found_and_judged(
 
 @pytest.mark.failure_mode("F393")
 def test_the_filter_leaves_the_lines_of_the_consumer_out() -> None:
-    terms = [one.strip('?"') for one in function_errors.PATTERN.split(" ?")]
+    terms = [one.strip('?"') for one in consumer_log.ERRORS.split(" ?")]
     line = '{"level":"ERROR","message":"Failed","key":"in/a","reason":"KeyError at invoices:42","status":"error"}'
     assert not any(term in line for term in terms)
 

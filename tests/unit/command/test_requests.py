@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
+from intake_ledger.audit.row_numbers import RowNumbers
 from intake_ledger.protocol.row import breaker_key, to_dynamodb
 from tests.unit.command.support import NAME, client, make_site
 from tests.unit.command.test_commands import ALARM, Person, leave_report, sit  # noqa: F401 - a fixture
-from tests.unit.support import MINUTE, START
+from tests.unit.support import HOUR, MINUTE, START
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 MOST = 20
@@ -87,9 +88,14 @@ def test_status_shows_the_breaker_with_its_next_probe(sit: Callable[..., Person]
 def test_status_shows_rows_and_claims_as_the_last_audit_counted_them(sit: Callable[..., Person]) -> None:  # noqa: F811
     """No request of `status` could count a million rows by status."""
     person = sit(make_site())
-    rows = {"byStatus": {"PROCESSED": 999_990, "PROCESSING": 10}, "lapsed": 2, "oldestClaimAt": START}
+    numbers = RowNumbers(Counter(PROCESSED=999_990))
+    for number in range(10):
+        ended = START if number < 2 else START + 13 * HOUR
+        numbers.count("PROCESSING", claimed_at=START - number * HOUR, lease_until=ended, now=START + HOUR)
+    rows = numbers.as_json()
     leave_report(person.site, rows=rows)
     shown = person.types("status", "--all")
     assert "999,990 PROCESSED, 10 PROCESSING at the last audit" in shown
     assert "2 lapsed claims, oldest claimed" in shown
+    assert "2 claims of dead workers" in shown, "an old claim does not hide a later one"
     assert json.loads(json.dumps(person.reads("status")["audit"]["last"]["rows"])) == rows

@@ -7,7 +7,7 @@ import pytest
 
 from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.aws import executions
-from intake_ledger_cli.aws.function_errors import FunctionErrors
+from intake_ledger_cli.aws.consumer_log import FunctionErrors
 from intake_ledger_cli.aws.metrics import LastHour, Tick
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.read.counting import Count

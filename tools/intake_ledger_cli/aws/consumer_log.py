@@ -1,6 +1,7 @@
-"""The consumer's log group, where the attempts of objects and the operations of people are read side by side."""
+"""The consumer's log group: attempts of objects, operations of people, and Lambda's lines about failed invocations."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,18 @@ OPERATIONS_STREAM = "operations"
 _CONSOLES = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
 _LONGEST_PATTERN = 1_024
 """CloudWatch's limit of a filter pattern."""
+ERRORS = '?"[ERROR]" ?"Task timed out" ?"Runtime exited" ?"Status: timeout" ?"Status: error"'
+"""Lambda's own lines about failed invocations. Its runtime writes `[ERROR]` before each exception that no code caught:
+syntax errors, missing modules and variables. The lines of the consumer are JSON."""
+_ERROR_REQUESTS = 3
+"""The largest number of requests for lines."""
+_START = re.compile(
+    r"Runtime\.(ImportModuleError|UserCodeSyntaxError|HandlerNotFound)|^INIT_REPORT|"
+    r"\[ERROR\] (ModuleNotFoundError|ImportError|SyntaxError|IndentationError|SettingsError)|in make_consumer\b"
+)
+"""Lines about a start. Lambda reports only failed ones. The first invocation of an environment makes the consumer and
+imports the processor."""
+_MOST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,65 @@ def key_pattern(key: str) -> str:
 def _encoded(text: str) -> str:
     """Encode a part of the address as the console does: percent-encoded, with dollar signs."""
     return quote(text, safe="").replace("%", "$")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionErrors:
+    """The lines about failed invocations since a time. Times are in epoch milliseconds."""
+
+    number: int
+    """Starts and invocations that failed."""
+    more: bool = False
+    """True if the search stopped before the end."""
+    last_at: int | None = None
+    text: str = ""
+    """The line about the last one."""
+    at_start: bool = False
+    """True if the function could not start. Only a deployment ends that."""
+    link: str = ""
+    why: str = ""
+    """Why the log was not searched. Empty if it was."""
+
+
+def read_errors(aws: Aws, deployed: DeployedPipeline, since: int, now: int) -> FunctionErrors:
+    """Find invocations of the consumer that failed as a whole: code that cannot be loaded, deaths and timeouts.
+
+    Such an invocation claims nothing, so that neither rows nor the metrics of the ledger show it. Lambda counts it, and
+    writes a line. A log that may not be read is no error.
+    """
+    group, number = LogGroup(aws, ""), 0
+    last: dict[str, tuple[int, str]] = {}
+    try:
+        group = LogGroup(aws, group_name(aws, deployed))
+        search = LogSearch(group, ERRORS, _ERROR_REQUESTS)
+        for event in search.events(since, now):
+            stream, text = event["logStreamName"], " ".join(str(event["message"]).split())
+            before = last.get(stream, (0, ""))[1]
+            repeated = _repeats(before, text)
+            number += not repeated
+            last[stream] = event["timestamp"], before if repeated else text
+    except ClientError as error:
+        return FunctionErrors(0, why=refusal(error, group.name))
+    if not last:
+        return FunctionErrors(0, search.stopped)
+    last_at, text = max(last.values())
+    return FunctionErrors(
+        number,
+        search.stopped,
+        last_at,
+        text[:_MOST_TEXT],
+        _START.search(text) is not None,
+        group.lines(ERRORS, since, now),
+    )
+
+
+def _repeats(before: str, text: str) -> bool:
+    """Return True for a line of Lambda that adds nothing to the line before it, of the same environment.
+
+    An error of a start is followed by a report of its phase, and a start that timed out by the line of its invocation.
+    """
+    is_report = text.startswith("INIT_REPORT")
+    return _START.search(before) is not None and (is_report or ("Task timed out" in text and "INIT_REPORT" in before))
 
 
 def group_name(aws: Aws, deployed: DeployedPipeline, function: str = "") -> str:

@@ -183,23 +183,18 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
     # A stack may have hundreds of functions. Ask for those first whose logical IDs are as a pipeline's.
     likely = [name for type_, logical, name in resources if type_ == _FUNCTION and _OF_PIPELINES.search(logical)]
     environments, denied = _environments(aws.functions, likely)
-    if not (consumers := _consumers(environments)):
+    if not (consumers := _by_pipeline(environments, _DLQ)):
         others, more = _environments(aws.functions, [name for name in names if name not in likely])
         environments, denied = environments | others, denied + more
-        consumers = _consumers(environments)
+        consumers = _by_pipeline(environments, _DLQ)
     if not consumers:
         if denied:
             raise denied[0]
         raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: check --stack")
     name = _choose(stack, sorted(consumers), pipeline)
-    audits = {
-        variables[_NAME]: (function, variables)
-        for function, variables in environments.items()
-        if _NAME in variables and _SETTLE in variables
-    }
     function, variables = consumers[name]
     read = partial(setting_from, ConsumerSettings, environment=variables)
-    audit_function, audit_variables = audits.get(name, (None, {}))
+    audit_function, audit_variables = _by_pipeline(environments, _SETTLE).get(name, (None, {}))
     try:
         return DeployedPipeline(
             name=name,
@@ -225,12 +220,14 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None
 
 
-def _consumers(environments: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return the consumers by the pipeline's name, each with its environment variables."""
+def _by_pipeline(
+    environments: Mapping[str, Mapping[str, str]], variable: str
+) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Return the functions that have a variable by the pipeline's name, each with its environment variables."""
     return {
         variables[_NAME]: (function, variables)
         for function, variables in environments.items()
-        if _NAME in variables and _DLQ in variables
+        if _NAME in variables and variable in variables
     }
 
 

@@ -45,24 +45,6 @@ class Tick:
     """Problems of the delivery that it found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
-    """All metrics of the status. Times are in epoch milliseconds."""
-
-    last_hour: LastHour
-    queue_age_seconds: int | None
-    """The age of the queue's oldest message at CloudWatch's last look. None: CloudWatch has no value."""
-    dead_letter_age_seconds: int | None
-    tick: Tick | None
-    """None: there was none in the last hour."""
-    committed_at: int | None
-    """The start of the last minute with a commit. None: there was none."""
-    failed_at: int | None
-    """The same of failures."""
-    held_back_at: int | None
-    """The same of messages that the breaker returned."""
-
-
 class Values(dict[int, float]):
     """The values of a metric by the start of their period, in epoch milliseconds. The local AWS does not sort them."""
 
@@ -129,8 +111,8 @@ def read_values(
     return found
 
 
-def read_metrics(aws: Aws, deployed: DeployedPipeline) -> Metrics:
-    """Read the metrics of the last hour.
+def read_metrics(aws: Aws, deployed: DeployedPipeline) -> dict[str, Values]:
+    """Read the metrics of the last hour in minutes, and the ages of the oldest messages as `queue` and `dead_letters`.
 
     Raises:
         ClientError: CloudWatch refuses the request.
@@ -143,24 +125,26 @@ def read_metrics(aws: Aws, deployed: DeployedPipeline) -> Metrics:
         queue = {"QueueName": url.rsplit("/", 1)[-1]}
         wanted[label] = Metric("ApproximateAgeOfOldestMessage", "Maximum", "AWS/SQS", queue)
     now = now_ms()
-    found = read_values(aws, deployed, wanted, start=now - _HOUR_MS, end=now, seconds=60)
+    return read_values(aws, deployed, wanted, start=now - _HOUR_MS, end=now, seconds=60)
+
+
+def last_hour(found: Mapping[str, Values]) -> LastHour:
+    """Sum the metrics of `read_metrics`."""
     retries, finished = found["Retries"].total, found["Committed"].total + found["Rejected"].total
-    ticks, lags = found["AuditDeliveryProblems"], found["CommitLag"]
-    return Metrics(
-        last_hour=LastHour(
-            retries=retries,
-            lapsed_leases=found["LapsedLeases"].total,
-            finished=finished,
-            executions_per_upload=(finished + retries) / finished if finished else None,
-            held_back=found["BreakerOpen"].total,
-            commit_lag_ms=int(max(lags.values())) if lags else None,
-            function_errors=found["Errors"].total,
-            function_throttles=found["Throttles"].total,
-        ),
-        queue_age_seconds=found["queue"].last,
-        dead_letter_age_seconds=found["dead_letters"].last,
-        tick=Tick(max(ticks), ticks.last or 0) if ticks else None,
-        committed_at=found["Committed"].positive_at,
-        failed_at=found["Failed"].positive_at,
-        held_back_at=found["BreakerOpen"].positive_at,
+    lags = found["CommitLag"]
+    return LastHour(
+        retries=retries,
+        lapsed_leases=found["LapsedLeases"].total,
+        finished=finished,
+        executions_per_upload=(finished + retries) / finished if finished else None,
+        held_back=found["BreakerOpen"].total,
+        commit_lag_ms=int(max(lags.values())) if lags else None,
+        function_errors=found["Errors"].total,
+        function_throttles=found["Throttles"].total,
     )
+
+
+def last_tick(found: Mapping[str, Values]) -> Tick | None:
+    """The last tick among the metrics of `read_metrics`. None: there was none."""
+    ticks = found["AuditDeliveryProblems"]
+    return Tick(max(ticks), ticks.last or 0) if ticks else None

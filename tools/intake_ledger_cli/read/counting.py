@@ -121,8 +121,12 @@ def _read(pages: Iterator[Mapping[str, Any]], most: int, times: _Times, deployed
     read = scanned = 0
     try:
         for page in pages:
-            for item in page["Items"]:
-                _add(times, from_dynamodb(item), own)
+            for content in map(from_dynamodb, page["Items"]):
+                # Without a fence, a row of this format is readable.
+                if (row := row_from_attributes({**content, "fence": 0})) is not None:
+                    partition = content["needs_review"]
+                    kind = row.status.lower() if partition in own else partition.rpartition("#")[2]
+                    times[kind].append((row.waiting_since if kind == "waiting" else None) or row.updated_at)
             read, scanned = read + 1, scanned + page["ScannedCount"]
             if "LastEvaluatedKey" in page and read == most:
                 return f"only the first {scanned:,} rows were read"
@@ -131,15 +135,6 @@ def _read(pages: Iterator[Mapping[str, Any]], most: int, times: _Times, deployed
             raise
         return f"DynamoDB answered {error.response['Error']['Code']}"
     return ""
-
-
-def _add(times: _Times, content: Mapping[str, Any], own: frozenset[str]) -> None:
-    # Without a fence, a row of this format is readable.
-    row = row_from_attributes({**content, "fence": 0})
-    if row is None:
-        return
-    kind = row.status.lower() if content["needs_review"] in own else content["needs_review"].rpartition("#")[2]
-    times[kind].append((row.waiting_since if kind == "waiting" else None) or row.updated_at)
 
 
 def _review_pages(client: "DynamoDBClient", deployed: DeployedPipeline) -> Iterator[Any]:

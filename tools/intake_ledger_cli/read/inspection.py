@@ -13,9 +13,9 @@ from intake_ledger.protocol.row import MAX_NAME_BYTES, Ordering, Row, Status, tr
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger_cli.aws import reading, s3_listing
 from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.consumer_log import FunctionErrors, read_errors
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import Executions, execution_of, executions_of, standing
-from intake_ledger_cli.aws.function_errors import FunctionErrors, read_errors
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
 from intake_ledger_cli.errors import UsageError, denied_action, unless_denied

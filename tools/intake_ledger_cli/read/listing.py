@@ -1,12 +1,10 @@
 """Selects rows for `list`: by status, key, age, or claims of dead workers. Memory does not grow with the table."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -22,7 +20,6 @@ from intake_ledger.protocol.row import (
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow, ReadBudget, read_token
-from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.show.console import DIM, GOOD, WARNING, escape, many
 from intake_ledger_cli.show.formatting import duration, listed_status, shown_reason, shown_status, timestamp
 from intake_ledger_cli.show.render import table
@@ -201,34 +198,15 @@ def _table(titles: Sequence[str], lines: Sequence[tuple[object, ...]], end: List
     return Group(table(titles, lines), *([rest] if rest else []))
 
 
-def status_word(text: str) -> str:
-    """Parse the option `--status`.
-
-    Raises:
-        UsageError: No list has this status.
-
-    """
-    word = text.lower()
-    if word and word not in WORDS:
-        raise UsageError(f"--status {text} cannot be listed: use one of {', '.join(WORDS)}, or omit it")
-    return word
-
-
-def csv_lines(deployed: DeployedPipeline, rows: Iterator[ObjectRow], limit: int) -> Iterator[str]:
-    """Yield a header and one line for each row. Those of messages have an identity."""
+def csv_rows(deployed: DeployedPipeline, rows: Iterator[ObjectRow]) -> Iterator[tuple[object, ...]]:
+    """Yield a header and the values of each row. Rows of messages have an identity."""
     identities = not deployed.work.in_bucket
-    yield _csv_line((*_CSV_COLUMNS, *(("identity",) if identities else ())))
-    for entry in islice(rows, limit):
+    yield (*_CSV_COLUMNS, *(("identity",) if identities else ()))
+    for entry in rows:
         row = entry.row
         since = timestamp(row.waiting_since or row.updated_at)
         shown = (since, shown_status(row), row.attempts, row.reason_code or "", shown_reason(row), entry.key)
-        yield _csv_line((*shown, *((row.version_id or "",) if identities else ())))
-
-
-def _csv_line(values: tuple[Any, ...]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue()
+        yield (*shown, *((row.version_id or "",) if identities else ()))
 
 
 def _stuck_rows(

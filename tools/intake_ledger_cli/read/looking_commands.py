@@ -1,18 +1,22 @@
 """The commands that only look: status, list, inspect and wait."""
 
+import csv
 import json
 import sys
 import time
+from contextlib import nullcontext, suppress
+from itertools import islice
 from typing import Annotated
 
 import typer
 from rich.live import Live
 
 from intake_ledger_cli.app import TIME_LIMIT, ExitCode, app, argument, end_with, now_ms, option
+from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import executions_table, list_running, without_running
-from intake_ledger_cli.aws.reading import LEAST_REQUESTS, ReadBudget, requests_for
+from intake_ledger_cli.aws.reading import LEAST_REQUESTS, ReadBudget
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.read import listing, pipelines, verdict
@@ -55,21 +59,17 @@ def status_command(
 
 def _watch(call: Call, aws: Aws, deployed: DeployedPipeline, interval: float, *, every: bool) -> None:
     screen = console()
-    try:
-        if screen.is_terminal and not call.as_json:
-            with Live(console=screen, auto_refresh=False) as live:
-                while True:
-                    found = read_status(aws, deployed)
-                    live.update(status_table.status_table(deployed, found, every=every), refresh=True)
-                    time.sleep(interval)
+    is_live = screen.is_terminal and not call.as_json
+    with suppress(KeyboardInterrupt), Live(console=screen, auto_refresh=False) if is_live else nullcontext() as live:
         while True:
             found = read_status(aws, deployed)
-            line = json.dumps(versioned(found)) if call.as_json else status_table.status_line(found)
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+            if live is not None:
+                live.update(status_table.status_table(deployed, found, every=every), refresh=True)
+            else:
+                line = json.dumps(versioned(found)) if call.as_json else status_table.status_line(found)
+                sys.stdout.write(line + "\n")
+                sys.stdout.flush()
             time.sleep(interval)
-    except KeyboardInterrupt:
-        return
 
 
 @app.command("list")
@@ -97,8 +97,10 @@ def list_command(
     exit_code: ExitCode = False,
 ) -> None:
     """List objects that failed or were rejected, or those of another status, with reasons, oldest first."""
-    word = listing.status_word(status)
+    word = status.lower()
     running = word == listing.RUNNING
+    if word and word not in listing.WORDS:
+        raise UsageError(f"--status {status} cannot be listed: use one of {', '.join(listing.WORDS)}, or omit it")
     if as_csv and (by_reason or call.as_json):
         raise UsageError("--csv prints rows: omit --by-reason and --json")
     if running and (prefix or older_than or by_reason or as_csv or after):
@@ -111,7 +113,7 @@ def list_command(
         call.output(executions, executions_table(executions, now))
         return
     most = None if by_reason else limit
-    budget = ReadBudget(max_requests or requests_for(most))
+    budget = ReadBudget(max_requests or reading.SEARCH_REQUESTS + (most or 0) // reading.ROWS_OF_A_REQUEST)
     rows = listing.select_rows(
         aws.dynamodb, deployed, word, prefix=prefix, before=before, now=now, after=after, limit=most, budget=budget
     )
@@ -123,9 +125,9 @@ def list_command(
         call.output(counts, listing.reasons_table(counts))
         end_with(bool(counts.reasons) or budget.stopped, exit_code)
     elif as_csv:
-        number = -1  # the header is not a row
-        for line in listing.csv_lines(deployed, rows, limit):
-            sys.stdout.write(line)
+        writer, number = csv.writer(sys.stdout, lineterminator="\n"), -1  # the header is not a row
+        for values in listing.csv_rows(deployed, islice(rows, limit)):
+            writer.writerow(values)
             number += 1
         if budget.stopped:
             console(stderr=True).print(str(listing.ListEnd(**budget.end())))
@@ -168,7 +170,8 @@ def wait_command(
 
     limit = None if until is None else waiting.parse_until(until, now_ms())
     what = request_id if prefix is None else repr(prefix)
-    console(stderr=True).print(escape(f"waiting for {what} {waiting.limit_text(limit)}"))
+    limited = "without a time limit" if limit is None else f"until {formatting.timestamp(limit)}"
+    console(stderr=True).print(escape(f"waiting for {what} {limited}"))
     wait: waiting.Repeated[waiting.WaitResult] | waiting.Repeated[operation_wait.OperationWaitResult]
     if prefix is None:
         wait = operation_wait.OperationWait(aws, deployed, request_id or "", limit, now_ms)

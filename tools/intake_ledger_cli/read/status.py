@@ -20,6 +20,7 @@ from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws import metrics, reading
 from intake_ledger_cli.aws.clients import Aws
+from intake_ledger_cli.aws.consumer_log import FunctionErrors, read_errors
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.executions import (
     AbortedExecution,
@@ -28,8 +29,7 @@ from intake_ledger_cli.aws.executions import (
     executions_of,
     last_aborted,
 )
-from intake_ledger_cli.aws.function_errors import FunctionErrors, read_errors
-from intake_ledger_cli.aws.metrics import LastHour, Metrics, Tick
+from intake_ledger_cli.aws.metrics import LastHour, Tick, Values
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.errors import denied_action, is_passing
 from intake_ledger_cli.kinds import kind_of
@@ -233,7 +233,8 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
     hour = allowed(lambda: metrics.read_metrics(aws, deployed))
     index_rows = None if isinstance(size, NotRead) else size.approximate_review_rows
     counts = allowed(lambda: counting.count_rows(aws.dynamodb, deployed, index_rows))
-    known = None if isinstance(hour, NotRead) else hour
+    known = {} if isinstance(hour, NotRead) else hour
+    ages = {name: values.last for name, values in known.items()}
     counted = None if isinstance(counts, NotRead) else counts
     return PipelineStatus(
         pipeline=name,
@@ -243,15 +244,13 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         at=now,
         consumer=allowed(lambda: _source(aws, deployed)),
         pause=None if isinstance(items, NotRead) else _pause(items.get(pause_key(name), {})),
-        queue=allowed(lambda: _depth(aws, deployed.queue_url, known.queue_age_seconds if known else None)),
-        dead_letters=allowed(
-            lambda: _depth(aws, deployed.dead_letter_url, known.dead_letter_age_seconds if known else None)
-        ),
+        queue=allowed(lambda: _depth(aws, deployed.queue_url, ages.get("queue"))),
+        dead_letters=allowed(lambda: _depth(aws, deployed.dead_letter_url, ages.get("dead_letters"))),
         move_task=allowed(lambda: _move_task(aws, deployed.dead_letter_url)),
         **{one.name: _part(counts, attrgetter(one.name)) for one in fields(Counts)},
         oldest={} if counted is None else {one: getattr(counted, one).oldest_at for one in _WITH_AGES},
-        last_hour=_part(hour, lambda found: found.last_hour),
-        tick=_part(hour, lambda found: found.tick),
+        last_hour=_part(hour, metrics.last_hour),
+        tick=_part(hour, metrics.last_tick),
         breaker=_part(
             items,
             lambda found: judge_breaker(
@@ -264,7 +263,7 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
             items,
             lambda found: reading.audit_state(aws.dynamodb, deployed, found.get(reading.audit_key(deployed), {}), now),
         ),
-        function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known.last_hour.function_errors else None,
+        function=read_errors(aws, deployed, now - _HOUR_MS, now) if known and known["Errors"].total else None,
         executions=None if executions is None else allowed(lambda: count_running(executions)),
         aborted=None if executions is None else allowed(lambda: last_aborted(executions, now - _HOUR_MS)),
         operations=allowed(lambda: recording.open_operations(aws, deployed, now)),
@@ -294,7 +293,7 @@ def allowed[T](ask: Callable[[], T]) -> T | NotRead:
 
 
 def judge_breaker(
-    record: Mapping[str, Any], shared: Mapping[str, Any], metrics: Metrics | None, counts: Counts | None, now: int
+    record: Mapping[str, Any], shared: Mapping[str, Any], metrics: Mapping[str, Values], counts: Counts | None, now: int
 ) -> BreakerState:
     """Judge the breaker by the last success and the last failure that the ledger or CloudWatch show.
 
@@ -304,15 +303,16 @@ def judge_breaker(
     Args:
         record: the item of the breaker.
         shared: the item with the last success that environments share.
-        metrics: of the last hour. None if they may not be read.
+        metrics: of the last hour. Empty if they may not be read.
         counts: of the rows that need review. None if they may not be read.
         now: epoch milliseconds.
 
     """
     opened_at = record.get("opened_at")
-    success = _latest(shared.get("last_success_at"), record.get("closed_at"), metrics.committed_at if metrics else None)
-    failure = _latest(metrics.failed_at if metrics else None, counts.failed.newest_at if counts else None)
-    seen = _latest(success, failure, opened_at, metrics.held_back_at if metrics else None)
+    last = {name: values.positive_at for name, values in metrics.items()}
+    success = _latest(shared.get("last_success_at"), record.get("closed_at"), last.get("Committed"))
+    failure = _latest(last.get("Failed"), counts.failed.newest_at if counts else None)
+    seen = _latest(success, failure, opened_at, last.get("BreakerOpen"))
     if opened_at is None or (success is not None and success > opened_at and (failure or 0) - success <= _LATE_MS):
         status = BreakerStatus.CLOSED
     elif now - (seen or 0) > SILENT_MS:

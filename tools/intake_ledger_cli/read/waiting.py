@@ -24,7 +24,7 @@ from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, is_passing
 from intake_ledger_cli.read import sets
-from intake_ledger_cli.show.formatting import agreement, epoch_ms, parse_age, timestamp
+from intake_ledger_cli.show.formatting import agreement, epoch_ms, parse_age
 
 COMMITTED, REJECTED, MISSING = "committed", "rejected", "missing"
 """The outcomes of a wait."""
@@ -234,8 +234,3 @@ def parse_until(text: str, now: int) -> int:
     if until <= now:
         raise UsageError(f"--until {text} has passed: use a later time, or a time of day such as 06:00")
     return until
-
-
-def limit_text(until: int | None) -> str:
-    """The time limit for people."""
-    return "without a time limit" if until is None else f"until {timestamp(until)}"

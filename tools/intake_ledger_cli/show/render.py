@@ -54,7 +54,6 @@ _ONLY_JSON = (
 FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "at": Field("{}"),
     "atLeast": Field("at least {}"),
-    "bucket": Field("bucket"),
     "choice": Field("choice", _CHOICES),
     "denied": Field("not allowed: {}", DIM),
     "dryRun": Field("dry run", WARNING, "nothing was changed: the numbers are those of a real call"),
@@ -140,7 +139,6 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "status.waiting": Field("Waiting", WARNING),
     "number": Field("{}"),
     # Rows
-    "row.event_id": Field("event ID"),
     "row.event_name": Field("woken by"),
     "row.expires_at": Field("expires"),
     "row.first_claimed_at": Field("first seen"),
@@ -236,7 +234,6 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "deliveredBy": Field("delivered by", WARNING),
     "otherMessages": Field("other dead letters about the key", hint="they stay, see: retry KEY --dry-run"),
     "forgottenAt": Field("messages refused that were sent before"),
-    "refusedUntil": Field("refused until"),
     "remains": Field("not removed", WARNING),
     "ForgetResult.unfinished": Field("unfinished", WARNING, "run the command again"),
     "ForgetAgainResult.left": Field("not forgotten", WARNING),
