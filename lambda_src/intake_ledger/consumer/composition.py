@@ -1,27 +1,23 @@
 """Lambda's entry point, and the consumer of an environment: its kind, its runner, and the host that it runs in."""
 
 import os
-import random
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_client
+from intake_ledger.aws.clients import POOL, make_client
 from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.host import IN_LAMBDA, Host
+from intake_ledger.consumer.platform import Platform
 from intake_ledger.consumer.services import Services, stops
 from intake_ledger.garbage import no_garbage_collection
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.forgotten import ForgottenKeys
 from intake_ledger.ledger.ledger import Ledger, LedgerOptions
-from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.observability.powertools import PowertoolsTelemetry
-from intake_ledger.processor.object_change import load_processor
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.settings import (
     MESSAGE_SOURCE,
@@ -30,7 +26,6 @@ from intake_ledger.protocol.settings import (
     ConsumerSettings,
     consumer_settings,
     elsewhere_of,
-    entrypoint_of,
     longest_execution_seconds,
     variable_of,
 )
@@ -48,6 +43,7 @@ if TYPE_CHECKING:
     from intake_ledger.observability.telemetry import Telemetry
     from intake_ledger.runners import Runner
 
+AWS = Platform()
 _KINDS = {"messages": MESSAGE_VARIABLES, "sets of files": SET_VARIABLES}
 """Variables that only a consumer of this kind of work has."""
 
@@ -60,8 +56,8 @@ class KindTools(NamedTuple):
     table: LedgerTable
     bucket: Bucket
     telemetry: "Telemetry"
-    clock: Callable[[], int]
-    s3: "Callable[[], S3Client]"
+    platform: Platform
+    outputs: "Callable[[], S3Client]"
     sqs: "Callable[[], SQSClient]"
 
 
@@ -101,8 +97,8 @@ def make_consumer() -> Consumer:
     return Consumer(parts.services, parts.kind, make_runner(os.environ, parts.services))
 
 
-def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
-    """The kind that the variables name, and the services of its consumer on this host.
+def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA, platform: Platform = AWS) -> Parts:
+    """The kind that the variables name, and the services of its consumer on this host and platform.
 
     Raises:
         SettingsError: A variable is missing or malformed, or belongs to another kind of work.
@@ -111,10 +107,9 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
     settings, make_kind, telemetry_class = _kind(environment)
     # Each thread has one request under way, and one or two streams.
     pool = max(POOL, 3 * settings.threads)
-    clock = _epoch_ms
-    table = LedgerTable(ledger_client(pool), settings.table)
-    # One client reads objects and writes outputs.
-    s3 = cache(_maker(settings, partial(bucket_client, pool)))
+    clock = platform.clock
+    table = LedgerTable(platform.dynamodb(pool), settings.table)
+    s3 = cache(_maker(settings, partial(platform.s3, pool)))
     bucket = Bucket(s3, settings.bucket, settings.bucket_owner)
     options = LedgerOptions(
         settings.pipeline,
@@ -123,27 +118,31 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA) -> Parts:
         settings.max_event_age_seconds * 1000,
         processor_version=settings.processor_version,
     )
-    telemetry = telemetry_class(settings.reasons)
-    make_sqs = cache(_maker(settings, partial(make_client, "sqs", pool)))
-    kind = make_kind(KindTools(environment, options, table, bucket, telemetry, clock, s3, make_sqs))
+    telemetry = platform.telemetry(telemetry_class, settings)
+    make_sqs = cache(_maker(settings, partial(platform.client, "sqs", pool)))
+    kind = make_kind(
+        KindTools(environment, options, table, bucket, telemetry, platform, platform.outputs(s3), make_sqs)
+    )
     ledger = Ledger(
         table,
         kind.look,
         options,
         clock=clock,
-        new_owner=lambda: secrets.token_hex(8),
-        row_history=RowHistoryRecord(settings, table, clock),
+        new_owner=platform.new_owner,
+        row_history=platform.row_history(settings, table),
         forgotten=ForgottenKeys(settings.pipeline, table, clock),
         guards=(*kind.guards, *host.guards),
     )
     queues = Queues(make_sqs, settings.queue_url, settings.dlq_url, shortened=kind.shortened)
-    jitter = random.SystemRandom().random
     is_stopped = stops(table, settings.pipeline)
-    return Parts(kind, Services(settings, ledger, bucket, queues, telemetry, clock, jitter, host, is_stopped))
+    return Parts(kind, Services(settings, ledger, bucket, queues, telemetry, clock, platform.jitter, host, is_stopped))
 
 
 def make_runner(
-    environment: Mapping[str, str], services: Services, watched: Callable[[Any], Any] = lambda processor: processor
+    environment: Mapping[str, str],
+    services: Services,
+    watched: Callable[[Any], Any] = lambda processor: processor,
+    platform: Platform = AWS,
 ) -> "Runner":
     """The runner that the variables name. `watched` wraps the call of a processor that ends within its limit.
 
@@ -158,16 +157,18 @@ def make_runner(
         from intake_ledger.runners.later import Later  # noqa: PLC0415 - as above
 
         def make_maker(service: str) -> Callable[[], Any]:
-            return _maker(settings, partial(make_client, service))
+            return _maker(settings, partial(platform.client, service))
 
-        return Later(services, place_of(environment, make_maker, settings.table, services.clock))
+        release = platform.botocore_release()
+        place = place_of(environment, make_maker, settings.table, services.clock, release=release)
+        return Later(services, place, sleep=platform.sleep)
     if settings.processor_function is not None:
         from intake_ledger.processor.lambda_processor import remote_function  # noqa: PLC0415 - most are in this process
         from intake_ledger.runners.remote import Remote  # noqa: PLC0415 - as above
 
         # The function's own timeout comes first, then the consumer's interruption. A call is never repeated here.
         client = partial(
-            make_client,
+            platform.client,
             "lambda",
             max(POOL, settings.threads),
             read_timeout=settings.processing_timeout_seconds + 5,
@@ -175,7 +176,7 @@ def make_runner(
             retries={"total_max_attempts": 1},
         )
         return Remote(watched(remote_function(_maker(settings, client), settings.processor_function)))
-    processor = watched(load_processor(entrypoint_of(settings)))
+    processor = watched(platform.processor(settings))
     if settings.max_per_call > 1:
         from intake_ledger.runners.calls import InlineCalls  # noqa: PLC0415 - as above
 
@@ -232,7 +233,7 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
     def make(tools: KindTools) -> "Kind":
         sets = _set_wakes(settings, tools)
         guards = _groups(settings, tools, is_control=sets.is_control if sets else None)
-        return Objects(settings, tools.bucket, tools.s3, sets=sets, guards=guards)
+        return Objects(settings, tools.bucket, tools.outputs, sets=sets, guards=guards)
 
     return _Kind(settings, make)
 
@@ -246,7 +247,7 @@ def _groups(
     from intake_ledger.keyed.group_lock import group_locks  # noqa: PLC0415 - most pipelines have no groups
 
     longest = _longest_work_ms(tools.environment)
-    retention, clock = tools.options.retention, tools.clock
+    retention, clock = tools.options.retention, tools.platform.clock
     wake = Queues(tools.sqs, settings.queue_url, settings.dlq_url).wake
     return group_locks(
         settings, tools.table, retention, clock=clock, wake=wake, longest_work_ms=longest, is_control=is_control
@@ -279,9 +280,11 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
     longest_ms = _longest_work_ms(environment)
 
     def make(tools: KindTools) -> "Kind":
-        options = tools.options
-        lock = KeyLock(tools.table, options.pipeline, options.retention, clock=tools.clock, longest_work_ms=longest_ms)
-        return Messages(settings, lock)
+        options, platform = tools.options, tools.platform
+        lock = KeyLock(
+            tools.table, options.pipeline, options.retention, clock=platform.clock, longest_work_ms=longest_ms
+        )
+        return Messages(settings, lock, sleep=platform.sleep)
 
     return _Kind(settings.consumer, make)
 
@@ -297,15 +300,15 @@ def _sets(environment: Mapping[str, str]) -> _Kind:
     def make(tools: KindTools) -> "Kind":
         consumer, lists = settings.consumer, None
         if settings.part_lists is not None:
-            lists = S3PartLists(tools.s3, settings.part_lists)
-        membership = Membership(ledger_client(), consumer.table, consumer.bucket)
+            lists = S3PartLists(tools.outputs, settings.part_lists)
+        membership = Membership(tools.platform.dynamodb(), consumer.table, consumer.bucket)
         return Sets(
             settings,
             tools.table,
             tools.bucket,
             membership,
-            tools.clock,
-            output_client=tools.s3,
+            tools.platform.clock,
+            output_client=tools.outputs,
             lists=lists,
             guards=_groups(consumer, tools),
         )
@@ -318,8 +321,10 @@ def _set_wakes(settings: ConsumerSettings, tools: KindTools) -> "SetWakes | None
     if not settings.sets:
         return None
     from intake_ledger.consumer.set_wakes import make_set_wakes  # noqa: PLC0415 - most pipelines have no sets
+    from intake_ledger.set_members.membership import Membership  # noqa: PLC0415 - as above
 
-    return make_set_wakes(settings.sets, settings, tools.telemetry, tools.sqs, clock=tools.clock)
+    membership = Membership(tools.platform.dynamodb(), settings.table, settings.bucket)
+    return make_set_wakes(settings, tools.telemetry, tools.sqs, membership, clock=tools.platform.clock)
 
 
 def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Callable[[], Client]:
@@ -328,7 +333,3 @@ def _maker[Client](settings: ConsumerSettings, make: Callable[[], Client]) -> Ca
         return make
     client = make()
     return lambda: client
-
-
-def _epoch_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from intake_ledger.aws.clients import ledger_client
 from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.batch import Batch
 from intake_ledger.events.parser import Message
@@ -90,20 +89,20 @@ class SetWakes:
 
 
 def make_set_wakes(
-    described: str,
     settings: ConsumerSettings,
     telemetry: Telemetry,
     make_sqs: "Callable[[], SQSClient]",
+    membership: Membership,
     *,
     clock: Callable[[], int],
 ) -> SetWakes:
     """The wakes of a pipeline.
 
     Args:
-        described: the variable INTAKE_SETS.
-        settings: of the pipeline.
+        settings: of the pipeline. Its `sets` describes them.
         telemetry: reports wakes that could not be sent.
         make_sqs: makes the client that sends the wakes.
+        membership: of the pipeline's objects.
         clock: gives epoch milliseconds.
 
     Raises:
@@ -115,9 +114,8 @@ def make_set_wakes(
             "INTAKE_SETS: a set needs one row for each part, and EVERY_VERSION has one for each version"
         )
     client = cache(make_sqs)
-    membership = Membership(ledger_client(), settings.table, settings.bucket)
     wakes = Wakes(
-        set_targets(described),
+        set_targets(settings.sets),
         membership,
         bucket=settings.bucket,
         send=lambda url, body: Queues(client, url, "").wake(body),

@@ -21,6 +21,8 @@ def place_of(
     make_maker: Callable[[str], Callable[[], Any]],
     table: str,
     clock: Callable[[], int],
+    *,
+    release: str | None = None,
 ) -> StateMachine | DurableFunction:
     """The state machine or the durable function of these variables, which name one.
 
@@ -29,16 +31,18 @@ def place_of(
         make_maker: gives the function that makes a client of a service of AWS.
         table: the ledger's table.
         clock: gives epoch milliseconds.
+        release: of the botocore that makes clients; the installed one when omitted.
 
     Raises:
         SettingsError: A variable is missing or malformed, or botocore knows no durable functions.
 
     """
     if elsewhere_of(environment) == DURABLE_FUNCTION:
-        if tuple(int(part) for part in botocore.__version__.split(".")[:3]) < _KNOWS_DURABLE:
+        release = release or botocore.__version__
+        if tuple(int(part) for part in release.split(".")[:3]) < _KNOWS_DURABLE:
             # Each start would fail, and look as one whose answer was lost.
             raise SettingsError(
-                f"{DURABLE_FUNCTION} is set and botocore is {botocore.__version__}: install 1.42.1 or a later release"
+                f"{DURABLE_FUNCTION} is set and botocore is {release}: install 1.42.1 or a later release"
             )
         return DurableFunction(make_maker("lambda"), durable_settings(environment), table, clock)
     return StateMachine(make_maker("stepfunctions"), execution_settings(environment))

@@ -8,9 +8,10 @@ from functools import cached_property, partial, wraps
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.aws.clients import POOL, make_client
-from intake_ledger.consumer.composition import make_parts, make_runner
+from intake_ledger.aws.clients import POOL
+from intake_ledger.consumer.composition import AWS, make_parts, make_runner
 from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.platform import Platform
 from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.kinds import Kind
@@ -157,8 +158,8 @@ class WorkerHost:
         return self.heartbeat.returning(receipts)
 
 
-def make_worker(environment: Mapping[str, str]) -> Worker:
-    """Make the worker that these environment variables describe, of any kind and with any runner.
+def make_worker(environment: Mapping[str, str], platform: Platform = AWS) -> Worker:
+    """Make the worker that these environment variables describe, of any kind and with any runner, on this platform.
 
     Raises:
         SettingsError: A variable is missing or malformed, or the source of messages is a stream.
@@ -171,16 +172,16 @@ def make_worker(environment: Mapping[str, str]) -> Worker:
             "the stream"
         )
     host = make_host(settings, consumer_settings(environment))
-    kind, services = make_parts(environment, host)
+    kind, services = make_parts(environment, host, platform)
     host.heartbeat.extensions = extensions_of(services, host)
     return Worker(
         services,
         kind,
-        make_runner(environment, services, watched=partial(watched, heartbeat=host.heartbeat)),
+        make_runner(environment, services, partial(watched, heartbeat=host.heartbeat), platform),
         settings,
         host.heartbeat,
         # Longer than a long poll.
-        make_sqs=lambda: make_client("sqs", POOL, read_timeout=settings.poll_seconds + 10),
+        make_sqs=lambda: platform.client("sqs", POOL, read_timeout=settings.poll_seconds + 10),
     )
 
 
