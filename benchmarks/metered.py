@@ -283,7 +283,7 @@ class MeteredPipeline(LocalPipeline):
         self.bill.clear()
         self._processing_time, self._batch_size = processing_time, batch_size
         self.stdout = MeteredOutput(self.bill)
-        self._variables = {
+        self._os_variables = {
             "POWERTOOLS_SERVICE_NAME": next(_SERVICES),
             "POWERTOOLS_METRICS_NAMESPACE": "IntakeLedger",
             "POWERTOOLS_LOG_LEVEL": "INFO",
@@ -298,7 +298,7 @@ class MeteredPipeline(LocalPipeline):
 
     @override
     def _invoke(self, batch: list[dict[str, Any]], *of_queue: Any) -> None:
-        with mock.patch.dict(os.environ, self._variables), redirect_stdout(self.stdout):
+        with mock.patch.dict(os.environ, self._os_variables), redirect_stdout(self.stdout):
             super()._invoke(batch, *of_queue)
 
     @override

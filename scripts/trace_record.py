@@ -35,7 +35,7 @@ from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.settings import consumer_settings
 from intake_ledger.protocol.settings_executions import ExecutionSettings
 from intake_ledger.protocol.verdict import Policy
 from intake_ledger.runners import Runner
@@ -44,7 +44,8 @@ from intake_ledger.runners.later import Later
 from intake_ledger.set_members.forms import FormKind, FormSettings
 from intake_ledger.set_members.membership import Membership
 from intake_ledger.sets.settings import SetSettings
-from intake_ledger_testing.local_settings import BUCKET, START, TABLE, local_settings
+from intake_ledger_testing.local_options import variables_of
+from intake_ledger_testing.local_settings import BUCKET, START, TABLE
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import DEAD_LETTER_URL, QUEUE_URL, MemorySQS
 from intake_ledger_testing.memory_step_functions import MACHINE, MemoryStepFunctions
@@ -123,9 +124,7 @@ class Environment:
 
     def _consumer(self, work: str, pipeline: str = "local") -> Consumer:
         ordering = Ordering.EVERY_VERSION if work == MESSAGES else Ordering.LATEST
-        options: dict[str, Any] = {"deletes": False, "max_attempts": 12, "processing_timeout": 60}
-        options |= {"commit_together": False, "max_wait": 86_400, "directory_markers": False}
-        settings = replace(local_settings(ordering, Reasons.TYPES, **options), pipeline=pipeline)
+        settings = consumer_settings(variables_of({"max_wait": 86_400}, ordering=ordering, pipeline=pipeline))
         table, bucket = LedgerTable(self.dynamodb, TABLE), Bucket(lambda: cast("Any", self.s3), BUCKET)
         policy = replace(Policy.of(settings), executions=work == EXECUTIONS)
         rules = LedgerOptions(pipeline, ordering, policy, 0)

@@ -15,8 +15,10 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.messages.row_check import check_requests
 from intake_ledger.protocol.change import Origin, State, StateKind
 from intake_ledger.protocol.commit_tag import CommitTag
-from intake_ledger.protocol.group_pattern import GroupPattern
 from intake_ledger.protocol.row import Ordering, Row, rate_key, row_key, success_key
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
+from intake_ledger.protocol.settings_durable import DurableSettings
+from intake_ledger.protocol.settings_executions import ExecutionSettings
 from intake_ledger.protocol.ulids import ulid
 from intake_ledger.requests.check import RequestCheck, RequestFindings
 from intake_ledger.requests.record import Command, Entry, RequestBatch, batch_item, batch_key
@@ -37,6 +39,8 @@ KEY = "a/manifest.json"
 RUNNERS, HOSTS = ("inline", "remote", "machine", "durable"), ("lambda", "worker")
 LATER = ("machine", "durable")
 """The runners whose work answers later."""
+PLACES = {"machine": ExecutionSettings, "durable": DurableSettings}
+"""Their settings."""
 LEASE_SECONDS = 130 + 120
 Process = LocalWorker
 __all__ = ["FORMS", "HOLD_SECONDS", "HOSTS", "KEY", "LEASE_SECONDS", "RUNNERS", "Call", "Cell", "Killed", "Process"]
@@ -147,22 +151,26 @@ class Cell:
         elif self.kind == "sets":
             options["keep_rejects"] = self.keep_rejects
             self.local = LocalSets(self._process, manifest="**/manifest.json", **options)
-            self.local.lists = _Lists(lambda: self.on_list())  # noqa: PLW0108 - tests set it later
         else:
             options |= {"keep_rejects": self.keep_rejects, "deletes": self.deletes}
             self.local = LocalPipeline(process, ordering=self.ordering, **options)
         local: Any = self.local
-        local._settings = replace(
-            local._settings,
+        local._environment |= environment_of(
+            ConsumerSettings,
             keeps_rows=self.ordering is Ordering.LATEST,
             max_wait_seconds=self.max_wait,
             max_rate=self.max_rate,
-            after_commit=self.after_commit,
+            after_commit=json.dumps([self.after_commit.key, self.after_commit.value]) if self.after_commit else None,
             in_flight_limit=1 if self.crowded else self.in_flight_limit,
-            exclusive_by=GroupPattern(self.exclusive_by) if self.exclusive_by else None,
+            # The consumer refuses groups of messages.
+            exclusive_by=self.exclusive_by if self.exclusive_by and self.kind != "messages" else None,
         )
         local._sqs._in_flight = self.in_flight_limit
-        local._execution_seconds = round(self.execution_days * 86_400)
+        seconds, settings = round(self.execution_days * 86_400), PLACES.get(self.runner)
+        if settings is not None:
+            local._environment |= environment_of(settings, execution_seconds=seconds)
+        put = local._outputs.put_object
+        local._outputs.put_object = lambda **request: self._put_noted(put, request)
         counter = local._make_telemetry
         local._make_telemetry = lambda: self.telemetry or counter()
         operation = "invoke" if self.runner == "durable" else "start_execution"
@@ -175,6 +183,13 @@ class Cell:
         self.settings = self.local._settings
         self.most_running = 0
         self.process = self.start()
+
+    def _put_noted(self, put: Callable[..., Any], request: dict[str, Any]) -> Any:
+        if self.kind == "sets" and request["Bucket"] == "lists":
+            self.on_list()
+            stored = self.lists.get(request["Key"].removesuffix(".json"))
+            assert stored in (None, request["Body"]), "a version has one list"
+        return put(**request)
 
     def _start_noted(self, operation: str, request: dict[str, Any]) -> Any:
         self.on_start()
@@ -500,18 +515,6 @@ def _call_of(given: Any) -> Call:
         return Call(given["key"], given["idempotencyKey"], given["attempt"], given["fence"], given["versionId"])
     state = next(getattr(given, name) for name in ("identity", "version", "version_id") if hasattr(given, name))
     return Call(given.key, given.idempotency_key, given.attempt, given.fence, state)
-
-
-class _Lists(dict[str, bytes]):
-    """Lists of parts, with a hook before each write."""
-
-    def __init__(self, before: Callable[[], object]) -> None:
-        super().__init__()
-        self._before = before
-
-    def setdefault(self, key: str, default: bytes = b"") -> bytes:
-        self._before()
-        return super().setdefault(key, default)
 
 
 def _plain(attributes: dict[str, dict[str, str]]) -> dict[str, str | int]:

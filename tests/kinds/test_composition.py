@@ -74,7 +74,7 @@ def test_the_changes_of_a_call_have_no_groups() -> None:
     services = make_parts(environment).services
     with pytest.raises(SettingsError, match="would hold several groups"):
         make_runner(environment, services)
-    with pytest.raises(ValueError, match="omit exclusive_by"):
+    with pytest.raises(ValueError, match="exclusive_by is set, and a call would hold several groups"):
         LocalPipeline(lambda _: None, exclusive_by="in/{account}/", max_per_call=2)
 
 
@@ -98,11 +98,14 @@ def test_calls_with_several_changes_are_made_from_variables_or_refused() -> None
         services = make_parts(environment).services
         assert type(make_runner(environment, services)).__name__ == "InlineCalls"
         make_worker(environment)
+    with pytest.raises(SettingsError, match=r"INTAKE_MAX_PER_CALL is '101', expected a whole number from 1 to 100"):
+        make_parts(KINDS["Objects"] | RUNNERS["Inline"] | {"INTAKE_MAX_PER_CALL": "101"})
     for refused, text in (
         (KINDS["Objects"] | RUNNERS["Remote"], "another function"),
         (KINDS["Objects"] | RUNNERS["Later"], "an execution"),
         (KINDS["Objects"] | RUNNERS["Durable"], "an execution"),
         (KINDS["Objects"] | RUNNERS["Inline"] | {"INTAKE_CONCURRENCY": "2"}, "INTAKE_CONCURRENCY is 2"),
+        (KINDS["Objects"] | RUNNERS["Inline"] | {"INTAKE_COMMIT_TOGETHER": "true"}, "INTAKE_COMMIT_TOGETHER is true"),
         (KINDS["Sets"] | RUNNERS["Inline"], "a set"),
         (MESSAGES | RUNNERS["Inline"] | {"INTAKE_MESSAGE_SOURCE": "fifo"}, "INTAKE_MESSAGE_SOURCE is fifo"),
     ):

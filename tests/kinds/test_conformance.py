@@ -737,8 +737,8 @@ def test_a_worker_may_die_at_each_request_of_a_wait_for_the_rate(make: Make) -> 
 def test_a_message_that_expires_without_an_end_is_found(make: Make) -> None:
     """Neither queue has taken a copy for weeks, so the queue deletes the message."""
     cell = make(answers=[NEVER] * 9_999)
-    cell.sqs.dead_letter_bytes = cell.sqs.queue_bytes = 10
     cell.submit()
+    cell.sqs.dead_letter_bytes = cell.sqs.queue_bytes = 10
     cell.run(hours=24 * 29)
     assert (cell.expired, cell.source_messages) == (1, 0)
     cell.sqs.queue_bytes = MAX_MESSAGE_BYTES

@@ -1,15 +1,15 @@
 """Messages with a key whose processor is a state machine: the key is held for hours, by a row and not by a lease."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import LambdaContext, LocalMessages, LocalRunner
+from intake_ledger.messages.settings import MessageSettings
 from intake_ledger.protocol.row import Status
-from intake_ledger.protocol.settings import HOLD_SHARE
+from intake_ledger.protocol.settings import HOLD_SHARE, environment_of, variable_of
 from intake_ledger_testing.memory_step_functions import MemoryExecution
 from tests.kinds.cells import HOSTS, KEY, Cell
 from tests.settings import CONSUMER
@@ -419,7 +419,8 @@ class TestOtherContent:
         intake.kill(3)
         intake.turn()
         intake.clock.advance(HOUR)
-        intake._message_settings = replace(intake._message_settings, fingerprint=fingerprint)
+        del intake._environment[variable_of(MessageSettings, "fingerprint")]
+        intake._environment |= environment_of(MessageSettings, fingerprint=fingerprint or None)
         intake.run()
         assert self.amounts == [10]
         assert not intake.dead_letters

@@ -156,6 +156,8 @@ def use_in_tests(stack: Stack) -> None:
     LocalPipeline(returns_text)
     LocalPipeline(returns_nothing)
     LocalPipeline(returns_something_else)  # type: ignore[arg-type]
+    LocalPipeline(process, max_rate="5")  # type: ignore[arg-type]
+    LocalPipeline(process, max_rates=5)  # type: ignore[call-arg]
     pipeline.next(Fault.TIMED_OUT, None, Fault.OVERTAKEN, Fault.CONNECTION_CUT)
     pipeline.send(events.s3_notification("bucket", "key", version_id="1"))
     pipeline.run(seed=1)

@@ -12,26 +12,26 @@ def test_each_order_is_booked_once():
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, override
+from typing import Any, Unpack, override
 
-from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.queues import body_digest
-from intake_ledger.keyed.key_lock import KeyLock
-from intake_ledger.kinds.messages import Messages
 from intake_ledger.ledger.conditions import row_unchanged
-from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.ledger.ledger import LedgerOptions
 from intake_ledger.messages.reader import MessageReader
 from intake_ledger.messages.row_check import RowCheck
-from intake_ledger.messages.settings import MessageSettings, MessageSourceType
+from intake_ledger.messages.settings import MessageSettings, MessageSourceType, message_settings
 from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_key
-from intake_ledger.protocol.settings import LAST_TRY_SHARE, Reasons, last_try_seconds
-from intake_ledger.protocol.verdict import Policy
-from intake_ledger_testing.local_runtime import LocalRuntime, check_calls
-from intake_ledger_testing.local_settings import check_processor, interrupted, local_settings
-from intake_ledger_testing.local_worker import LocalConnection, LocalRunner, LocalWorker
+from intake_ledger.protocol.settings import (
+    LAST_TRY_SHARE,
+    ConsumerSettings,
+    environment_of,
+    last_try_seconds,
+    setting_from,
+)
+from intake_ledger_testing.local_options import LocalCallOptions, check_names, variables_of
+from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.local_worker import LocalWorker
 from intake_ledger_testing.memory_shard import MemoryShard
-from intake_ledger_testing.memory_sqs import DeadLetter, MemorySQS
+from intake_ledger_testing.memory_sqs import DeadLetter
 
 INTAKE, SOURCE_NAME = "local", "messages:local"
 
@@ -47,16 +47,7 @@ class LocalMessages(LocalRuntime):
         identity: str,
         fingerprint: str = "",
         source: str = "sqs",
-        max_attempts: int = 12,
-        max_per_call: int = 1,
-        processing_timeout: float = 60,
-        max_wait: int = 3 * 86_400,
-        max_rate: float | None = None,
-        reasons: Reasons = Reasons.TYPES,
-        dynamodb: Any = None,
-        raise_errors: bool = False,
-        runner: LocalRunner = LocalRunner.PROCESS,
-        worker: bool = False,
+        **options: Unpack[LocalCallOptions],
     ) -> None:
         """Create an intake without messages.
 
@@ -67,66 +58,28 @@ class LocalMessages(LocalRuntime):
             fingerprint: the JMESPath expression of the content that copies have in common; copies may differ when
                 omitted.
             source: `sqs`, `fifo` or `kinesis`; `sqs` when omitted, as for EventBridge.
-            max_attempts: as in `RetryOptions`; 12 when omitted.
-            max_per_call: as in `Processor.from_asset`. Above 1, your function takes a list of messages; it takes one
-                when omitted.
-            processing_timeout: in real seconds, such as 0.1; 60 when omitted.
-            max_wait: as in `RetryOptions`, in seconds of the intake's time; three days when omitted.
-            max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
-            reasons: as the construct's; exception types and positions when omitted.
-            dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
-            raise_errors: as of `LocalPipeline`; False when omitted.
-            runner: the place of the processor; this process when omitted.
-            worker: true: workers outside of Lambda take the messages; Lambda when omitted.
+            options: those of `LocalCallOptions`.
 
         Raises:
-            TypeError: The processor is not a function with one argument.
+            TypeError: The processor is not a function with one argument, or there is no such option.
             ValueError: The source is another one, or has no such cell of runner and host: docs/kinds.md has the reason.
+                Or the function would refuse an option.
 
         """
+        check_names("LocalMessages", LocalCallOptions, options)
         self._source = MessageSourceType(source)
         if self._source not in (MessageSourceType.SQS, MessageSourceType.FIFO, MessageSourceType.KINESIS):
             raise ValueError(f"source is {source}: use sqs, fifo or kinesis")
-        if runner.answers_later and self._source is not MessageSourceType.SQS:
-            raise ValueError(f"source is {source} and the runner is a state machine: use the source sqs")
-        if worker and self._source.is_stream:
-            raise ValueError(f"source is {source} and worker is True: a worker receives from SQS only")
-        if max_per_call > 1 and self._source is not MessageSourceType.SQS:
-            raise ValueError(f"source is {source} and max_per_call is {max_per_call}: use the source sqs, or omit it")
-        check_calls(max_per_call, runner)
-        if runner is LocalRunner.PROCESS:
-            check_processor(processor, "LocalMessages")
-        settings = local_settings(
-            Ordering.EVERY_VERSION,
-            reasons,
-            max_attempts=max_attempts,
-            processing_timeout=processing_timeout,
-            max_per_call=max_per_call,
-            max_wait=max_wait,
-            max_rate=max_rate,
+        environment = variables_of(
+            options,
+            suffix=".fifo" if self._source is MessageSourceType.FIFO else "",
+            ordering=Ordering.EVERY_VERSION,
             pipeline=INTAKE,
             bucket=SOURCE_NAME,
-            suffix=".fifo" if self._source is MessageSourceType.FIFO else "",
-        )
-        super().__init__(
-            interrupted(processor, processing_timeout),
-            settings,
-            runner=runner,
-            worker=worker,
-            dynamodb=dynamodb,
-            raise_errors=raise_errors,
-        )
-        kept = last_try_seconds(settings.max_hold_seconds) / LAST_TRY_SHARE
-        self._sqs = MemorySQS(
-            clock=self.clock,
-            visibility_seconds=self._visibility_seconds,
-            queue_url=settings.queue_url,
-            dead_letter_url=settings.dlq_url,
-            retention_seconds=kept,
-            fifo=self._source is MessageSourceType.FIFO,
-        )
+        ) | environment_of(MessageSettings, source=source, key=key, identity=identity, fingerprint=fingerprint or None)
+        kept = last_try_seconds(setting_from(ConsumerSettings, "max_hold_seconds", environment)) / LAST_TRY_SHARE
+        super().__init__(processor, options, environment, retention_seconds=kept)
         self._shard = MemoryShard(clock=self.clock, retention_seconds=kept)
-        self._message_settings = MessageSettings(settings, self._source, key, identity, fingerprint=fingerprint)
         self.calls: list[Any] = []
         """The message of each call of the processor, or its list. With `LocalRunner.FUNCTION`, its request."""
 
@@ -164,7 +117,7 @@ class LocalMessages(LocalRuntime):
             ValueError: The letter is not in the queue, or its identity is not rejected.
 
         """
-        named = MessageReader(self._message_settings).names_in(letter.body)
+        named = MessageReader(message_settings(self._environment)).names_in(letter.body)
         row = self.row(*named) if named is not None else None
         if named is None or row is None or row.status is not Status.REJECTED or letter not in self._sqs.dead_letters:
             name = letter.key or (named[0] if named else "its body")
@@ -209,14 +162,6 @@ class LocalMessages(LocalRuntime):
     def expired(self) -> int:
         """The number of messages that their source deleted before they were finished."""
         return super().expired + len(self._shard.expired)
-
-    @override
-    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Messages:
-        settings = self._settings
-        retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
-        longest = self._execution_seconds * 1000 if self._runner.answers_later else None
-        lock = KeyLock(table, settings.pipeline, retention, clock=self.clock, longest_work_ms=longest)
-        return Messages(self._message_settings, lock, sleep=self._sleep)
 
     @override
     def _ended(self, body: str) -> None:

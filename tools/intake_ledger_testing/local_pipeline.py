@@ -16,7 +16,7 @@ waiting takes no real time.
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast, override
+from typing import Any, Unpack, cast
 
 from intake_ledger.audit.budget import OwnBudget
 from intake_ledger.audit.diff import Window
@@ -24,23 +24,16 @@ from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.aws.bucket import Bucket
-from intake_ledger.kinds.objects import Objects
-from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.processor.object_change import BatchProcessor, ObjectChange, Processor
 from intake_ledger.protocol.row import Ordering, Row, row_key
-from intake_ledger.protocol.settings import Reasons, Settings
+from intake_ledger.protocol.settings import Settings
 from intake_ledger.protocol.settings_audit import AuditSettings
 from intake_ledger_testing import events
-from intake_ledger_testing.local_runtime import LocalRuntime, check_calls, check_stops
-from intake_ledger_testing.local_settings import BUCKET, PIPELINE, check_processor, interrupted, local_settings
-from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
+from intake_ledger_testing.local_options import LocalPipelineOptions, check_names, variables_of
+from intake_ledger_testing.local_runtime import LocalRuntime
+from intake_ledger_testing.local_settings import BUCKET, PIPELINE
 from intake_ledger_testing.memory_s3 import MemoryS3, Version
 from intake_ledger_testing.s3_limits import check_key, stored_metadata
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-    from intake_ledger_testing.memory_tables import MemoryTables
 
 _HOUR_MS, _LOOK_BACK_MS, _BUDGET = 3_600_000, 14 * 86_400_000, 1_000
 
@@ -48,100 +41,20 @@ _HOUR_MS, _LOOK_BACK_MS, _BUDGET = 3_600_000, 14 * 86_400_000, 1_000
 class LocalPipeline(LocalRuntime):
     """A pipeline for tests. Each change of its bucket sends a message, and `run` delivers the messages."""
 
-    def __init__(
-        self,
-        processor: Processor | BatchProcessor,
-        *,
-        ordering: Ordering = Ordering.LATEST,
-        deletes: bool = False,
-        directory_markers: bool = False,
-        versioned: bool = True,
-        max_attempts: int = 12,
-        processing_timeout: float = 60,
-        commit_together: bool = False,
-        max_per_call: int = 1,
-        exclusive_by: str | None = None,
-        reasons: Reasons = Reasons.TYPES,
-        max_wait: int = 3 * 86_400,
-        max_rate: float | None = None,
-        after_commit: tuple[str, str] | None = None,
-        dynamodb: "MemoryTables | DynamoDBClient | None" = None,
-        raise_errors: bool = False,
-        runner: LocalRunner = LocalRunner.PROCESS,
-        worker: bool = False,
-        keep_rejects: bool = False,
-        stop_overtaken: bool = False,
-    ) -> None:
+    def __init__(self, processor: Processor | BatchProcessor, **options: Unpack[LocalPipelineOptions]) -> None:
         """Create a pipeline with an empty bucket.
 
         Args:
             processor: your function.
-            ordering: as the construct's; `LATEST` when omitted.
-            deletes: as the construct's; the processor is not called for removals when omitted.
-            directory_markers: as the construct's; directory markers are skipped when omitted.
-            versioned: True if the bucket keeps versions; True when omitted.
-            max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds, such as 0.1; 60 when omitted. A processor that hangs is interrupted
-                then, but not in an async test, where `run` uses a thread.
-            commit_together: as the construct's; each change is committed alone when omitted. There is no
-                `concurrency`, because threads would make runs differ.
-            max_per_call: as in `Processor.from_asset`. Above 1, your function takes a list of changes; it takes one
-                when omitted.
-            exclusive_by: as in `ConcurrencyOptions`; no key waits for another one when omitted. Each worker handles one
-                message after the other, so call `turn` with several workers to let them meet.
-            reasons: as the construct's; exception types and positions when omitted.
-            max_wait: as in `RetryOptions`, in seconds of the pipeline's time; three days when omitted.
-            max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
-            after_commit: key and value of the construct's tag; versions get none when omitted. `tags` returns them.
-            dynamodb: carries out `Commit(transact=...)`: `MemoryTables`, or the client of a local DynamoDB, such as
-                moto's. When omitted, a transaction with a condition is refused.
-            raise_errors: `run` raises the first error of the processor, with its traceback, instead of trying again.
-                `Unprocessable`, `NotYet` and the effects of faults are not raised; False when omitted. `run` always
-                raises an `InvalidEffectError`.
-            runner: the place of the processor; this process when omitted.
-            worker: true: workers outside of Lambda take the messages; Lambda when omitted.
-            keep_rejects: True if the stack calls `keep_rejects`; `on_error` is an error when omitted.
-            stop_overtaken: as in `Processor.from_state_machine`; executions end by themselves when omitted.
+            options: those of `LocalPipelineOptions`.
 
         Raises:
-            TypeError: The processor is not a function with one argument.
-            ValueError: `max_per_call` is out of its range, the processor of several changes is not in this process,
-                `exclusive_by` is not a pattern, both are given, S3 would refuse the tag, the bucket has no versions
-                to tag, or no execution can be overtaken.
+            TypeError: The processor is not a function with one argument, or there is no such option.
+            ValueError: The construct or the function would refuse an option. The text has its value.
 
         """
-        if runner is LocalRunner.PROCESS:
-            check_processor(processor)
-        if after_commit is not None and not versioned:
-            raise ValueError("after_commit needs a bucket with versions: a tag of a key may reach a newer object")
-        check_calls(max_per_call, runner, commit_together=commit_together)
-        if stop_overtaken:
-            check_stops(ordering, runner)
-        settings = local_settings(
-            ordering,
-            reasons,
-            deletes=deletes,
-            max_attempts=max_attempts,
-            processing_timeout=processing_timeout,
-            commit_together=commit_together,
-            max_per_call=max_per_call,
-            exclusive_by=exclusive_by,
-            max_wait=max_wait,
-            max_rate=max_rate,
-            after_commit=after_commit,
-            directory_markers=directory_markers,
-            keep_rejects=keep_rejects,
-        )
-        super().__init__(
-            interrupted(processor, processing_timeout),
-            settings,
-            runner=runner,
-            worker=worker,
-            versioned=versioned,
-            dynamodb=dynamodb,
-            raise_errors=raise_errors,
-            stop_overtaken=stop_overtaken,
-        )
+        check_names("LocalPipeline", LocalPipelineOptions, options)
+        super().__init__(processor, options, variables_of(options))
         self._asked = 0
         self._events = 0
         self.calls: list[ObjectChange] = []
@@ -308,15 +221,6 @@ class LocalPipeline(LocalRuntime):
     def s3(self) -> MemoryS3:
         """A client of the bucket for your own code: `head_object`, `get_object` and `list_objects_v2`."""
         return self._s3
-
-    @override
-    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Objects:
-        return Objects(
-            self._settings,
-            bucket,
-            lambda: connection.client(self._outputs),
-            guards=self._group_locks(table, connection),
-        )
 
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
         """Send the event of a change. Each event is a second later than the one before."""

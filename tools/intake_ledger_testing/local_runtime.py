@@ -9,55 +9,46 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import wraps
 from typing import TYPE_CHECKING, Any, cast, override
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.composition import make_parts, make_runner
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.consumer.host import IN_LAMBDA
-from intake_ledger.consumer.services import Services, stops
-from intake_ledger.executions.durable_function import DurableFunction
-from intake_ledger.executions.state_machine import StateMachine
-from intake_ledger.keyed.group_lock import GroupLock, group_locks
-from intake_ledger.kinds import Kind
+from intake_ledger.consumer.platform import Platform
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.ledger.forgotten import ForgottenKeys
-from intake_ledger.ledger.ledger import Ledger, LedgerOptions
 from intake_ledger.ledger.row_history import RowHistoryRecord
-from intake_ledger.processor.lambda_processor import remote_function
 from intake_ledger.processor.object_change import as_commit
 from intake_ledger.protocol.errors import InvalidEffectError, NotYet, ObjectGone, Overtaken, Unprocessable
 from intake_ledger.protocol.handover import invalid_effect_of
-from intake_ledger.protocol.row import Ordering, rejects_place
-from intake_ledger.protocol.settings import ConsumerSettings
-from intake_ledger.protocol.settings_durable import DurableSettings
-from intake_ledger.protocol.settings_executions import ExecutionSettings
-from intake_ledger.protocol.settings_worker import WorkerSettings
-from intake_ledger.protocol.verdict import Policy
-from intake_ledger.runners import Runner
-from intake_ledger.runners.calls import InlineCalls, is_failure, results_of
-from intake_ledger.runners.inline import Inline
-from intake_ledger.runners.later import Later
-from intake_ledger.runners.remote import Remote
-from intake_ledger.worker.worker import Worker, WorkerHost, extensions_of, make_host, watched
+from intake_ledger.protocol.row import rejects_place
+from intake_ledger.protocol.settings import ConsumerSettings, consumer_settings
+from intake_ledger.runners.calls import is_failure, results_of
+from intake_ledger.worker.worker import make_worker
 from intake_ledger_testing.context import LambdaContext
 from intake_ledger_testing.faults import STANDSTILLS, Fault
-from intake_ledger_testing.local_settings import REJECTS, START, LocalClock, is_programming_error, refuse_conditions
-from intake_ledger_testing.local_worker import HOLD_SECONDS, Killed, LocalConnection, LocalRunner, LocalWorker
+from intake_ledger_testing.local_options import named_by_options
+from intake_ledger_testing.local_settings import (
+    REJECTS,
+    START,
+    LocalClock,
+    check_processor,
+    interrupted,
+    is_programming_error,
+    refuse_conditions,
+)
+from intake_ledger_testing.local_worker import Killed, LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_durable_functions import (
-    EVENT_AGE_SECONDS,
-    FUNCTION,
     MemoryDurableFunctions,
 )
 from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.memory_sqs import DeadLetter, MemorySQS, QueuedMessage
-from intake_ledger_testing.memory_step_functions import MACHINE, MemoryExecution, MemoryStepFunctions
+from intake_ledger_testing.memory_sqs import RETENTION_SECONDS, DeadLetter, MemorySQS, QueuedMessage
+from intake_ledger_testing.memory_step_functions import MemoryExecution, MemoryStepFunctions
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from intake_ledger_testing.transaction_rules import check_transaction
 
@@ -70,7 +61,8 @@ _RETURN_MARGIN_SECONDS = 30
 _MAX_STANDSTILLS = 10
 """The largest number of paused workers. Each of them waits for the workers after it."""
 _FAULT_RATE, _DUPLICATE_RATE = 0.25, 0.25
-_EXECUTION_SECONDS, _LONGEST_TASK_SECONDS = 6 * 3600, 2 * 3600
+_DURABLE_BOTOCORE = "1.42.1"
+"""The first release with durable functions. That of the test does not matter."""
 
 
 class LocalRuntime:
@@ -81,41 +73,55 @@ class LocalRuntime:
     def __init__(
         self,
         processor: Callable[[Any], Any],
-        settings: ConsumerSettings,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str],
         *,
-        runner: LocalRunner = LocalRunner.PROCESS,
-        worker: bool = False,
-        versioned: bool = True,
-        dynamodb: Any = None,
-        raise_errors: bool = False,
+        retention_seconds: float = RETENTION_SECONDS,
         execution_minutes: float = 1,
-        stop_overtaken: bool = False,
     ) -> None:
-        self._processor = processor
+        """Make the runtime of a kind.
+
+        Args:
+            processor: the function of the test.
+            options: of the kind, by name; see `local_options`.
+            environment: the variables that the construct would set.
+            retention_seconds: of the source; that of SQS when omitted.
+            execution_minutes: the time of each execution; a minute when omitted.
+
+        Raises:
+            TypeError: There is no such option, or the processor is not a function with one argument.
+            ValueError: The function refuses the variables.
+
+        """
+        self._runner: LocalRunner = options.get("runner", LocalRunner.PROCESS)
+        if self._runner is LocalRunner.PROCESS:
+            check_processor(processor, type(self).__name__)
+        self._processor = interrupted(processor, options.get("processing_timeout", 60))
         self.clock = LocalClock(int(START.timestamp()) * 1000)
         """The time. Set `clock.now`, or call `clock.advance`, in milliseconds."""
-        self._settings = settings
-        self._runner = runner
-        self._on_worker = worker
+        self._environment = dict(environment)
+        with named_by_options(options):
+            settings = self._settings
+        self._on_worker = options.get("worker", False)
         self._execution_ms = round(execution_minutes * 60_000)
-        self._execution_seconds = _EXECUTION_SECONDS
         self._function_seconds = min(2 * settings.processing_timeout_seconds + 10, 900)
         self._visibility_seconds = self._function_seconds + settings.clock_skew_seconds + _RETURN_MARGIN_SECONDS
-        self._s3 = MemoryS3(clock=self.clock, versioned=versioned)
+        self._s3 = MemoryS3(clock=self.clock, versioned=options.get("versioned", True))
         self._outputs = MemoryOutputs(self.clock)
-        self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
-        durable = runner is LocalRunner.DURABLE_FUNCTION
+        self._retention_seconds = retention_seconds
+        self._sqs = self._make_queue()
+        durable = self._runner is LocalRunner.DURABLE_FUNCTION
         self.executions: MemoryStepFunctions | MemoryDurableFunctions = (
             MemoryDurableFunctions(clock=self.clock) if durable else MemoryStepFunctions(clock=self.clock)
         )
         """The executions of a state machine, or of a durable function."""
         self.executions.stopped = self._stopped
-        self._stop_overtaken = stop_overtaken
-        self._dynamodb: MemoryDynamoDB = _DynamoDB(dynamodb, raise_errors=raise_errors, own=settings.table)
+        self._raise_errors = raise_errors = options.get("raise_errors", False)
+        self._dynamodb: MemoryDynamoDB = _DynamoDB(
+            options.get("dynamodb"), raise_errors=raise_errors, own=settings.table
+        )
         self._elsewhere = _Elsewhere(self)
-        self._raise_errors = raise_errors
         self._table = LedgerTable(cast("Any", self._dynamodb), settings.table)
-        # All workers are of one execution environment that has started.
         self._row_history = RowHistoryRecord(settings, self._table, self.clock)
         self._batch_size = max(BATCH_SIZE, settings.max_per_call)
         self._processing_time: ProcessingTime | None = None
@@ -138,6 +144,8 @@ class LocalRuntime:
         """The number of overtaken workers that reported a possible write after their successor's."""
         self.removed_unprocessed = 0
         """The number of objects that were removed before they were processed."""
+        with named_by_options(options):
+            self._make_worker(OutcomeCounter(self))
 
     # --- what tests do
 
@@ -279,47 +287,24 @@ class LocalRuntime:
 
     def new_worker(self) -> LocalWorker:
         """Make a worker, or an execution environment of the function."""
+        return self._make_worker(self._make_telemetry())
+
+    def _make_worker(self, telemetry: "Telemetry") -> LocalWorker:
+        """Make it as the deployed function or a worker's process does, from the variables."""
         connection = LocalConnection(self._dies)
-        settings, sqs = self._settings, connection.client(self._sqs)
-        worker_settings = WorkerSettings(hold_seconds=HOLD_SECONDS, poll_seconds=0)
-        host = make_host(worker_settings, settings) if self._on_worker else None
-        table = LedgerTable(connection.client(self._dynamodb), settings.table)
-        bucket = Bucket(lambda: connection.client(self._s3), settings.bucket)
-        kind = self._make_kind(connection, table, bucket)
-        policy = Policy.of(settings, executions=self._runner.answers_later)
-        options = LedgerOptions(settings.pipeline, settings.ordering, policy, settings.max_event_age_seconds * 1000)
-        ledger = _Ledger(
-            table,
-            kind.look,
-            options,
-            clock=self.clock,
-            new_owner=self._new_owner,
-            row_history=self._row_history,
-            forgotten=ForgottenKeys(settings.pipeline, table, self.clock),
-            guards=(*kind.guards, *(host or IN_LAMBDA).guards),
-            invalid=self._invalid,
-        )
-        queues = Queues(lambda: sqs, settings.queue_url, settings.dlq_url, shortened=kind.shortened)
-        services = Services(
-            settings,
-            ledger,
-            bucket,
-            queues,
-            telemetry=self._make_telemetry(),
-            clock=self.clock,
-            jitter=lambda: 0.5,
-            host=host or IN_LAMBDA,
-            is_stopped=stops(table, settings.pipeline),
-        )
-        runner = self._make_runner(services, host, connection)
-        # Only groups are committed together.
-        time = self._processing_time or (ProcessingTime(0.0) if settings.commit_together else None)
-        if host is None:
-            consumer = Consumer(services, kind, runner, processing_time=time)
-            return LocalWorker(consumer, kind, connection, services, None, None)
-        host.heartbeat.extensions = extensions_of(services, host)
-        poller = Worker(services, kind, runner, worker_settings, host.heartbeat, make_sqs=lambda: sqs)
-        return LocalWorker(poller._consumer, kind, connection, services, poller, host)  # noqa: SLF001 - it has no door
+        environment, platform = self._variables(), _Memory(self, connection, telemetry)
+        if self._on_worker:
+            poller = make_worker(environment, platform)
+            worker = LocalWorker(poller._consumer, connection, poller)  # noqa: SLF001 - it has no door
+        else:
+            parts = make_parts(environment, platform=platform)
+            # Only groups are committed together.
+            time = self._processing_time or (ProcessingTime(0.0) if parts.services.settings.commit_together else None)
+            runner = make_runner(environment, parts.services, platform=platform)
+            worker = LocalWorker(Consumer(parts.services, parts.kind, runner, processing_time=time), connection, None)
+        ledger: Any = worker.services.ledger
+        ledger.commit = self._noting_invalid(ledger.commit)
+        return worker
 
     def turn(self, worker: LocalWorker | None = None) -> int:
         """Let a worker handle the messages that are visible, ten at most.
@@ -351,18 +336,30 @@ class LocalRuntime:
         """Share bucket, table and clock with another one."""
         self.clock, self._s3, self._outputs = other.clock, other._s3, other._outputs  # noqa: SLF001 - another one of this class
         self._dynamodb, self._table, self._row_history = other._dynamodb, other._table, other._row_history  # noqa: SLF001 - as above
-        self._sqs = MemorySQS(clock=self.clock, visibility_seconds=self._visibility_seconds)
+        self._sqs = self._make_queue()
 
-    def _group_locks(self, table: LedgerTable, connection: LocalConnection) -> Sequence[GroupLock]:
-        """The lock of the groups of `exclusive_by`, if there are groups."""
+    @property
+    def _settings(self) -> ConsumerSettings:
+        return consumer_settings(self._environment)
+
+    def _variables(self) -> dict[str, str]:
+        """The variables of the consumer."""
+        return self._environment
+
+    def _queues(self) -> Any:
+        """The client of all queues to which workers send messages."""
+        return self._sqs
+
+    def _make_queue(self) -> MemorySQS:
         settings = self._settings
-        retention = LedgerOptions(settings.pipeline, settings.ordering, Policy.of(settings), 0).retention
-        longest = self._execution_seconds * 1000 if self._runner.answers_later else None
-        wake = Queues(lambda: connection.client(self._sqs), settings.queue_url, settings.dlq_url).wake
-        return group_locks(settings, table, retention, clock=self.clock, wake=wake, longest_work_ms=longest)
-
-    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Kind:
-        raise NotImplementedError
+        return MemorySQS(
+            clock=self.clock,
+            visibility_seconds=self._visibility_seconds,
+            queue_url=settings.queue_url,
+            dead_letter_url=settings.dlq_url,
+            retention_seconds=self._retention_seconds,
+            fifo=settings.is_fifo,
+        )
 
     def _make_telemetry(self) -> "Telemetry":
         return OutcomeCounter(self)
@@ -427,27 +424,6 @@ class LocalRuntime:
     def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         return visible if self._random is None else self._random.sample(visible, len(visible))
 
-    def _make_runner(self, services: Services, host: WorkerHost | None, connection: LocalConnection) -> Runner:
-        here = connection.client(self._elsewhere)
-
-        def watches(processor: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            return watched(processor, host.heartbeat) if host else processor
-
-        if self._runner is LocalRunner.STATE_MACHINE:
-            times = ExecutionSettings(MACHINE, self._execution_seconds, _LONGEST_TASK_SECONDS, self._stop_overtaken)
-            return Later(services, StateMachine(lambda: here, times), sleep=self._sleep)
-        if self._runner is LocalRunner.DURABLE_FUNCTION:
-            place = DurableFunction(lambda: here, self._durable_settings(), self._settings.table, self.clock)
-            return Later(services, place, sleep=self._sleep)
-        if self._runner is LocalRunner.FUNCTION:
-            return Remote(watches(remote_function(lambda: here, "function")))
-        return (InlineCalls if self._settings.max_per_call > 1 else Inline)(watches(self._call))
-
-    def _durable_settings(self) -> DurableSettings:
-        return DurableSettings(
-            FUNCTION, self._execution_seconds, _LONGEST_TASK_SECONDS, EVENT_AGE_SECONDS, self._stop_overtaken
-        )
-
     def _dies(self, operation: str) -> bool:
         if operation:
             self.requests.append(operation)
@@ -476,6 +452,19 @@ class LocalRuntime:
         except _ProcessorFailed as wrapper:
             error = wrapper.error
         raise error  # here, so that it keeps its own cause and context
+
+    def _noting_invalid(self, commit: Callable[..., None]) -> Callable[..., None]:
+        """Keep the errors of malformed transactions for the test."""
+
+        @wraps(commit)
+        def noting(*arguments: Any, **others: Any) -> None:
+            try:
+                commit(*arguments, **others)
+            except InvalidEffectError as error:
+                self._invalid.append(error)
+                raise
+
+        return noting
 
     def _raise_invalid(self) -> None:
         """Raise the first malformed effect. Its change is rejected, as on AWS, and a test must not have to look."""
@@ -563,32 +552,6 @@ def _name_of(change: Any) -> str:
     return f"{key}, attempt {attempt}"
 
 
-def check_calls(max_per_call: int, runner: LocalRunner, *, commit_together: bool = False) -> None:
-    """Refuse calls with several changes where the construct refuses them.
-
-    Raises:
-        ValueError: The message names the option to omit.
-
-    """
-    if max_per_call > 1 and runner is not LocalRunner.PROCESS:
-        raise ValueError(f"max_per_call is {max_per_call} and the runner is {runner.value}: use LocalRunner.PROCESS")
-    if max_per_call > 1 and commit_together:
-        raise ValueError(f"max_per_call is {max_per_call}, so the commits of a call are together: omit commit_together")
-
-
-def check_stops(ordering: Ordering, runner: LocalRunner) -> None:
-    """Refuse `stop_overtaken` where the construct refuses it.
-
-    Raises:
-        ValueError: The message names the option to omit.
-
-    """
-    if not runner.answers_later:
-        raise ValueError(f"stop_overtaken is on and the runner is {runner.value}: only executions are stopped")
-    if ordering is Ordering.EVERY_VERSION:
-        raise ValueError("stop_overtaken is on and the ordering is EVERY_VERSION: there, no version is overtaken")
-
-
 class _Elsewhere:
     """The clients of Lambda and Step Functions, for a processor elsewhere."""
 
@@ -609,20 +572,47 @@ class _Elsewhere:
         return getattr(self._runtime.executions, name)  # type: ignore[no-any-return]
 
 
-class _Ledger(Ledger):
-    """Keeps the errors of malformed transactions for the test."""
+class _Memory(Platform):
+    """AWS in memory, as one worker reaches it."""
 
-    def __init__(self, *arguments: Any, invalid: list[InvalidEffectError], **others: Any) -> None:
-        super().__init__(*arguments, **others)
-        self._invalid = invalid
+    def __init__(self, runtime: LocalRuntime, connection: LocalConnection, telemetry: "Telemetry") -> None:
+        self._runtime, self._telemetry, self._reached = runtime, telemetry, connection.client
+        self.clock, self.sleep, self.jitter = runtime.clock, runtime._sleep, lambda: 0.5  # noqa: SLF001 - of this module
+        self.new_owner = runtime._new_owner  # noqa: SLF001 - as above
 
     @override
-    def commit(self, *arguments: Any, **others: Any) -> None:
-        try:
-            super().commit(*arguments, **others)
-        except InvalidEffectError as error:
-            self._invalid.append(error)
-            raise
+    def dynamodb(self, pool: int = 0) -> Any:
+        return self._reached(self._runtime._dynamodb)  # noqa: SLF001 - as above
+
+    @override
+    def s3(self, pool: int = 0) -> Any:
+        return self._reached(self._runtime._s3)  # noqa: SLF001 - as above
+
+    @override
+    def outputs(self, s3: object) -> Callable[[], Any]:
+        return lambda: self._reached(self._runtime._outputs)  # noqa: SLF001 - as above
+
+    @override
+    def client(self, service: str, pool: int = 0, **options: Any) -> Any:
+        runtime = self._runtime
+        return self._reached(runtime._queues() if service == "sqs" else runtime._elsewhere)  # noqa: SLF001 - as above
+
+    @override
+    def botocore_release(self) -> str:
+        return _DURABLE_BOTOCORE
+
+    @override
+    def processor(self, settings: ConsumerSettings) -> Callable[[Any], Any]:
+        return self._runtime._call  # noqa: SLF001 - as above
+
+    @override
+    def telemetry(self, kind: object, settings: ConsumerSettings) -> "Telemetry":
+        return self._telemetry
+
+    @override
+    def row_history(self, settings: ConsumerSettings, table: LedgerTable) -> RowHistoryRecord:
+        """All workers are of one execution environment that has started."""
+        return self._runtime._row_history  # noqa: SLF001 - as above
 
 
 class _DynamoDB(MemoryDynamoDB):

@@ -9,32 +9,26 @@ def test_a_load_is_taken_once():
     assert loaded == {"loads/1/manifest.json": 10}
 """
 
+import json
 from collections.abc import Callable, Sequence
-from typing import Any, cast, override
+from typing import Any, Unpack, cast, override
 
-from intake_ledger.aws.bucket import Bucket
-from intake_ledger.consumer.set_wakes import SetWakes
 from intake_ledger.events.parser import own_message
-from intake_ledger.kinds.objects import Objects
-from intake_ledger.kinds.sets import Sets
-from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering, Row, row_key
-from intake_ledger.protocol.settings import Reasons
+from intake_ledger.protocol.settings import SET_FORM, ConsumerSettings, environment_of
 from intake_ledger.protocol.ulids import ulid
-from intake_ledger.set_members.forms import FormKind, FormSettings, SetTarget
-from intake_ledger.set_members.membership import Membership
-from intake_ledger.set_members.wakes import Wakes
+from intake_ledger.set_members.forms import FormKind
 from intake_ledger.sets.audit import SetAudit
-from intake_ledger.sets.settings import SetSettings
+from intake_ledger.sets.settings import SetSettings, set_settings
 from intake_ledger.sets.waiting import WaitingSets
+from intake_ledger_testing.local_options import LocalBucketOptions, check_names, variables_of
 from intake_ledger_testing.local_pipeline import LocalPipeline
 from intake_ledger_testing.local_runtime import LocalRuntime
-from intake_ledger_testing.local_settings import BUCKET, check_processor, interrupted, local_settings
-from intake_ledger_testing.local_worker import LocalConnection, LocalRunner
-from intake_ledger_testing.memory_sqs import QueuedMessage
+from intake_ledger_testing.local_settings import BUCKET, PIPELINE
+from intake_ledger_testing.memory_sqs import MemorySQS, QueuedMessage
 
-SETS = "local-sets"
+SETS, _LISTS = "local-sets", "lists/"
 
 
 class LocalSets(LocalRuntime):
@@ -49,20 +43,10 @@ class LocalSets(LocalRuntime):
         quiet_folder: str | None = None,
         quiet_seconds: int = 900,
         absolute: bool = False,
-        part_processor: Callable[[Any], Any] = lambda _: None,
-        versioned: bool = True,
-        max_attempts: int = 12,
-        processing_timeout: float = 60,
-        deadline: int = 3 * 86_400,
-        exclusive_by: str | None = None,
-        max_rate: float | None = None,
-        reasons: Reasons = Reasons.TYPES,
-        dynamodb: Any = None,
-        raise_errors: bool = False,
-        runner: LocalRunner = LocalRunner.PROCESS,
-        worker: bool = False,
-        keep_rejects: bool = False,
         hidden_parts: bool = False,
+        part_processor: Callable[[Any], Any] = lambda _: None,
+        deadline: int = 3 * 86_400,
+        **options: Unpack[LocalBucketOptions],
     ) -> None:
         """Create a pipeline of parts with an empty bucket, and its sets. Give one form.
 
@@ -73,62 +57,35 @@ class LocalSets(LocalRuntime):
             quiet_folder: the pattern of `SetForm.quiet_folder`; no quiet folder when omitted.
             quiet_seconds: the quiet time of a folder; 900 when omitted.
             absolute: true: the keys in a manifest begin at the bucket; at the manifest's folder when omitted.
-            part_processor: the processor of the parts; it does nothing when omitted.
-            versioned: True if the bucket keeps versions; True when omitted.
-            max_attempts: as in `RetryOptions`; 12 when omitted.
-            processing_timeout: in real seconds, such as 0.1; 60 when omitted.
-            deadline: as the construct's, in seconds of the local time; three days when omitted.
-            exclusive_by: as of `LocalPipeline`, for the keys of sets; no set waits for another one when omitted.
-            max_rate: as the construct's, in starts per second of the local time; no limit when omitted.
-            reasons: as the construct's; exception types and positions when omitted.
-            dynamodb: as of `LocalPipeline`; a transaction with a condition is refused when omitted.
-            raise_errors: as of `LocalPipeline`; False when omitted.
-            runner: the place of the processor of sets; this process when omitted.
-            worker: true: workers outside of Lambda take the messages of sets; Lambda when omitted.
-            keep_rejects: True if the stack calls `keep_rejects`; `on_error` is an error when omitted.
             hidden_parts: as of `SetForm.marker`; hidden objects of a folder are no parts when omitted.
+            part_processor: the processor of the parts; it does nothing when omitted.
+            deadline: as the construct's, in seconds of the local time; three days when omitted.
+            options: those of `LocalBucketOptions`, for the sets. `exclusive_by` is about the keys of sets.
 
         Raises:
-            TypeError: The processor is not a function with one argument.
-            ValueError: Not exactly one of the forms is given, or `exclusive_by` is not a pattern.
+            TypeError: The processor is not a function with one argument, or there is no such option.
+            ValueError: Not exactly one of the forms is given, or the function would refuse it or an option.
 
         """
+        check_names("LocalSets", LocalBucketOptions, options)
         given = {FormKind.MANIFEST: manifest, FormKind.MARKER: marker, FormKind.QUIET: quiet_folder}
         forms = [(kind, pattern) for kind, pattern in given.items() if pattern is not None]
         if len(forms) != 1:
             raise ValueError(f"{len(forms)} forms of sets: pass one of manifest, marker and quiet_folder")
         [(kind, pattern)] = forms
-        if runner is LocalRunner.PROCESS:
-            check_processor(processor, "LocalSets")
-        settings = local_settings(
-            Ordering.LATEST,
-            reasons,
-            max_attempts=max_attempts,
-            processing_timeout=processing_timeout,
-            max_wait=deadline,
-            max_rate=max_rate,
-            directory_markers=True,
-            keep_rejects=keep_rejects,
-            exclusive_by=exclusive_by,
-            pipeline=SETS,
-        )
-        super().__init__(
-            interrupted(processor, processing_timeout),
-            settings,
-            runner=runner,
-            worker=worker,
-            versioned=versioned,
-            dynamodb=dynamodb,
-            raise_errors=raise_errors,
-        )
-        self._form = FormSettings(
-            kind, pattern, quiet_seconds=quiet_seconds, absolute=absolute, hidden_parts=hidden_parts
-        )
-        self._set_settings = SetSettings(self._settings, self._form, "local")
+        form = {
+            "form": kind,
+            "pattern": pattern,
+            "quietSeconds": quiet_seconds,
+            "keys": "absolute" if absolute else "relative",
+            "hiddenParts": hidden_parts,
+        }
+        all_options = {**options, "deadline": deadline}
+        environment = variables_of(all_options, suffix="-of-sets", pipeline=SETS, directory_markers=True)
+        environment |= environment_of(SetSettings, form=json.dumps(form), parts_pipeline=PIPELINE, part_lists=_LISTS)
+        super().__init__(processor, all_options, environment)
         self.parts = _Parts(self, part_processor)
         """The pipeline of the parts."""
-        self.lists: dict[str, bytes] = {}
-        """The lists of the parts of sets, by version, for a processor elsewhere."""
         self.calls: list[Any] = []
         """The set of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
 
@@ -216,23 +173,17 @@ class LocalSets(LocalRuntime):
         """
         return self._table.get(row_key(SETS, Ordering.LATEST, BUCKET, key, None))
 
+    @property
+    def lists(self) -> dict[str, bytes]:
+        """The lists of the parts of sets, by version, for a processor elsewhere."""
+        bucket, _, _ = _LISTS.partition("/")
+        stored = self._outputs.objects.items()
+        return {key.removesuffix(".json"): one.content for (place, key), one in stored if place == bucket}
+
     def _make_audit(self) -> SetAudit:
         worker, store = self.new_worker(), cast("Any", self._dynamodb)
-        waiting, kind = WaitingSets(store, self._settings.table), cast("Sets", worker.kind)
-        return SetAudit(self._set_settings, worker.services, waiting, reader=kind.reader, rows=self._table)
-
-    @override
-    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Sets:
-        return Sets(
-            self._set_settings,
-            table,
-            bucket,
-            Membership(connection.client(self._dynamodb), self._settings.table, BUCKET),
-            self.clock,
-            output_client=lambda: connection.client(self._outputs),
-            lists=_Lists(self, connection),
-            guards=self._group_locks(table, connection),
-        )
+        waiting, kind = WaitingSets(store, self._settings.table), cast("Any", worker.kind)
+        return SetAudit(set_settings(self._environment), worker.services, waiting, reader=kind.reader, rows=self._table)
 
     @override
     def _next_at(self) -> int | None:
@@ -249,8 +200,8 @@ class _Parts(LocalPipeline):
     """The pipeline of the parts, whose workers wake the sets."""
 
     def __init__(self, sets: LocalSets, processor: Callable[[Any], Any]) -> None:
-        super().__init__(processor)
         self._sets = sets
+        super().__init__(processor)
         self._use(sets)
 
     def next_at(self) -> int | None:
@@ -271,34 +222,26 @@ class _Parts(LocalPipeline):
         return self._sets._dies(operation)  # noqa: SLF001 - its requests are those of the sets
 
     @override
-    def _make_kind(self, connection: LocalConnection, table: LedgerTable, bucket: Bucket) -> Objects:
-        sets, sqs = self._sets, connection.client(self._sets._sqs)  # noqa: SLF001 - they are one bench
-        wakes = Wakes(
-            [SetTarget(SETS, "memory://sets", sets._form)],  # noqa: SLF001 - as above
-            Membership(connection.client(self._dynamodb), self._settings.table, BUCKET),
-            bucket=BUCKET,
-            send=lambda _, body: sqs.send(body),
-        )
-        telemetry = self._make_telemetry()
-        return Objects(
-            self._settings,
-            bucket,
-            lambda: connection.client(self._outputs),
-            sets=SetWakes(self._settings, telemetry, wakes, clock=self.clock),
-        )
+    def _variables(self) -> dict[str, str]:
+        """The variables of the consumer, with the sets that it wakes."""
+        form = json.loads(self._sets._environment[SET_FORM])  # noqa: SLF001 - they are one bench
+        sets = [{**form, "name": SETS, "queueUrl": self._sets._settings.queue_url}]  # noqa: SLF001 - as above
+        return self._environment | environment_of(ConsumerSettings, sets=json.dumps(sets))
+
+    @override
+    def _queues(self) -> "_Queues":
+        return _Queues(super()._queues(), self._sets)
 
 
-class _Lists:
-    """The lists of parts; see `PartLists`."""
+class _Queues:
+    """The client of SQS: the queue of the parts, and that of the sets for wakes."""
 
-    def __init__(self, sets: LocalSets, connection: LocalConnection) -> None:
-        self._sets = sets
-        self._connection = connection
+    def __init__(self, parts: MemorySQS, sets: LocalSets) -> None:
+        self._parts, self._sets = parts, sets
 
-    def place(self, version: str) -> dict[str, str]:
-        return {"bucket": "lists", "key": f"{version}.json"}
+    def send_message(self, **request: Any) -> None:
+        is_wake = request["QueueUrl"] == self._sets._settings.queue_url  # noqa: SLF001 - they are one bench
+        (self._sets._sqs if is_wake else self._parts).send_message(**request)  # noqa: SLF001 - as above
 
-    def put(self, version: str, content: bytes) -> None:
-        self._connection.passes("put_object")
-        assert self._sets.lists.setdefault(version, content) == content, "a version has one list"
-        self._connection.passes()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parts, name)

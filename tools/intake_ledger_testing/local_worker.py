@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from intake_ledger.consumer.consumer import Consumer
@@ -78,16 +78,25 @@ class LocalWorker:
 
     consumer: "Consumer"
     """It handles batches."""
-    kind: "Kind"
-    """The kind of its work."""
     connection: LocalConnection
     """Its requests."""
-    services: "Services"
-    """Its settings, ledger and queues."""
     poller: "Worker | None"
     """The worker outside of Lambda."""
-    host: "WorkerHost | None"
-    """The heartbeat of the worker outside of Lambda."""
+
+    @property
+    def kind(self) -> "Kind":
+        """The kind of its work."""
+        return self.consumer._kind  # noqa: SLF001 - it has no door
+
+    @property
+    def services(self) -> "Services":
+        """Its settings, ledger and queues."""
+        return self.consumer._services  # noqa: SLF001 - as above
+
+    @property
+    def host(self) -> "WorkerHost | None":
+        """The host of the worker outside of Lambda, with its heartbeat."""
+        return cast("WorkerHost", self.services.host) if self.poller is not None else None
 
     def beat(self) -> None:
         """Extend the leases of a worker outside of Lambda, as its heartbeat does three times in `HOLD_SECONDS`."""

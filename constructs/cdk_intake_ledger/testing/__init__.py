@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from intake_ledger_testing.faults import Fault
     from intake_ledger_testing.local_aws import LocalAws, LocalAwsError
     from intake_ledger_testing.local_messages import LocalMessages
+    from intake_ledger_testing.local_options import (
+        LocalBucketOptions,
+        LocalCallOptions,
+        LocalOptions,
+        LocalPipelineOptions,
+    )
     from intake_ledger_testing.local_pipeline import LocalPipeline
     from intake_ledger_testing.local_sets import LocalSets
     from intake_ledger_testing.local_settings import LocalClock
@@ -42,9 +48,13 @@ __all__ = [
     "LambdaContext",
     "LocalAws",
     "LocalAwsError",
+    "LocalBucketOptions",
+    "LocalCallOptions",
     "LocalClock",
     "LocalMessages",
+    "LocalOptions",
     "LocalPipeline",
+    "LocalPipelineOptions",
     "LocalRunner",
     "LocalSets",
     "LocalWorker",
@@ -68,9 +78,13 @@ if not TYPE_CHECKING:
             "LambdaContext": "intake_ledger_testing.context",
             "LocalAws": "intake_ledger_testing.local_aws",
             "LocalAwsError": "intake_ledger_testing.local_aws",
+            "LocalBucketOptions": "intake_ledger_testing.local_options",
+            "LocalCallOptions": "intake_ledger_testing.local_options",
             "LocalClock": "intake_ledger_testing.local_settings",
             "LocalMessages": "intake_ledger_testing.local_messages",
+            "LocalOptions": "intake_ledger_testing.local_options",
             "LocalPipeline": "intake_ledger_testing.local_pipeline",
+            "LocalPipelineOptions": "intake_ledger_testing.local_options",
             "LocalRunner": "intake_ledger_testing.local_worker",
             "LocalSets": "intake_ledger_testing.local_sets",
             "LocalWorker": "intake_ledger_testing.local_worker",

@@ -198,6 +198,9 @@ def _check_calls(settings: ConsumerSettings, environment: Mapping[str, str]) -> 
         f"{variable_of(ConsumerSettings, 'exclusive_by')} is set, and a call would hold several groups": (
             settings.exclusive_by is not None
         ),
+        f"{variable_of(ConsumerSettings, 'commit_together')} is true, and the commits of a call are together already": (
+            settings.commit_together
+        ),
         "a set is a call with many files already": any(environment.get(name) for name in SET_VARIABLES),
         f"{MESSAGE_SOURCE} is {source}, whose order a call would break": source not in (None, "sqs", "eventbridge"),
     }

@@ -49,6 +49,8 @@ class Variable:
     name: str
     least: int = 0
     """The smallest number."""
+    most: int | None = None
+    """The largest number. None: there is no limit."""
     parse: Callable[[str, str], Any] | None = None
     """Reads other types. Its arguments are the variable's name and its text. It raises SettingsError."""
 
@@ -102,7 +104,7 @@ def _read(field: Field[Any], variable: Variable, environment: Mapping[str, str])
     if variable.parse is not None:
         return variable.parse(name, text)
     if kind is int:
-        return _whole(name, text, variable.least)
+        return _whole(name, text, variable)
     if kind is bool:
         return _choice(name, text, ("true", "false")) == "true"
     return kind(_choice(name, text, tuple(kind)) if issubclass(kind, StrEnum) else text)
@@ -119,9 +121,11 @@ def _choice(name: str, text: str, allowed: tuple[str, ...]) -> str:
     return text
 
 
-def _whole(name: str, text: str, least: int) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) < least:
-        raise SettingsError(f"{name} is {text!r}, expected a whole number of at least {least}")
+def _whole(name: str, text: str, variable: Variable) -> int:
+    least, most = variable.least, variable.most
+    if not text.isascii() or not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise SettingsError(f"{name} is {text!r}, expected a whole number {allowed}")
     return int(text)
 
 
@@ -281,7 +285,7 @@ class ConsumerSettings(Settings):
     After it, the next failure rejects a change of an object, and failures of a keyed message spend attempts."""
     commit_together: Annotated[bool, Variable("INTAKE_COMMIT_TOGETHER")] = False
     """True if changes that were claimed together are committed together."""
-    max_per_call: Annotated[int, Variable("INTAKE_MAX_PER_CALL", 1)] = 1
+    max_per_call: Annotated[int, Variable("INTAKE_MAX_PER_CALL", 1, MOST_PER_CALL)] = 1
     """The largest number of changes in one call of the processor. Above 1, it takes a list and returns results."""
     exclusive_by: Annotated[
         "GroupPattern | None", Variable("INTAKE_EXCLUSIVE_BY", parse=_of("group_pattern", "group_pattern"))

@@ -9,7 +9,7 @@ from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.settings import DURABLE_FUNCTION, STOP_OVERTAKEN, Variable, settings_from
 
 _ARN = re.compile(r"(arn:[\w-]+:lambda:[\w-]+:\d{12}:function:)([\w-]{1,64}):([\w-]{1,128})")
-_EVENT_AGE = range(60, 6 * 3600 + 1)
+_EVENT_AGE = 60, 6 * 3600
 """Seconds. MaximumEventAgeInSeconds of PutFunctionEventInvokeConfig."""
 
 
@@ -17,14 +17,6 @@ def _arn(name: str, text: str) -> str:
     if not _ARN.fullmatch(text):
         raise SettingsError(f"{name} is {text!r}, expected the ARN of a version or an alias of a durable function")
     return text
-
-
-def _event_age(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) not in _EVENT_AGE:
-        raise SettingsError(
-            f"{name} is {text!r}, expected whole seconds from {_EVENT_AGE.start} to {_EVENT_AGE.stop - 1}, as Lambda"
-        )
-    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +29,7 @@ class DurableSettings:
     """The limit of an execution."""
     longest_invocation_seconds: Annotated[int, Variable("INTAKE_DURABLE_INVOCATION_SECONDS", 1)]
     """The timeout of one invocation. A stopped execution may write for that time."""
-    event_age_seconds: Annotated[int, Variable("INTAKE_DURABLE_EVENT_AGE_SECONDS", parse=_event_age)]
+    event_age_seconds: Annotated[int, Variable("INTAKE_DURABLE_EVENT_AGE_SECONDS", *_EVENT_AGE)]
     """The longest time for which Lambda queues an accepted start."""
     stop_overtaken: Annotated[bool, Variable(STOP_OVERTAKEN)] = False
     """Stop an execution when a newer state of its key comes."""

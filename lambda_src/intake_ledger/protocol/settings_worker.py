@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.settings import Variable, settings_from, variable_of
+from intake_ledger.protocol.settings import Variable, settings_from
 
 MAX_POLL_SECONDS = 20
 """The longest wait of SQS's `ReceiveMessage`."""
@@ -18,7 +17,7 @@ class WorkerSettings:
     hold_seconds: Annotated[int, Variable("INTAKE_WORKER_HOLD_SECONDS", 3)] = 60
     """The time after which another worker takes over the work of one that died. A heartbeat extends leases and the
     visibility of messages three times in it."""
-    poll_seconds: Annotated[int, Variable("INTAKE_WORKER_POLL_SECONDS")] = 20
+    poll_seconds: Annotated[int, Variable("INTAKE_WORKER_POLL_SECONDS", 0, MAX_POLL_SECONDS)] = 20
     """The longest wait for messages in one request."""
 
 
@@ -29,8 +28,4 @@ def worker_settings(environment: Mapping[str, str]) -> WorkerSettings:
         SettingsError: A variable is malformed.
 
     """
-    settings = settings_from(WorkerSettings, environment)
-    if (poll := settings.poll_seconds) > MAX_POLL_SECONDS:
-        name = variable_of(WorkerSettings, "poll_seconds")
-        raise SettingsError(f"{name} is {poll}, expected 0 to {MAX_POLL_SECONDS}, SQS's limit")
-    return settings
+    return settings_from(WorkerSettings, environment)

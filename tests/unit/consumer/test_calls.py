@@ -441,17 +441,18 @@ class TestMessages:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: LocalPipeline(Table().load, max_per_call=0), "max_per_call is 0"),
+        (lambda: LocalPipeline(Table().load, max_per_call=0), "max_per_call is '0'"),
         (lambda: LocalPipeline(Table().load, max_per_call=101), "1 to 100"),
-        (lambda: LocalPipeline(Table().load, max_per_call=2, commit_together=True), "omit commit_together"),
-        (lambda: LocalPipeline(Table().load, max_per_call=2, runner=LocalRunner.FUNCTION), "LocalRunner.PROCESS"),
+        (lambda: LocalPipeline(Table().load, max_per_call=2, commit_together=True), "commit_together is true"),
+        (lambda: LocalPipeline(Table().load, max_per_call=2, runner=LocalRunner.FUNCTION), "another function"),
+        (lambda: LocalPipeline(Table().load, max_per_call=2, exclusive_by="{a}/"), "exclusive_by is set"),
         (
             lambda: LocalMessages(Table().load, key="key", identity="id", source="fifo", max_per_call=2),
-            "source is fifo and max_per_call is 2",
+            "max_per_call is 2, and source is fifo",
         ),
     ],
 )
-def test_the_kit_refuses_what_the_construct_refuses(make: Callable[[], object], text: str) -> None:
+def test_the_kit_refuses_what_the_function_refuses(make: Callable[[], object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make()
 

@@ -13,6 +13,7 @@ from intake_ledger.audit.diff import Line
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.protocol.change import State, StateKind, is_directory_marker, is_skipped_marker
 from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger.set_members.forms import FormKind, FormSettings
 from tests.unit.audit.support import AuditWorld, PagedS3
@@ -333,7 +334,7 @@ def test_what_the_audit_leaves_out_is_what_the_consumer_skips(key: str, size: in
 def test_a_directory_marker_is_no_part_of_a_set(form: FormSettings, asked: bool) -> None:
     """Neither with a row, if the pipeline of the parts processes them."""
     bench = SetBench(form)
-    bench.parts._settings = replace(bench.parts._settings, directory_markers=asked)
+    bench.parts._environment |= environment_of(ConsumerSettings, directory_markers=asked)
     for key in ("s/1/", "s/1/sub/", "s/1/sub_$folder$"):
         bench.put(key, b"")
     for key in ("s/1/a.csv", "s/1/sub/b.csv", "s/1/_SUCCESS"):

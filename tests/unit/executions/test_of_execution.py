@@ -207,7 +207,7 @@ def test_a_set_whose_list_was_never_stored_is_gone() -> None:
     """Its worker died before, and the set has changed. The next attempt has another list."""
     durable = DurableSets()
     durable.two()
-    durable.local.lists.clear()
+    durable.local._outputs.objects.clear()
     with pytest.raises(ObjectGone, match="the list of the set's parts is not there"):
         durable.files(0)
 

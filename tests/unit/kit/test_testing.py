@@ -14,6 +14,7 @@ from cdk_intake_ledger.testing import (
     LocalMessages,
     LocalPipeline,
     LocalRunner,
+    LocalSets,
     MemoryDynamoDB,
     events,
 )
@@ -143,6 +144,34 @@ def test_a_processor_that_hangs_is_interrupted(shop: Shop) -> None:
     pipeline.run()
     assert hung == [1]
     assert pipeline.outcomes == {"Failed": 1, "Committed": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"max_attempts": 1}, "max_attempts is '1', expected a whole number of at least 2"),
+        ({"max_wait": 0}, "max_wait is '0', expected a whole number of at least 1"),
+        ({"max_rate": 401}, r"max_rate is '401': the rate is 401\.0: it must be a number of starts per second"),
+        ({"max_rate": 1, "max_burst": 0}, "max_burst is '0'"),
+        ({"after_commit": ("", "b")}, r"after_commit is '\[\"\", \"b\"\]'"),
+        ({"exclusive_by": "a/"}, "exclusive_by is 'a/'"),
+        ({"after_commit": ("a", "b"), "versioned": False}, "a bucket with versions"),
+    ],
+)
+def test_what_the_function_refuses_is_refused_in_its_words(options: Any, text: str) -> None:
+    """The text names the option instead of the variable."""
+    with pytest.raises(ValueError, match=text):
+        LocalPipeline(lambda _: None, **options)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    wrong: Any = {"max_rates": 1}
+    with pytest.raises(TypeError, match="LocalPipeline got an unexpected option 'max_rates'"):
+        LocalPipeline(lambda _: None, **wrong)
+    with pytest.raises(TypeError, match="LocalMessages got an unexpected option 'after_commit'"):
+        LocalMessages(lambda _: None, key="k", identity="i", after_commit=("a", "b"))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="LocalSets got an unexpected option 'max_wait'"):
+        LocalSets(lambda _: None, manifest="*", max_wait=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
@@ -517,7 +546,7 @@ class TestOtherKinds:
         ("options", "problem"),
         [
             ({"source": "eventbridge"}, "source is eventbridge: use"),
-            ({"source": "fifo", "runner": LocalRunner.STATE_MACHINE}, "use the source sqs"),
+            ({"source": "fifo", "runner": LocalRunner.STATE_MACHINE}, "Use the source sqs"),
             ({"source": "kinesis", "worker": True}, "a worker receives from SQS only"),
         ],
     )

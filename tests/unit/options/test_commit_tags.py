@@ -1,5 +1,6 @@
 """The tag of a committed version (`after_commit`): set once the commit is written, repeated until S3 has taken it."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.protocol.commit_tag import CommitTag, tag_problem
 from intake_ledger.protocol.row import Ordering, Status, row_key
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 from intake_ledger_testing.memory_s3 import s3_error
 from tests.unit.support import DAY, MINUTE
 
@@ -393,7 +395,7 @@ def _event(local: LocalPipeline) -> dict[str, Any]:
 @pytest.mark.failure_mode("F546")
 def test_a_refused_tag_of_a_part_does_not_hold_back_its_set() -> None:
     sets = LocalSets(lambda _: None, manifest="**/manifest.json")
-    sets.parts._settings = replace(sets.parts._settings, after_commit=CommitTag(*TAG))
+    sets.parts._environment |= environment_of(ConsumerSettings, after_commit=json.dumps(TAG))
     sets.put("d/manifest.json", '["a"]')
     sets.run(hours=0.01)
     part = sets.put("d/a", "1")

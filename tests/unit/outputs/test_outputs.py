@@ -676,7 +676,7 @@ class TestInAPipeline:
                 output(pipeline._outputs, change.fence, key="copy/a").remove()
             self.without_suffix(change)
 
-        pipeline = LocalPipeline(process, max_attempts=1)
+        pipeline = LocalPipeline(process, max_attempts=2)
         pipeline.put("a.jpeg", "2")
         pipeline.run()
         row = pipeline.row("a.jpeg")

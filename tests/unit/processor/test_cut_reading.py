@@ -172,7 +172,7 @@ def test_altered_content_is_found_at_the_last_byte_only(
             if row["0"] == "4000" and not whole:
                 return
 
-    pipeline = LocalPipeline(process, max_attempts=1)
+    pipeline = LocalPipeline(process, max_attempts=2)
     pipeline.put("a", ROWS)
     get = pipeline.s3.get_object
 

@@ -1,7 +1,8 @@
 """`LocalSets` with late uploads, expiry, hooks before wakes, warm functions, and a record of the processor's calls."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cache
 from typing import override
@@ -9,7 +10,7 @@ from typing import override
 from cdk_intake_ledger.testing import LocalSets, MemoryDynamoDB
 from intake_ledger import Commit, FileSet, ObjectChange
 from intake_ledger.protocol.row import Row
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, environment_of
 from intake_ledger.set_members.forms import FormKind, FormSettings
 from intake_ledger.sets.audit import SetFindings
 from intake_ledger.sets.settings import SetSettings
@@ -69,13 +70,26 @@ class SetBench(LocalSets):
         self.wakes: list[str] = []
         self.before_wake: list[Callable[[], object]] = []
         """Hooks that run once each before a wake is sent. They may raise."""
-        self._form = form
-        self._set_settings = SetSettings(self._settings, form, "local", tuple(filters))
-        self.parts._settings = replace(self.parts._settings, filters=tuple(filters))
+        self.use(form)
+        keys = json.dumps([asdict(one) for one in filters])
+        self._environment |= environment_of(ConsumerSettings, filters=keys)
+        self.parts._environment |= environment_of(ConsumerSettings, filters=keys)
         self._sqs.send = self._hooked(self._sqs.send)  # type: ignore[method-assign]
         if WARM if warm is None else warm:
             self.new_worker = cache(self.new_worker)  # type: ignore[method-assign]
             self.parts.new_worker = cache(self.parts.new_worker)  # type: ignore[method-assign]
+
+    def use(self, form: FormSettings) -> None:
+        """Deploy both functions with this form."""
+        described = {
+            "form": form.kind,
+            "pattern": form.pattern,
+            "quietSeconds": form.quiet_seconds,
+            "parts": form.parts,
+            "keys": "absolute" if form.absolute else "relative",
+            "hiddenParts": form.hidden_parts,
+        }
+        self._environment |= environment_of(SetSettings, form=json.dumps(described))
 
     @property
     @override

@@ -12,7 +12,7 @@ from intake_ledger.events.parser import own_message
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Status
-from intake_ledger.protocol.settings import KeyFilter
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, environment_of
 from intake_ledger.protocol.ulids import ulid
 from intake_ledger.set_members.forms import FormKind, FormSettings, PartsFormat, set_form, set_targets
 from intake_ledger.sets import audit
@@ -604,7 +604,7 @@ class TestForms:
         if form is MARKER:
             bench.put("exports/1/_SUCCESS", "")
         bench.run()
-        bench._set_settings = replace(bench._set_settings, form=form)
+        bench.use(form)
         bench.put(keys[0], "x")
         bench.s3.keys[keys[0]].pop()
         bench.run()
@@ -800,8 +800,7 @@ class TestTheAudit:
     def test_a_set_that_is_older_than_the_retention_is_not_woken(self) -> None:
         """Its row has expired. The message would end without an effect, and each run would send it again."""
         bench = SetBench(MANIFEST)
-        consumer = replace(bench._settings, retention_seconds=10 * DAY // 1000)
-        bench._set_settings = replace(bench._set_settings, consumer=consumer)
+        bench._environment |= environment_of(ConsumerSettings, retention_seconds=10 * DAY // 1000)
         for key in (KEY, A):
             bench.put(key, manifest(A))
         bench.run()
