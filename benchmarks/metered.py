@@ -22,6 +22,7 @@ from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.processor.object_change import BatchProcessor, Processor
 from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement
 from intake_ledger_testing.local_settings import TABLE
+from intake_ledger_testing.local_worker import LocalWorker
 from intake_ledger_testing.memory_dynamodb import Key, MemoryDynamoDB
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS
@@ -297,9 +298,9 @@ class MeteredPipeline(LocalPipeline):
         return cast("Telemetry", _Both(super()._make_telemetry(), PowertoolsTelemetry()))
 
     @override
-    def _invoke(self, batch: list[dict[str, Any]], *of_queue: Any) -> None:
+    def turn(self, worker: LocalWorker | None = None) -> int:
         with mock.patch.dict(os.environ, self._os_variables), redirect_stdout(self.stdout):
-            super()._invoke(batch, *of_queue)
+            return super().turn(worker)
 
     @override
     def send(self, body: str) -> None:
@@ -312,7 +313,7 @@ class MeteredPipeline(LocalPipeline):
 
     def deliver_once(self) -> None:
         """Deliver one batch to one worker."""
-        self._invoke(self._sqs.receive(self._batch_size, lambda visible: visible))
+        self.turn()
 
     def item(self) -> Item:
         """Return the only row as it is stored."""

@@ -47,8 +47,8 @@ class Repeating(LocalPipeline):
             self.points.append(Point(self.clock(), "AWS/Lambda", "Errors", self._function, 1))
         return super()._call(change)
 
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
-        super()._invoke(batch)
+    def _deliver(self) -> None:
+        super()._deliver()
         self.points += points_of(self._capsys.readouterr().out, self.clock())
 
     def count(self, name: str) -> float:

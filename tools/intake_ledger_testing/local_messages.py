@@ -173,13 +173,6 @@ class LocalMessages(LocalRuntime):
         return min(times, default=None)
 
     @override
-    def _deliver(self) -> None:
-        super()._deliver()
-        if records := self._shard.receive(self._batch_size):
-            self._shard.passed(records, self._invoked(records))
-            self._raise_invalid()
-
-    @override
     def _turn(self, worker: LocalWorker) -> int:
         if (handled := super()._turn(worker)) or not (records := self._shard.receive(self._batch_size)):
             return handled

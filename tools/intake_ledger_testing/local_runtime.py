@@ -323,7 +323,8 @@ class LocalRuntime:
             worker.connection.dead = True
             return 1
         except _ProcessorFailed as wrapper:
-            raise wrapper.error from None
+            error = wrapper.error
+        raise error  # here, so that it keeps its own cause and context
 
     def _read_rejects(self, key: str, version: str | None = None) -> list[dict[str, Any]]:
         """Return the rows of the output with the rejected rows of an object or a set."""
@@ -397,11 +398,8 @@ class LocalRuntime:
 
     def _deliver(self) -> None:
         """Let a worker handle the next batch."""
-        if self._on_worker:
-            self.turn()
-            self._raise_invalid()
-        elif batch := self._sqs.receive(self._batch_size, self._order):
-            self._invoke(batch)
+        self.turn()
+        self._raise_invalid()
 
     def _turn(self, worker: LocalWorker) -> int:
         if worker.poller is not None:
@@ -434,24 +432,6 @@ class LocalRuntime:
 
     def _sleep(self, seconds: float) -> None:
         self.clock.advance(round(seconds * 1000))
-
-    def _invoke(self, batch: list[dict[str, Any]]) -> None:
-        """Run one worker, and delete the messages that it handled, as Lambda does."""
-        failed = self._invoked(batch)
-        if failed is not None:
-            self._sqs.delete(one["messageId"] for one in batch if one["messageId"] not in failed)
-            self._raise_invalid()
-
-    def _invoked(self, batch: Sequence[dict[str, Any]]) -> list[str] | None:
-        """Run one worker. Returns the ids of the messages that it has not handled. None: it has died."""
-        error: Exception | None = None
-        try:
-            return self._handled(self.new_worker(), batch)
-        except Killed:
-            return None
-        except _ProcessorFailed as wrapper:
-            error = wrapper.error
-        raise error  # here, so that it keeps its own cause and context
 
     def _noting_invalid(self, commit: Callable[..., None]) -> Callable[..., None]:
         """Keep the errors of malformed transactions for the test."""

@@ -210,8 +210,8 @@ class _Parts(LocalPipeline):
 
     def deliver_visible(self) -> None:
         """Handle the messages that are visible now."""
-        while batch := self._sqs.receive(self._batch_size, self._order):
-            self._invoke(batch)
+        while self.turn():
+            self._raise_invalid()
 
     @override
     def _order(self, visible: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
