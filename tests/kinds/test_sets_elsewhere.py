@@ -88,19 +88,6 @@ class TestSets:
         assert cell.known().committed_state == f"v#{executions(cell)[-1].given['versionId']}"
         assert not cell.sqs.messages
 
-    def test_a_worker_that_dies_before_the_start_has_its_execution_started_by_another(self, cell: Cell) -> None:
-        """Under the same fence and with the same input, although the set has changed meanwhile."""
-        once(cell, cell.die)
-        cell.submit()
-        cell.turn()
-        fence, before = cell.known().fence, present(cell, "a/1", "a/2")
-        assert not executions(cell)
-        cell.put_part("a/1", "2")
-        cell.run()
-        assert [parts_of(cell, one) for one in executions(cell)] == [before, present(cell, "a/1", "a/2")]
-        assert executions(cell)[0].given["fence"] == fence
-        assert cell.most_running == 1
-
     def test_a_claim_of_an_incomplete_set_starts_nothing_after_its_worker_died(self, cell: Cell) -> None:
         """No worker can have started it."""
         reader = cell.process.consumer._kind.reader  # type: ignore[attr-defined]
@@ -157,16 +144,6 @@ class TestSets:
         assert cell.known().reason_code == "s3_refused"
         assert len(cell.sqs.dead_letters) == 1
 
-    @pytest.mark.parametrize("place", ["before", "after"])
-    def test_a_start_without_an_answer_keeps_the_claim(self, cell: Cell, place: str) -> None:
-        setattr(cell.machine, place, [ClientError({"Error": {"Code": "InternalServerError"}}, "StartExecution")])
-        cell.submit()
-        cell.turn()
-        fence = cell.known().fence
-        assert cell.known().status is Status.PROCESSING
-        cell.run()
-        assert [one.given["fence"] for one in executions(cell)] == [fence]
-
     def test_a_set_that_changes_before_its_list_is_stored_costs_one_execution(self, cell: Cell) -> None:
         """Its fence is used up by an execution that finds no list. No other way closes the fence to a paused worker."""
         once(cell, cell.die, "on_list")
@@ -182,56 +159,6 @@ class TestSets:
         cell.end(lost, {"fail": "no list"})
         cell.run()
         assert parts_of(cell, executions(cell)[-1]) == present(cell, "a/1", "a/2")
-        assert cell.known().status is Status.PROCESSED
-
-    def test_a_worker_that_pauses_before_its_start_starts_nothing_else(self, cell: Cell) -> None:
-        """Another one has started, ended and claimed again meanwhile. Its fence is used up."""
-
-        def pause() -> None:
-            cell.put_part("a/1", "2")
-            cell.clock.advance(2 * HOUR)
-            other = cell.start()
-            for _ in range(9):
-                while cell.turn(other):
-                    pass
-                for one in cell.running():
-                    cell.end(one)
-                cell.clock.advance(5 * MINUTE)
-
-        once(cell, pause)
-        cell.submit()
-        cell.turn()
-        cell.run()
-        assert len(executions(cell)) == 2
-        assert cell.known().committed_state == f"v#{executions(cell)[-1].given['versionId']}"
-        assert cell.late_writes == 0
-
-    def test_a_worker_that_pauses_before_its_check_cannot_end_the_claim_of_another(self, cell: Cell) -> None:
-        """The set that it finds is another one, so it would release the claim."""
-
-        def pause() -> None:
-            cell.put_part("a/1", "2")
-            cell.clock.advance(2 * HOUR)
-            while cell.turn(cell.start()):
-                pass
-            assert len(cell.running()) == 1
-
-        reader = cell.process.consumer._kind.reader  # type: ignore[attr-defined]
-        contents = reader.contents
-
-        def paused(*listing: Any, whole: bool, **row: Any) -> Any:
-            if whole and not executions(cell):
-                reader.contents = contents
-                pause()
-            return contents(*listing, whole=whole, **row)
-
-        reader.contents = paused
-        cell.submit()
-        cell.turn()
-        assert len(cell.running()) == 1
-        assert cell.known().status is Status.PROCESSING
-        cell.run()
-        assert cell.most_running == 1
         assert cell.known().status is Status.PROCESSED
 
     def test_a_set_without_its_manifest_is_settled_after_its_execution(self, cell: Cell) -> None:

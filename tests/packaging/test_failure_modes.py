@@ -11,7 +11,7 @@ LAST_OF_THE_CATALOGUE = 162
 _LINE = re.compile(r"^\| F(\d+) \|(.+)\|$", re.MULTILINE)
 _LINK = re.compile(r"\[✓\]\(([^)#]+\.py)#(\w+)\)")
 _MARKER = re.compile(r"failure_mode\(([^)]*)\)")
-_TEST = re.compile(r"((?:^ *@.*\n(?:^ +[^\s@].*\n|^ *\).*\n)*)*)^ *def (test_\w+)", re.MULTILINE)
+_TEST = re.compile(r"((?:^ *@.*\n(?:^ +[^\s@].*\n|^ *\"*\).*\n)*)*)^ *def (test_\w+)", re.MULTILINE)
 
 
 def numbers_of(decorators: str) -> set[int]:

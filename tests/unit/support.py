@@ -322,7 +322,8 @@ class World:
     def item(self, change: Change) -> dict[str, Any]:
         """Return the row in DynamoDB's JSON."""
         key = self.key(change)
-        answer = self.wire.client.get_item(TableName=self.table_name, Key={"pk": {"S": key.pk}, "sk": {"S": key.sk}})
+        place: Any = {"TableName": self.table_name, "Key": {"pk": {"S": key.pk}, "sk": {"S": key.sk}}}
+        answer = self.wire.client.get_item(**place, ConsistentRead=True)
         return cast("dict[str, Any]", answer.get("Item", {}))
 
     def expire(self, change: Change) -> None:

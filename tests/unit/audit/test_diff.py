@@ -39,6 +39,18 @@ def finding(found: Row | None, state: State, *, deletes: bool = True, window: Wi
     return verdict if isinstance(verdict, Finding) else None
 
 
+def aged(created_at: int) -> State:
+    """A version of this time. Multipart uploads have the time of their beginning."""
+    return replace(V1, created_at=created_at)
+
+
+ANCIENT = aged(NOW - 400 * DAY)
+SECOND_BEFORE = WINDOW.settled_before // 1000 * 1000
+NO_VERSION = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
+NEW_BYTES = State(StateKind.OBJECT, None, "e2", created_at=AGED)
+
+
+@pytest.mark.failure_mode("F31", "F33", "F34", "F35", "F36", "F37", "F38", "F48", "F51", "F86")
 @pytest.mark.parametrize(
     ("found", "state", "expected"),
     [
@@ -68,6 +80,41 @@ def finding(found: Row | None, state: State, *, deletes: bool = True, window: Wi
         pytest.param(row(Status.REJECTED), V2, Finding.OVERTAKEN, id="F74 rejected, and the next version's event lost"),
         pytest.param(row(Status.REJECTED), MARKER, Finding.REMOVED, id="rejected, then removed"),
         pytest.param(row(Status.REJECTED, V2, V1), V1, Finding.OVERTAKEN, id="rejected, then rolled back"),
+        *(
+            pytest.param(found, replace(state, created_at=at), expected, id=f"F31 {name}, a {state.kind}")
+            for state in (V1, MARKER)
+            for found, at, expected, name in (
+                (None, NOW - HOUR + SECOND, None, "fresh"),
+                (row(Status.PROCESSED, V2), NOW - HOUR + SECOND, None, "fresh, over a commit"),
+                (None, NOW - HOUR, Finding.MISSING, "not fresh any more"),
+            )
+        ),
+        *(
+            pytest.param(row(status, V2, updated_at=at), V1, expected, id=f"F33 {name}, {status}")
+            for status in (Status.FAILED, Status.PROCESSED, Status.PROCESSING)
+            for at, expected, name in (
+                (NOW - HOUR + 1, None, "a row that was touched a moment ago"),
+                (NOW - HOUR, Finding.OVERTAKEN, "a row that was touched an hour ago"),
+            )
+        ),
+        pytest.param(row(Status.PROCESSED, updated_at=NOW), ABSENT, None, id="a fresh row, and a state of unknown age"),
+        pytest.param(None, aged(WINDOW.known_since - 1), None, id="F38 older than the rows that are known"),
+        pytest.param(None, aged(WINDOW.known_since), Finding.MISSING, id="F38 exactly as old"),
+        pytest.param(None, aged(NOW - 10 * DAY), Finding.MISSING, id="F34 a multipart upload begun ten days ago"),
+        pytest.param(row(Status.PROCESSED, V2), ANCIENT, Finding.OVERTAKEN, id="F51 rolled back to an old version"),
+        pytest.param(row(Status.FAILED, updated_at=1), ANCIENT, Finding.UNSETTLED, id="F86 half done, however old"),
+        pytest.param(None, aged(SECOND_BEFORE), Finding.MISSING, id="F35 of the last second, as each other key"),
+        *(
+            pytest.param(NO_VERSION, replace(V1, version_id=real_version(none)), None, id=f"F36 no version is {none!r}")
+            for none in (None, "", "null")
+        ),
+        pytest.param(NO_VERSION, NEW_BYTES, Finding.OVERTAKEN, id="F37 new bytes without a version"),
+        pytest.param(
+            row(Status.PROCESSED),
+            replace(V1, version_id="2"),
+            Finding.OVERTAKEN,
+            id="F48 the same bytes, a new version",
+        ),
     ],
 )
 def test_each_status_has_its_finding(found: Row | None, state: State, expected: Finding | None) -> None:
@@ -75,98 +122,11 @@ def test_each_status_has_its_finding(found: Row | None, state: State, expected: 
     assert finding(found, state) is expected
 
 
-class TestSettleTime:
-    """The event of a fresh state may still be in transit."""
-
-    @pytest.mark.failure_mode("F31")
-    @pytest.mark.parametrize("state", [V1, MARKER])
-    def test_a_fresh_state_is_left_alone(self, state: State) -> None:
-        """The settle time exceeds the queue's backlog."""
-        fresh = replace(state, created_at=NOW - HOUR + SECOND)
-        assert finding(None, fresh) is None
-        assert finding(row(Status.PROCESSED, V2), fresh) is None
-        assert finding(None, replace(state, created_at=NOW - HOUR)) is Finding.MISSING
-
-    @pytest.mark.failure_mode("F31", "F33")
-    @pytest.mark.parametrize("status", [Status.FAILED, Status.PROCESSED, Status.PROCESSING])
-    def test_a_row_that_was_touched_a_moment_ago_is_left_alone(self, status: Status) -> None:
-        """A retry is on its way, or the current state's own event follows."""
-        stored = row(status, V2, updated_at=NOW - HOUR + 1)
-        assert finding(stored, V1) is None
-        assert finding(replace(stored, updated_at=NOW - HOUR), V1) is Finding.OVERTAKEN
-
-    def test_a_state_of_unknown_age_is_judged_by_its_row(self) -> None:
-        """An absent key has no date."""
-        assert finding(row(Status.PROCESSED), ABSENT) is Finding.REMOVED
-        assert finding(row(Status.PROCESSED, updated_at=NOW), ABSENT) is None
-
-
-class TestLookBack:
-    """The limits of dates."""
-
-    @pytest.mark.failure_mode("F38")
-    def test_an_old_object_without_a_row_is_not_resubmitted(self) -> None:
-        """Its row was settled and has expired."""
-        assert finding(None, replace(V1, created_at=WINDOW.known_since - 1)) is None
-        assert finding(None, replace(V1, created_at=WINDOW.known_since)) is Finding.MISSING
-
-    @pytest.mark.failure_mode("F34")
-    def test_a_multipart_upload_begun_ten_days_ago(self) -> None:
-        """Its date is the beginning; the look-back covers it."""
-        assert finding(None, replace(V1, created_at=NOW - 10 * DAY)) is Finding.MISSING
-
-    @pytest.mark.failure_mode("F51")
-    def test_a_rolled_back_version_is_old_and_still_found(self) -> None:
-        """A row vouches where dates do not."""
-        ancient = replace(V1, created_at=NOW - 400 * DAY)
-        assert finding(row(Status.PROCESSED, V2), ancient) is Finding.OVERTAKEN
-
-    @pytest.mark.failure_mode("F86")
-    def test_half_done_work_is_found_however_old(self) -> None:
-        """Such rows never expire."""
-        ancient = replace(V1, created_at=NOW - 400 * DAY)
-        assert finding(row(Status.FAILED, updated_at=NOW - 300 * DAY), ancient) is Finding.UNSETTLED
-
-    @pytest.mark.failure_mode("F35")
-    def test_two_objects_of_one_second_are_judged_alike(self) -> None:
-        """No checkpoint by time: each key is compared with its own row."""
-        same = [replace(V1, created_at=WINDOW.settled_before // 1000 * 1000) for _ in range(2)]
-        assert [finding(None, state) for state in same] == [Finding.MISSING] * 2
-
-
-class TestIdentity:
-    """States that count as equal."""
-
-    @pytest.mark.failure_mode("F36")
-    @pytest.mark.parametrize("spelling", [None, "", "null"])
-    def test_no_version_is_one_thing(self, spelling: str | None) -> None:
-        """No resubmission every run."""
-        stored = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
-        assert finding(stored, replace(V1, version_id=real_version(spelling))) is None
-
-    @pytest.mark.failure_mode("F37")
-    def test_new_bytes_without_a_version_are_a_new_state(self) -> None:
-        """A null version overwritten."""
-        stored = row(Status.PROCESSED, State(StateKind.OBJECT, None, "e1"))
-        assert finding(stored, State(StateKind.OBJECT, None, "e2", created_at=NOW - DAY)) is Finding.OVERTAKEN
-
-    @pytest.mark.failure_mode("F48")
-    def test_the_same_bytes_as_a_new_version_are_a_new_state(self) -> None:
-        """In a versioned bucket."""
-        assert finding(row(Status.PROCESSED), replace(V1, version_id="2")) is Finding.OVERTAKEN
-
-
-class TestDeletesOff:
-    """A pipeline that is not told of removals."""
-
-    def test_removals_of_unknown_keys_are_nobodys_loss(self) -> None:
-        """There is nothing to record either."""
-        assert finding(None, MARKER, deletes=False) is None
-        assert finding(None, V1, deletes=False) is Finding.MISSING
-
-    def test_a_removal_of_a_known_key_is_still_recorded(self) -> None:
-        """Or an un-delete would look committed."""
-        assert finding(row(Status.PROCESSED), MARKER, deletes=False) is Finding.REMOVED
+def test_a_pipeline_without_deletes() -> None:
+    """The removal of an unknown key is no loss. That of a known one is recorded: an un-delete would look committed."""
+    assert finding(None, MARKER, deletes=False) is None
+    assert finding(None, V1, deletes=False) is Finding.MISSING
+    assert finding(row(Status.PROCESSED), MARKER, deletes=False) is Finding.REMOVED
 
 
 class TestMarks:

@@ -239,16 +239,6 @@ class TestFormerNames:
         assert not any("under the name" in problem for problem in deployed.audit()["delivery"])
 
 
-def test_a_tick_runs_when_a_run_is_due(deployed: LiveAudit) -> None:
-    """The first tick at once, the next ones when the interval has passed."""
-    deployed.upload("in/a")
-    assert deployed.audit(everySeconds=86_400)["complete"]
-    assert "skipped" in deployed.audit(everySeconds=86_400)
-    deployed.receive()
-    assert deployed.audit()["complete"], "a person's call does not wait"
-    assert "skipped" in deployed.audit(everySeconds=86_400)
-
-
 @pytest.mark.failure_mode("F42")
 @pytest.mark.failure_mode("F724")
 def test_the_first_tick_counts_as_a_run(deployed: LiveAudit, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,13 +121,6 @@ class TestDue:
         clock.advance(1)
         take(make("e"), only_if_due=True)
 
-    def test_after_an_error_the_next_tick_begins_anew(self, make: Make) -> None:
-        """It waits neither for the lease nor for the interval."""
-        first = make("a")
-        take(first, only_if_due=True)
-        first.give_back()
-        take(make("b"), only_if_due=True)
-
     @pytest.mark.failure_mode("F119")
     @pytest.mark.parametrize("stopped", sorted(SOON))
     def test_a_run_that_was_stopped_is_repeated_a_few_times(self, make: Make, clock: Clock, stopped: Stopped) -> None:
@@ -144,14 +137,6 @@ class TestDue:
         runs.finish(report(clock), every_seconds=60)
         clock.advance(DAY)
         take(make("d"), only_if_due=True)
-
-    def test_a_budget_that_is_used_up_waits_for_the_interval(self, make: Make, clock: Clock) -> None:
-        """It limits the flood."""
-        runs = make("a")
-        take(runs)
-        runs.finish(report(clock, stopped=Stopped.BUDGET), every_seconds=DAY // 1000)
-        with pytest.raises(RunNotDue):
-            take(make("b"), only_if_due=True)
 
     @pytest.mark.failure_mode("F31")
     def test_a_run_that_was_held_back_is_repeated_until_it_is_not(self, make: Make, clock: Clock) -> None:

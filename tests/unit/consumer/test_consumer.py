@@ -35,7 +35,6 @@ from intake_ledger_testing.consumers import object_consumer
 from intake_ledger_testing.events import cloudtrail_event
 from tests.unit.support import (
     BUCKET,
-    DAY,
     KEY,
     LATE_AFTER,
     LEASE,
@@ -347,35 +346,30 @@ class TestAnswer:
     """SQS deletes the messages that the response to Lambda does not name."""
 
     @pytest.mark.failure_mode("F21")
-    def test_success_is_an_empty_list(self, bench: Bench) -> None:
-        """Exactly `batchItemFailures`, never None and never a misspelling."""
-        _, body = put(bench)
-        assert bench.handle(message(body)) == []
-        assert bench.telemetry.flushed == 1
-
-    @pytest.mark.failure_mode("F21")
     def test_failures_are_named_by_message_id(self, bench: Bench) -> None:
-        """The response names failed messages only."""
+        """The response names failed messages only. Success is an empty list, never None and never a misspelling."""
         bench.acts = [raising(ValueError("no"))]
         _, one = put(bench, key="a")
         _, two = put(bench, key="b")
-        assert bench.handle(message(one, "m1"), message(two, "m2")) == ["m1"]
-
-    def test_an_empty_batch_succeeds(self, bench: Bench) -> None:
-        """Nothing in, nothing out."""
         assert bench.handle() == []
+        assert bench.handle(message(one, "m1"), message(two, "m2")) == ["m1"]
+        assert bench.handle(message(two, "m2")) == []
+        assert bench.telemetry.flushed == 3
 
-    def test_messages_that_failed_before_are_handled_last(self, bench: Bench) -> None:
-        """A failing message must not take the time of new ones. New messages keep their order."""
-        bodies = {key: put(bench, key=key)[1] for key in "abcde"}
-        bench.handle(
-            message(bodies["a"], "a", receives=7),
-            message(bodies["b"], "b"),
-            message(bodies["c"], "c", receives=2),
-            message(bodies["d"], "d"),
-            message(bodies["e"], "e", receives=PATIENCE),
-        )
-        assert [change.key for change in bench.seen] == ["b", "d", "e", "c", "a"]
+    @pytest.mark.failure_mode("F20")
+    @pytest.mark.parametrize(
+        ("receives", "order"),
+        [
+            pytest.param({"a": 7, "b": 1, "c": 2, "d": 1, "e": PATIENCE}, "bdeca", id="one that failed comes last"),
+            pytest.param({"a": PATIENCE, "b": PATIENCE + 1, "c": 1}, "bca", id="one without time left keeps its place"),
+            pytest.param({"a": 1, "b": PATIENCE + 1}, "ba", id="one without time left comes before a new one"),
+        ],
+    )
+    def test_the_order_of_a_batch(self, bench: Bench, receives: dict[str, int], order: str) -> None:
+        """A failing message must not take the time of new ones, which keep their order."""
+        bodies = {key: put(bench, key=key)[1] for key in receives}
+        bench.handle(*(message(bodies[key], key, receives=number) for key, number in receives.items()))
+        assert "".join(change.key for change in bench.seen) == order
 
     @pytest.mark.failure_mode("F198")
     @pytest.mark.parametrize("receives", [2, PATIENCE + 1])
@@ -400,25 +394,6 @@ class TestAnswer:
             bench.world.clock.advance(FULL_TIME + SKEW * SECOND)
         assert {change.key for change in bench.seen} == {"killer", "b", "c"}
         assert bench.queues.copies == []
-
-    @pytest.mark.failure_mode("F20")
-    def test_a_message_after_many_receives_is_handled_before_new_ones(self, bench: Bench) -> None:
-        """It may be healthy, and only ever have found no time left; then it keeps its place in the batch."""
-        bodies = {key: put(bench, key=key)[1] for key in "abc"}
-        bench.handle(
-            message(bodies["a"], "a", receives=PATIENCE),
-            message(bodies["b"], "b", receives=PATIENCE + 1),
-            message(bodies["c"], "c"),
-        )
-        assert [change.key for change in bench.seen] == ["b", "c", "a"]
-
-    @pytest.mark.failure_mode("F20")
-    def test_a_message_after_many_receives_is_handled_before_a_slow_new_one(self, bench: Bench) -> None:
-        """Wherever it stands in the batch."""
-        _, old = put(bench, key="old")
-        _, fresh = put(bench, key="fresh")
-        bench.handle(message(fresh, "fresh"), message(old, "old", receives=PATIENCE + 1))
-        assert [change.key for change in bench.seen] == ["old", "fresh"]
 
     @pytest.mark.failure_mode("F20")
     def test_messages_returned_unclaimed_do_not_starve(self, bench: Bench) -> None:
@@ -517,21 +492,9 @@ class TestProcessor:
         row = bench.row(state)
         assert row.status is Status.REJECTED
         assert f"returned {named}, expected a Commit, a text or None" in str(row.reason)
-        assert [copy["reason"] for _, copy in bench.queues.copies] == [row.reason]
+        assert [(one["reason"], one["reason_code"]) for _, one in bench.queues.copies] == [(row.reason, "wrong_return")]
         assert bench.handle(message(body)) == []
         assert len(bench.seen) == 1
-
-    @pytest.mark.parametrize("error", [ValueError("no"), *EXITS, MemoryError(), OSError("disk")])
-    def test_any_exception_is_retried(self, bench: Bench, error: BaseException) -> None:
-        """The row has the exception's type."""
-        bench.acts = [raising(error)]
-        state, body = put(bench)
-        assert bench.handle(message(body)) == ["m1"]
-        assert bench.row(state).status is Status.FAILED
-        assert str(bench.row(state).reason).startswith(type(error).__name__)
-        bench.wait()
-        assert bench.handle(message(body, receives=2)) == []
-        assert bench.row(state).settled
 
     @pytest.mark.failure_mode("F20")
     @pytest.mark.parametrize("trouble", [KeyError("detail"), SystemExit(1)])
@@ -565,12 +528,16 @@ class TestProcessor:
             assert ("4111111111111111" in said) is (reasons is Reasons.FULL)
 
     @pytest.mark.failure_mode("F20")
-    @pytest.mark.parametrize("exits", EXITS)
-    def test_a_base_exception_fails_its_own_attempt_only(self, bench: Bench, exits: BaseException) -> None:
-        """The neighbours are done, and the sick one is rejected when its budget is used up."""
+    @pytest.mark.parametrize("exits", [ValueError("no"), *EXITS, MemoryError(), OSError("disk")])
+    def test_an_exception_or_base_exception_fails_its_own_attempt_only(
+        self, bench: Bench, exits: BaseException
+    ) -> None:
+        """The neighbours are done, and the failing one is rejected when its budget is used up. The row has the type."""
         bodies = {key: put(bench, key=key)[1] for key in ("sick", "b", "c")}
         bench.acts = [raising(exits)]
         assert bench.handle(*(message(body, key) for key, body in bodies.items())) == ["sick"]
+        failed = bench.row(bench.world.s3.look("sick"), "sick")
+        assert (failed.status, str(failed.reason).startswith(type(exits).__name__)) == (Status.FAILED, True)
         for receives in range(2, MAX_ATTEMPTS + 1):
             bench.wait("sick")
             bench.acts = [raising(exits)]
@@ -580,20 +547,6 @@ class TestProcessor:
         assert (rows["sick"].status, rows["sick"].attempts) == (Status.REJECTED, MAX_ATTEMPTS)
         assert [rows[key].settled for key in "bc"] == [True, True]
         assert [attributes["key"] for _, attributes in bench.queues.copies] == ["sick"]
-
-    @pytest.mark.failure_mode("F20")
-    def test_a_cancelled_task_of_asyncio_is_a_failed_attempt(self, bench: Bench) -> None:
-        """A library that cancels an awaited task must not end the function."""
-
-        async def work() -> None:
-            task = asyncio.ensure_future(asyncio.Event().wait())
-            task.cancel()
-            await task
-
-        bench.acts = [lambda _: asyncio.run(work())]
-        state, body = put(bench)
-        assert bench.handle(message(body)) == ["m1"]
-        assert (bench.row(state).status, bench.row(state).attempts) == (Status.FAILED, 1)
 
     @pytest.mark.failure_mode("F20")
     def test_an_overrun_inside_a_task_group_is_a_timeout(self, bench: Bench) -> None:
@@ -624,6 +577,30 @@ class TestProcessor:
                 bench.wait()
         assert delays == [8, 15, 15, 30]
 
+    @pytest.mark.failure_mode("F81")
+    @pytest.mark.parametrize(
+        ("ordering", "marked", "kinds"),
+        [
+            pytest.param(Ordering.LATEST, True, ["removed"], id="a marker, and then the version under it"),
+            pytest.param(Ordering.LATEST, False, ["removed"], id="the last version of a key"),
+            pytest.param(Ordering.EVERY_VERSION, True, ["removed", "deleted"], id="a marker, and one version"),
+        ],
+    )
+    def test_the_kind_of_a_removal(
+        self, make_world: MakeWorld, ordering: Ordering, kinds: list[str], *, marked: bool
+    ) -> None:
+        """`deleted` is about one version, `removed` about the key. There is nothing to open."""
+        bench = Bench(make_world(ordering))
+        state, body = put(bench)
+        bench.handle(message(body))
+        if marked:
+            marker = bench.world.s3.mark_deleted(KEY)
+            bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))))
+            assert bench.seen[1].version_id == marker.version_id
+        bench.world.s3.delete_version(KEY, state)
+        bench.handle(message(notification(record(KEY, state, "ObjectRemoved:Delete"))))
+        assert [change.kind for change in bench.seen] == ["created", *kinds]
+
     @pytest.mark.failure_mode("F72")
     def test_a_death_between_effect_and_commit_repeats_the_idempotency_key_with_a_higher_fence(
         self, bench: Bench
@@ -639,44 +616,6 @@ class TestProcessor:
         assert first.idempotency_key == second.idempotency_key
         assert second.fence > first.fence
         assert (first.attempt, second.attempt) == (1, 2)
-
-    def test_a_removal_has_the_kind_removed(self, bench: Bench) -> None:
-        """There is nothing to open."""
-        _, body = put(bench)
-        bench.handle(message(body))
-        marker = bench.world.s3.mark_deleted(KEY)
-        bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))))
-        assert [change.kind for change in bench.seen] == ["created", "removed"]
-        assert bench.seen[1].version_id == marker.version_id
-
-    @pytest.mark.failure_mode("F81")
-    def test_a_permanent_deletion_has_the_kind_deleted_in_every_version(self, make_world: MakeWorld) -> None:
-        """`deleted` is about one version, `removed` about the key."""
-        bench = Bench(make_world(Ordering.EVERY_VERSION))
-        state, body = put(bench)
-        bench.handle(message(body))
-        marker = bench.world.s3.mark_deleted(KEY)
-        bench.handle(message(notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))))
-        bench.world.s3.delete_version(KEY, state)
-        bench.handle(message(notification(record(KEY, state, "ObjectRemoved:Delete"))))
-        assert [change.kind for change in bench.seen] == ["created", "removed", "deleted"]
-
-    def test_in_latest_a_permanent_deletion_is_a_removal(self, bench: Bench) -> None:
-        """The key reads as not found: that is all there is to say."""
-        state, body = put(bench)
-        bench.handle(message(body))
-        bench.world.s3.delete_version(KEY, state)
-        bench.handle(message(notification(record(KEY, state, "ObjectRemoved:Delete"))))
-        assert [change.kind for change in bench.seen] == ["created", "removed"]
-
-    def test_deletes_off_keeps_removals_from_the_processor(self, make_world: MakeWorld) -> None:
-        """They are recorded all the same."""
-        bench = Bench(make_world(deletes=False))
-        marker = bench.world.s3.mark_deleted(KEY)
-        body = notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))
-        assert bench.handle(message(body)) == []
-        assert bench.seen == []
-        assert bench.telemetry.verdicts == [Verdict.SETTLED]
 
 
 class TestBusy:
@@ -846,7 +785,7 @@ class TestRejection:
         state, body = put(bench)
         assert bench.handle(message(body)) == []
         row = bench.row(state)
-        assert (row.status, row.reason) == (Status.REJECTED, "not a CSV")
+        assert (row.status, row.reason, row.reason_code) == (Status.REJECTED, "not a CSV", "unprocessable")
         [(copy, attributes)] = bench.queues.copies
         assert copy == body
         assert attributes == {
@@ -908,15 +847,16 @@ class TestRejection:
 
     def test_the_last_failure_rejects_with_its_own_reason(self, bench: Bench) -> None:
         """The last error is the reason."""
-        bench.acts = [raising(error()) for error in (ValueError, OSError, KeyError)]
+        bench.acts = [raising(error) for error in (ValueError(), KeyError(), Overrun())]
         state, body = put(bench)
         for n in range(MAX_ATTEMPTS):
             assert bench.handle(message(body, receives=n + 1)) == (["m1"] if n < MAX_ATTEMPTS - 1 else [])
             bench.wait()
         row = bench.row(state)
         assert (row.status, row.attempts) == (Status.REJECTED, MAX_ATTEMPTS)
-        assert str(row.reason).startswith("KeyError at ")
+        assert str(row.reason).startswith("the processor ran longer than ")
         [(_, attributes)] = bench.queues.copies
+        assert attributes["reason_code"] == row.reason_code == "processor_timeout"
         assert (attributes["attempts"], attributes["rejected_fence"]) == (MAX_ATTEMPTS, row.rejected_fence)
 
     @pytest.mark.failure_mode("F44")
@@ -934,6 +874,7 @@ class TestRejection:
         assert (row.status, copy) == (Status.REJECTED, body)
         assert attributes["rejected_fence"] == row.rejected_fence == row.fence
         assert "died or timed out" in attributes["reason"]
+        assert attributes["reason_code"] == row.reason_code == "attempts_exhausted"
         assert bench.telemetry.verdicts[-1] is Verdict.EXHAUSTED
         assert bench.seen == []
 
@@ -946,57 +887,6 @@ class TestRejection:
         assert bench.handle(message(body)) == ["m1"]
         assert bench.queues.delays == {"handle-m1": 0}
         assert bench.row(state).status is Status.PROCESSING
-
-    @pytest.mark.failure_mode("F63")
-    def test_a_redriven_copy_gets_new_attempts_and_its_duplicate_does_not(self, bench: Bench) -> None:
-        """F63, F76: by the attribute that the copy carries."""
-        bench.acts = [raising(Unprocessable("no"))]
-        state, body = put(bench)
-        bench.handle(message(body))
-        [(copy, attributes)] = bench.queues.copies
-        assert bench.handle(message(body, "late")) == []
-        assert len(bench.seen) == 1
-        assert bench.handle(message(copy, "redriven", rejected_fence=attributes["rejected_fence"])) == []
-        assert len(bench.seen) == 2
-        assert bench.row(state).settled
-        assert bench.seen[0].idempotency_key == bench.seen[1].idempotency_key
-
-    @pytest.mark.failure_mode("F76")
-    def test_a_second_delivery_of_a_rejected_reprocess_does_not_run(self, bench: Bench) -> None:
-        """F76, F78: each request has one round; the copy that its rejection sent opens another, once."""
-        state, body = put(bench)
-        bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
-        bench.acts = [raising(Unprocessable("no"))] * 9
-        assert bench.handle(message(again)) == []
-        assert bench.handle(message(again, "second")) == []
-        assert len(bench.seen) == 2
-        assert bench.telemetry.verdicts[-1] is Verdict.REJECTED
-        [(copy, attributes)] = bench.queues.copies
-        moved_back = message(copy, "r", rejected_fence=attributes["rejected_fence"])
-        assert bench.handle(moved_back) == []
-        assert len(bench.seen) == 3
-        assert bench.handle(moved_back) == []
-        assert len(bench.seen) == 3
-        later = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=LATER_ULID)
-        assert bench.handle(message(later)) == []
-        assert len(bench.seen) == 4
-
-    @pytest.mark.failure_mode("F89")
-    def test_deletes_off_settles_a_removal_whose_attempts_are_exhausted(self, make_world: MakeWorld) -> None:
-        """The processor failed while removals were sent to it. Now they are not sent any more."""
-        bench = Bench(make_world())
-        _, body = put(bench)
-        bench.handle(message(body))
-        marker = bench.world.s3.mark_deleted(KEY)
-        removal = notification(record(KEY, marker, "ObjectRemoved:DeleteMarkerCreated"))
-        for _ in range(MAX_ATTEMPTS):
-            bench.world.die(marked(marker))
-        bench.world.deletes = False
-        assert bench.handle(message(removal)) == []
-        assert bench.telemetry.verdicts[-1] is Verdict.SETTLED
-        assert bench.queues.copies == []
-        assert len(bench.seen) == 1
 
     @pytest.mark.parametrize("attribute", ["", "x", "-1", "1.5", "²", "\uff11", "9" * 5_000])
     def test_a_malformed_rejected_fence_is_ignored(self, bench: Bench, attribute: str) -> None:
@@ -1215,17 +1105,6 @@ class TestVanishedBefore:
         assert bench.seen == []
         assert bench.world.row(created(state)) is None
 
-    def test_an_unsettled_row_is_restored_by_a_release(self, bench: Bench) -> None:
-        """The attempts of version 2 say that the downstream may hold it: version 1 runs again, as F73 wants."""
-        one, body = put(bench, "1")
-        bench.handle(message(body))
-        two, body = put(bench, "2")
-        bench.world.die(created(two))
-        bench.world.s3.before_open.append(lambda: bench.world.s3.delete_version(KEY, two))
-        assert bench.handle(message(body)) == []
-        assert [change.version_id for change in bench.seen] == [one.version_id] * 2
-        assert bench.seen[1].attempt == 1
-
     @pytest.mark.parametrize("error", [OUTAGE, EndpointConnectionError(endpoint_url="https://s3"), Overrun()])
     def test_an_outage_of_s3_counts_no_attempt(self, bench: Bench, error: BaseException) -> None:
         """The claim is released and the message given back; a retry finds the same attempt, and the row as it was."""
@@ -1243,16 +1122,6 @@ class TestVanishedBefore:
         assert [change.attempt for change in bench.seen] == [1, 2]
         assert len(bench.telemetry.troubles) == 18
         assert bench.queues.copies == []
-
-    @pytest.mark.failure_mode("F23")
-    def test_an_outage_of_s3_leaves_no_row_for_a_new_key(self, bench: Bench) -> None:
-        """Nothing was begun, so the next delivery is the first attempt."""
-        state, body = put(bench)
-        bench.world.s3.before_open.append(partial(throw, OUTAGE))
-        assert bench.handle(message(body)) == ["m1"]
-        assert bench.world.row(created(state)) is None
-        assert bench.handle(message(body, receives=2)) == []
-        assert [change.attempt for change in bench.seen] == [1]
 
     @pytest.mark.failure_mode("F04")
     def test_a_release_past_the_lease_is_fenced(self, bench: Bench) -> None:
@@ -1396,37 +1265,6 @@ class TestVanishedEveryVersion:
             assert row.reason == "downstream is out", "the first reason stays"
         assert every.seen == []
 
-    @pytest.mark.failure_mode("F81")
-    def test_the_same_bytes_are_accepted_again_without_versioning(self, make_world: MakeWorld) -> None:
-        """A was overwritten by B before it was read; when A is uploaded again, it is processed."""
-        bench = Bench(make_world(Ordering.EVERY_VERSION, versioned=False))
-        content: list[bytes] = []
-        first, a = put(bench, "A")
-        bench.world.die(created(first))
-        _, b = put(bench, "B")
-        bench.acts = [lambda change: content.append(change.open().read())] * 3
-        assert bench.handle(message(a, "a"), message(b, "b")) == []
-        assert content == [b"B"]
-        bench.world.clock.advance(SECOND)
-        _, again = put(bench, "A")
-        assert bench.handle(message(again, "a2")) == []
-        assert content == [b"B", b"A"]
-
-    def test_an_abandoned_row_whose_answer_was_lost_is_success(self, every: Bench) -> None:
-        """F82: as every ending."""
-        state, body = put(every)
-
-        def lose(change: ObjectChange) -> None:
-            every.world.s3.delete_version(KEY, state)
-            every.world.wire.lose = 1
-            change.open()
-            change.open()
-
-        every.acts = [lose]
-        assert every.handle(message(body)) == []
-        assert every.telemetry.outcomes == [OutcomeKind.GONE]
-        assert every.row(state).settled
-
 
 class TestRetryAt:
     """A state that failed waits, and every message for it waits with it."""
@@ -1458,41 +1296,6 @@ class TestRetryAt:
         bench.world.clock.advance(SECOND)
         assert bench.handle(message(body)) == ["m1"]
         assert bench.row(state).attempts == 2
-
-    @pytest.mark.failure_mode("F78")
-    def test_a_reprocess_request_does_not_wait(self, bench: Bench) -> None:
-        """A request is served at once."""
-        bench.acts = [raising(ValueError("no"))]
-        state, body = put(bench)
-        bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
-        assert bench.handle(message(again, "r")) == []
-        assert bench.row(state).settled
-        assert bench.row(state).retry_at is None
-
-    @pytest.mark.failure_mode("F05")
-    def test_a_newer_state_does_not_wait(self, bench: Bench) -> None:
-        """The time belongs to the state that failed."""
-        bench.acts = [raising(ValueError("no"))]
-        _, body = put(bench, "1")
-        bench.handle(message(body))
-        two, body = put(bench, "2")
-        assert bench.handle(message(body, "m2")) == []
-        assert bench.seen[-1].version_id == two.version_id
-
-    @pytest.mark.failure_mode("F23")
-    def test_messages_survive_an_outage_of_the_downstream(self, bench: Bench) -> None:
-        """Messages that fail come back when they are due, and are processed; nothing is dead-lettered."""
-        bench.acts = [raising(OSError("out"))] * 10
-        batch = [message(put(bench, key=f"k{n}")[1], f"m{n}") for n in range(5)]
-        for n in range(2):
-            assert len(bench.handle(*batch)) == 5
-            for _ in range(5):  # S3 and SQS send copies meanwhile
-                bench.handle(*batch)
-            bench.world.clock.advance((8, 15)[n] * SECOND)
-        assert bench.handle(*batch) == []
-        assert [change.attempt for change in bench.seen] == [1] * 5 + [2] * 5 + [3] * 5
-        assert bench.queues.copies == []
 
 
 class TestFenced:
@@ -1615,17 +1418,6 @@ class TestBadMessages:
         [(copy, _)] = bench.queues.copies
         assert json.loads(copy) == {"Records": [record("b", states["b"])]}
 
-    @pytest.mark.failure_mode("F27")
-    def test_a_bad_record_beside_a_good_one_in_one_body(self, bench: Bench) -> None:
-        """The bad one alone is copied."""
-        state = bench.world.s3.put(KEY, "1")
-        bad = record(KEY, state, version="3.0")
-        assert bench.handle(message(notification(bad, record(KEY, state)))) == []
-        assert len(bench.seen) == 1
-        [(copy, attributes)] = bench.queues.copies
-        assert json.loads(copy) == {"Records": [bad]}
-        assert "'3.0'" in attributes["reason"]
-
     @pytest.mark.failure_mode("F26", "F27")
     @pytest.mark.parametrize("place", [0, 1])
     @pytest.mark.parametrize("bad", ["version 3.0", "another bucket"])
@@ -1718,15 +1510,6 @@ class TestBadMessages:
         named = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
         assert bench.handle(message(named)) == []
         assert len(bench.seen) == 2
-
-    @pytest.mark.failure_mode("F78")
-    def test_in_latest_a_request_need_not_name_a_version(self, bench: Bench) -> None:
-        """S3 says which one is current."""
-        _, body = put(bench)
-        bench.handle(message(body))
-        assert bench.handle(message(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=ULID))) == []
-        assert len(bench.seen) == 2
-        assert bench.queues.copies == []
 
     @pytest.mark.failure_mode("F105")
     @pytest.mark.parametrize("ordering", Ordering)
@@ -1860,19 +1643,6 @@ class TestOutage:
         assert bench.queues.copies == []
 
 
-class TestEveryVersion:
-    """The same consumer in the other ordering."""
-
-    def test_versions_in_any_order_are_processed_once_each(self, make_world: MakeWorld) -> None:
-        """This includes versions that were overwritten before."""
-        bench = Bench(make_world(Ordering.EVERY_VERSION))
-        bodies = [put(bench, str(n))[1] for n in range(3)]
-        batch = [message(body, f"m{n}") for n, body in enumerate(reversed(bodies))]
-        assert bench.handle(*batch) == []
-        assert bench.handle(*batch) == []
-        assert len({change.version_id for change in bench.seen}) == len(bench.seen) == 3
-
-
 class TestReplay:
     """Messages that come back later."""
 
@@ -1884,35 +1654,6 @@ class TestReplay:
         assert len(bench.seen) == 3
         assert bench.handle(*(message(body, f"new-{n}") for n, body in enumerate(bodies))) == []
         assert len(bench.seen) == 3
-
-    @pytest.mark.failure_mode("F10", "F65")
-    def test_a_message_13_days_late_is_not_applied_over_newer_ones(self, bench: Bench) -> None:
-        """And it is acknowledged."""
-        _, one = put(bench, "1")
-        _, two = put(bench, "2")
-        bench.handle(message(two))
-        bench.world.clock.advance(13 * DAY)
-        assert bench.handle(message(one)) == []
-        assert len(bench.seen) == 1
-
-    def test_a_reprocess_has_another_idempotency_key(self, bench: Bench) -> None:
-        """A person wants the effect again."""
-        state, body = put(bench)
-        bench.handle(message(body))
-        again = own_message(Origin.REPROCESS, BUCKET, KEY, state, reprocess_id=ULID)
-        bench.world.clock.advance(1)
-        assert bench.handle(message(again)) == []
-        assert bench.seen[0].idempotency_key != bench.seen[1].idempotency_key
-
-    def test_a_state_that_comes_back_has_another_idempotency_key(self, make_world: MakeWorld) -> None:
-        """A, B, A without versions: the second A is a new change."""
-        bench = Bench(make_world(versioned=False))
-        for data in ("A", "B", "A"):
-            bench.world.clock.advance(1)
-            _, body = put(bench, data)
-            assert bench.handle(message(body)) == []
-        assert len({change.idempotency_key for change in bench.seen}) == 3
-        assert bench.seen[0].etag == bench.seen[2].etag
 
 
 class TestTelemetry:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -22,11 +21,11 @@ from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.errors import Fenced, LateWriteFound, ObjectGone
 from intake_ledger.protocol.reasons import OutcomeKind
-from intake_ledger.protocol.row import Ordering, Row, RowKey, Status
-from intake_ledger.protocol.verdict import Verdict
+from intake_ledger.protocol.row import Ordering, Row, RowKey
 from intake_ledger.runners.inline import Inline
 from tests.unit.consumer.test_consumer import FULL_TIME, SKEW, Bench, message, put, raising
 from tests.unit.consumer.test_groups import handle, new_world
+from tests.unit.stories import stories, tell
 from tests.unit.support import (
     BUCKET,
     KEY,
@@ -38,7 +37,6 @@ from tests.unit.support import (
     audited,
     created,
     make_reason,
-    marked,
     notification,
     one_change,
     record,
@@ -73,129 +71,41 @@ def row_of(world: World) -> Row:
     return found
 
 
+@pytest.mark.failure_mode("F96")
+@stories("""
+    the current state is processed once more under a new key
+        put 1; created 1 dies; put 2; created 2 commits; late 1 reports; row late_writes=1 expires_at=None;
+        created 2 claims 2; row late_writes=; then commits; row settled=True; created 2 DUPLICATE
+    the same state, written late, changes nothing
+        put 1; created 1 dies; created 1 claims 1; late 1 reports; then commits; row settled=True; late 1 has nothing;
+        created 1 DUPLICATE
+    a commit is refused after a late write of another state, since the effect may be older
+        put 1; created 1 dies; put 2; created 2 claims 2; late 1 reports; then is refused;
+        row status=FAILED attempts=0 late_writes=1; audited 2 commits 2 attempt 1; row settled=True
+    a claim keeps what it has not read
+        put 1; created 1 dies; put 2; created 2 fails; meanwhile late 1 reports; audited 2 claims 2; row late_writes=1;
+        then is refused
+    A, B, A, B: the late worker's state is in flight and is given back
+        without versions: put A; created A dies; put B; created B commits; put A; created A claims A; late 1 reports;
+        put B; then releases; row settled=False; created B claims B
+    a release puts back what its claim read and keeps what came
+        put 1; created 1 dies; put 2; created 2 dies; put 3; created 3 commits; late 1 reports; put 4;
+        created 4 claims 4; late 2 reports; then releases; row late_writes=1,2 status=PROCESSED expires_at=None
+    a row that is put back does not expire after a report
+        put 1; created 1 dies; mark M; marked M commits M; put 3; created 3 claims 3; late 1 reports; then releases;
+        row status=PROCESSED expires_at=None late_writes=1; created 3 claims 3; then releases; row late_writes=1
+    every version is left alone, since its row is one state's only
+        every version: put 1; created 1 dies; created 1 commits 1; late 1 has nothing
+    a removal that is not told ends it
+        deletes off: put 1; created 1 dies; put 2; created 2 commits; late 1 reports; mark M; marked M SETTLED;
+        row settled=True
+""")
+def test_late_writes_in_the_row(make_world: MakeWorld, story: str) -> None:
+    tell(make_world, story)
+
+
 class TestLedger:
-    """Late writes in the row."""
-
-    @pytest.mark.failure_mode("F96")
-    def test_the_current_state_is_processed_once_more_under_a_new_key(self, world: World) -> None:
-        """The whole way: a late write, a claim that repairs it, and rest."""
-        first = late(world)
-        current = created(world.s3.put(KEY, "2"))
-        before = world.process(current)
-        assert report(world, first)
-        row = row_of(world)
-        assert (row.status, row.late_writes, row.expires_at) == (
-            Status.PROCESSED,
-            frozenset({first.state.identity}),
-            None,
-        )
-        assert not row.settled
-        again = world.accept(current)
-        assert again.state.identity == before.state.identity
-        assert again.row.first_claimed_at > before.row.first_claimed_at, "another idempotency key"
-        assert row_of(world).late_writes == frozenset()
-        world.ledger.commit(again)
-        assert row_of(world).settled
-        assert world.verdict(current) is Verdict.DUPLICATE
-
-    @pytest.mark.failure_mode("F96")
-    def test_the_same_state_written_late_changes_nothing(self, world: World) -> None:
-        """A successor on the same state commits, whether the report comes before or after."""
-        first = late(world)
-        change = created(first.state)
-        second = world.accept(change)
-        assert report(world, first)
-        world.ledger.commit(second)
-        assert row_of(world).settled
-        assert not report(world, first), "what it wrote is what is committed"
-        assert world.verdict(change) is Verdict.DUPLICATE
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_commit_is_refused_after_a_late_write_of_another_state(self, world: World) -> None:
-        """The successor's own effect may be older: its claim holds, and nothing is committed."""
-        first = late(world)
-        second = world.accept(created(world.s3.put(KEY, "2")))
-        assert report(world, first)
-        with pytest.raises(LateWriteFound):
-            world.ledger.commit(second)
-        world.ledger.fail(second, make_reason("written late"), counted=False)
-        row = row_of(world)
-        assert (row.status, row.attempts, row.late_writes) == (Status.FAILED, 0, frozenset({first.state.identity}))
-        third = world.accept(audited(second.state))
-        assert third.row.attempts == 1
-        assert third.row.first_claimed_at > second.row.first_claimed_at, "another idempotency key"
-        world.ledger.commit(third)
-        assert row_of(world).settled
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_claim_keeps_what_it_has_not_read(self, world: World) -> None:
-        """A report between the judgement and the claim: the claim keeps it, and its commit is refused."""
-        first = late(world)
-        second = world.fail(created(world.s3.put(KEY, "2")))
-        world.s3.after_look.append(lambda: report(world, first))
-        claim = world.accept(audited(second.state))
-        assert claim.row.late_writes == frozenset()
-        assert row_of(world).late_writes == {first.state.identity}
-        with pytest.raises(LateWriteFound):
-            world.ledger.commit(claim)
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_b_a_b(self, make_world: MakeWorld) -> None:
-        """The late worker's state is in flight and is given back: the row says B, the downstream has A."""
-        world = make_world(versioned=False)
-        first = late(world, "A")
-        world.process(created(world.s3.put(KEY, "B")))
-        in_flight = world.accept(created(world.s3.put(KEY, "A")))
-        assert in_flight.state.identity == first.state.identity
-        assert report(world, first)
-        back = created(world.s3.put(KEY, "B"))
-        world.ledger.release(in_flight)
-        assert not row_of(world).settled
-        assert world.verdict(back) is Verdict.ACCEPTED
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_release_puts_back_what_its_claim_read_and_keeps_what_came(self, world: World) -> None:
-        """Two late workers: one reported before the claim, one during it."""
-        one = late(world)
-        two = world.die(created(world.s3.put(KEY, "2")))
-        world.process(created(world.s3.put(KEY, "3")))
-        assert report(world, one)
-        claim = world.accept(created(world.s3.put(KEY, "4")))
-        assert report(world, two)
-        world.ledger.release(claim)
-        row = row_of(world)
-        assert row.late_writes == {one.state.identity, two.state.identity}
-        assert (row.status, row.expires_at) == (Status.PROCESSED, None)
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_row_that_is_put_back_does_not_expire_after_a_report(self, world: World) -> None:
-        """The claim read a row that would have expired; the report came during it."""
-        first = late(world)
-        world.process(marked(world.s3.mark_deleted(KEY)))
-        settled = row_of(world)
-        claim = world.accept(created(world.s3.put(KEY, "3")))
-        assert report(world, first)
-        world.ledger.release(claim)
-        row = row_of(world)
-        assert (row.status, row.expires_at, row.late_writes) == (
-            Status.PROCESSED,
-            None,
-            frozenset({first.state.identity}),
-        )
-        again = world.accept(marked(claim.state))
-        world.ledger.release(again)
-        assert settled.expires_at is not None
-        assert row_of(world).late_writes == {first.state.identity}
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_row_that_is_put_back_expires_as_before(self, world: World) -> None:
-        """Without a late write, the row and its expiry are unchanged, also when the answer is lost."""
-        world.process(marked(world.s3.mark_deleted(KEY)))
-        before = row_of(world)
-        claim = world.accept(created(world.s3.put(KEY, "1")))
-        world.wire.lose = 1
-        world.ledger.release(claim)
-        assert row_of(world) == replace(before, fence=claim.row.fence)
+    """Late writes in the row, in transactions, and to the audit."""
 
     @pytest.mark.failure_mode("F96")
     def test_a_transaction_is_carried_out_once(self, world: World) -> None:
@@ -231,24 +141,6 @@ class TestLedger:
         world.expire(created(claim.state))
         assert not world.ledger.report_late_write(claim)
         assert not world.item(created(claim.state)), "no row comes into being"
-
-    @pytest.mark.failure_mode("F96")
-    def test_every_version_is_left_alone(self, make_world: MakeWorld) -> None:
-        """The row is one state's only: written twice, it is the same."""
-        world = make_world(Ordering.EVERY_VERSION)
-        claim = late(world)
-        world.process(created(claim.state))
-        assert not report(world, claim)
-
-    @pytest.mark.failure_mode("F96")
-    def test_a_removal_that_is_not_told_ends_it(self, make_world: MakeWorld) -> None:
-        """With `deletes` off nothing has to be repaired after a removal."""
-        world = make_world(deletes=False)
-        first = late(world)
-        world.process(created(world.s3.put(KEY, "2")))
-        assert report(world, first)
-        assert world.verdict(marked(world.s3.mark_deleted(KEY))) is Verdict.SETTLED
-        assert row_of(world).settled
 
     @pytest.mark.failure_mode("F96")
     def test_the_audit_finds_what_nobody_was_woken_for(self, world: World) -> None:

@@ -1,6 +1,6 @@
 """F102: the processor needs something that is not there yet. It says so, and no attempt is spent."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,6 @@ from intake_ledger.protocol.errors import MAX_RETRY_IN
 from intake_ledger.protocol.row import Status
 from tests.unit.consumer.test_consumer import SENT_AT, Bench, bench, message, put, raising  # noqa: F401 - a fixture
 from tests.unit.support import BUCKET, DAY, HOUR, KEY, MINUTE, SECOND, World, created, make_reason
-
-if TYPE_CHECKING:
-    from intake_ledger.protocol.row import Row
 
 WHY = "the customer file is missing"
 
@@ -80,27 +77,6 @@ class TestWhatComesLate:
         assert len(waiting.done) == 1
 
     @pytest.mark.failure_mode("F102")
-    def test_a_newer_version_does_not_wait(self) -> None:
-        """The wait is the state's, not the key's."""
-        seen: list[str | None] = []
-
-        def process(change: ObjectChange) -> None:
-            seen.append(change.version_id)
-            if change.version_id == first:
-                second.append(pipeline.put("order.csv", "2"))
-                raise NotYet(WHY, retry_in=MAX_RETRY_IN)
-
-        pipeline, second = LocalPipeline(process), list[str | None]()
-        began = pipeline.now
-        first = pipeline.put("order.csv", "1")
-        pipeline.run()
-        assert seen == [first, *second]
-        row = pipeline.row("order.csv")
-        assert row is not None
-        assert row.status is Status.PROCESSED
-        assert row.updated_at < began + HOUR
-
-    @pytest.mark.failure_mode("F102")
     def test_failures_while_it_waits_are_counted(self) -> None:
         """Only the waits are free."""
         tries: list[int] = []
@@ -115,17 +91,6 @@ class TestWhatComesLate:
         assert tries == [1, 1, 2, 2, 3, 3]
         [letter] = pipeline.dead_letters
         assert letter.reason.startswith("ValueError")
-
-    @pytest.mark.failure_mode("F102")
-    def test_waits_end_with_duplicates_deaths_and_late_workers(self) -> None:
-        """With duplicates, deaths and late workers at the same time."""
-        for seed in range(5):
-            waiting = Waiting(5, max_attempts=50)
-            for n in range(5):
-                waiting.pipeline.put(f"{n}.csv", "1")
-            waiting.pipeline.run(seed=seed)
-            assert {cast("Row", waiting.pipeline.row(f"{n}.csv")).status for n in range(5)} == {Status.PROCESSED}
-            assert waiting.pipeline.dead_letters == []
 
 
 class TestRow:

@@ -13,10 +13,10 @@ from cdk_intake_ledger.testing import LocalPipeline, MemoryTables
 from intake_ledger import Commit, ObjectChange
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.protocol import row as row_changes
-from intake_ledger.protocol.errors import Fenced
-from intake_ledger.protocol.row import Ordering, Row, Status
+from intake_ledger.protocol.row import Ordering, Row
 from intake_ledger.protocol.verdict import Verdict
-from tests.unit.support import DAY, KEY, AllRows, World, created, deleted, marked
+from tests.unit.stories import stories, tell
+from tests.unit.support import DAY, KEY, MakeWorld, World, created, deleted, marked
 
 if TYPE_CHECKING:
     from intake_ledger.protocol.change import State
@@ -158,18 +158,20 @@ def test_a_repeated_commit_of_the_told_one_is_recognized(told: tuple[World, Clai
     assert world.known(claim.change).settled
 
 
-@pytest.mark.failure_mode("F600")
-def test_a_late_worker_of_the_same_removal_repeats_nothing(world: World) -> None:
-    """Its state is not the recorded one any more, and the downstream has nothing in any case."""
-    world.process(created(world.s3.put(KEY, "1")))
-    marker = world.s3.mark_deleted(KEY)
-    late = world.die(marked(marker))
-    world.process(marked(marker))
-    again(world)
-    with pytest.raises(Fenced):
-        world.ledger.commit(late)
-    assert not world.ledger.report_late_write(late)
-    assert world.known(late.change).settled
+@pytest.mark.failure_mode("F600", "F601")
+@stories("""
+    a late worker of the same removal repeats nothing
+        put 1; created 1 commits; mark M; marked M dies; marked M commits M; mark N; marked N SETTLED;
+        late 1 has nothing; row settled=True
+    the upload of a settled marker is not processed, though its event comes after that of the marker
+        all rows: put 1; mark M; marked M SETTLED; row status=PROCESSED settled_as=removed_unseen;
+        created 1 SETTLED unprocessed; row settled_as=removed_unprocessed unprocessed_state=1;
+        mark N; marked N SETTLED; row unprocessed_state=1
+    the marker of a key whose row may have expired is told
+        put 1; mark M; marked M claims M
+""")
+def test_a_removal_after_the_told_one(make_world: MakeWorld, story: str) -> None:
+    tell(make_world, story)
 
 
 @pytest.mark.failure_mode("F600")
@@ -227,21 +229,3 @@ def test_a_row_that_may_not_expire_stays(told: tuple[World, Claim]) -> None:
     assert recorded(tags_pending="v1").expires_at is None
     assert recorded(rejected_rows=1).expires_at is None
     assert recorded(transactional=1).transactional == 1, "or the late report of the told one is accepted"
-
-
-@pytest.mark.failure_mode("F601")
-@pytest.mark.parametrize(("since", "verdict"), [(0, Verdict.SETTLED), (1, Verdict.ACCEPTED)])
-def test_the_upload_of_a_settled_marker_is_not_processed(world: World, since: int, verdict: Verdict) -> None:
-    """Its event comes after that of the marker. Without a row, it would be inserted without a look, and committed."""
-    world.row_history = AllRows(since)
-    upload = world.s3.put(KEY, "1")
-    marker = world.s3.mark_deleted(KEY)
-    assert world.verdict(marked(marker)) is verdict
-    if verdict is Verdict.SETTLED:
-        row = world.known(marked(marker))
-        assert (row.status, row.settled_as) == (Status.PROCESSED, "removed_unseen")
-        assert world.verdict(created(upload)) is Verdict.SETTLED
-        row = world.known(marked(marker))
-        assert (row.settled_as, row.unprocessed_state) == ("removed_unprocessed", upload.identity)
-        again(world)
-        assert world.known(marked(marker)).unprocessed_state == upload.identity

@@ -15,7 +15,8 @@ from intake_ledger.set_members.forms import FormKind, FormSettings
 from intake_ledger_testing.local_settings import PIPELINE
 from tests.unit.executions.support import ExecutionPipeline
 from tests.unit.sets.bench import SetBench
-from tests.unit.support import DAY, RETENTION, START, created, deleted, marked
+from tests.unit.stories import stories, tell
+from tests.unit.support import DAY, RETENTION, START, MakeWorld, created, deleted, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,120 +98,41 @@ def test_the_copy_of_a_rejected_object_that_was_removed_stays(uploads: Uploads) 
 
 
 @pytest.mark.failure_mode("F240")
-def test_a_redrive_that_finds_the_removal_keeps_the_copy(uploads: Uploads) -> None:
-    """The event of the removal was lost."""
-    uploads.does = ["reject"]
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.lose()
-    uploads.pipeline.redrive()
-    uploads.pipeline.run()
-    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 1, "bad header")
-    assert len(uploads.pipeline.dead_letters) == 1
-
-
-@pytest.mark.failure_mode("F240")
-def test_the_audit_settles_a_lost_removal_once(uploads: Uploads) -> None:
-    """It does not come again, because the ledger agrees."""
-    uploads.does = ["reject"]
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.lose()
-    for _ in range(2):
-        uploads.pipeline.audit(KEY)
-        uploads.pipeline.run()
-    assert uploads.pipeline.verdicts["SETTLED"] == 1
-    assert uploads.end()[1] == Settlement.REMOVED_UNPROCESSED
-
-
-@pytest.mark.failure_mode("F240")
-def test_a_new_upload_after_it_is_new(uploads: Uploads) -> None:
-    uploads.does = ["reject"]
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.run()
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    assert uploads.end() == (Status.PROCESSED, None, 1, None)
-    row = uploads.pipeline.row(KEY)
-    assert row is not None
-    assert (row.commit_id, row.needs_review, row.unprocessed_state) == (f"done {KEY}", None, None)
-
-
-@pytest.mark.failure_mode("F240")
-def test_a_rollback_of_the_removal_processes_the_object() -> None:
-    uploads = Uploads()
-    uploads.does = ["reject"]
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    marker = uploads.pipeline.delete(KEY)
-    uploads.pipeline.run()
-    assert marker is not None
-    uploads.pipeline.delete_version(KEY, marker)
-    uploads.pipeline.run()
-    assert uploads.end() == (Status.PROCESSED, None, 1, None)
-
-
-@pytest.mark.failure_mode("F240")
-def test_a_second_removal_keeps_the_trace() -> None:
-    """A lifecycle rule removes the marker and the versions that it hides, or a person deletes the key twice."""
-    uploads = Uploads()
-    uploads.does = ["reject"]
-    version = uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    for _ in range(2):
-        uploads.pipeline.delete(KEY)
-        uploads.pipeline.run()
-    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 1, "bad header")
-    row = uploads.pipeline.row(KEY)
-    assert row is not None
-    assert row.unprocessed_state == f"v#{version}"
-    assert uploads.pipeline.removed_unprocessed == 1
-
-
-@pytest.mark.failure_mode("F240")
-def test_a_processed_object_that_is_removed_is_not_listed(uploads: Uploads) -> None:
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.run()
-    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVAL, 0, None)
-    row = uploads.pipeline.row(KEY)
-    assert row is not None
-    assert row.needs_review is None
-    assert uploads.pipeline.removed_unprocessed == 0
-
-
-@pytest.mark.failure_mode("F240")
-def test_an_object_that_was_removed_before_its_first_delivery_has_a_row_if_a_marker_shows_it() -> None:
-    """The removal comes first. Then the upload's own event shows that the object was never processed."""
-    uploads = Uploads()
-    version = uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.duplicate()
-    uploads.pipeline.reverse()
-    uploads.pipeline.run()
-    reason = "removed before it was processed"
-    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNPROCESSED, 0, reason)
-    row = uploads.pipeline.row(KEY)
-    assert row is not None
-    assert row.unprocessed_state == f"v#{version}"
-    assert (len(uploads.pipeline.calls), uploads.pipeline.removed_unprocessed) == (0, 1)
-
-
-@pytest.mark.failure_mode("F240")
-def test_a_removal_without_an_upload_has_a_name_of_its_own() -> None:
-    """The row of the object may have expired, so nothing says that it was not processed."""
-    uploads = Uploads()
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.lose()
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.run()
-    assert uploads.end() == (Status.PROCESSED, Settlement.REMOVED_UNSEEN, 0, None)
-    assert uploads.pipeline.removed_unprocessed == 0
+@stories("""
+    a redrive finds the removal
+        deletes off: put 1; created 1 rejects; mark M; copy 1 SETTLED unprocessed;
+        row settled_as=removed_unprocessed attempts=1 reason=rejects
+    a redrive finds the removal without versions
+        deletes off, without versions: put 1; created 1 rejects; mark M; copy 1 SETTLED unprocessed;
+        row settled_as=removed_unprocessed attempts=1 reason=rejects
+    the audit settles a lost removal once
+        deletes off: put 1; created 1 rejects; mark M; audited M SETTLED unprocessed; audited M DUPLICATE;
+        row settled_as=removed_unprocessed attempts=1 reason=rejects
+    a new upload after it is new
+        deletes off: put 1; created 1 rejects; mark M; marked M SETTLED unprocessed; put 1 as 2; created 2 commits 2;
+        row settled_as=None attempts=1 needs_review=None unprocessed_state=None
+    a rollback of the removal processes the object
+        deletes off: put 1; created 1 rejects; mark M; marked M SETTLED unprocessed; remove M; deleted M commits 1;
+        row settled_as=None attempts=1
+    a second removal keeps the trace, as of a lifecycle rule or of a person
+        deletes off: put 1; created 1 rejects; mark M; marked M SETTLED unprocessed; mark N; marked N SETTLED;
+        row settled_as=removed_unprocessed attempts=1 reason=rejects unprocessed_state=1
+    a processed object that is removed is not listed
+        deletes off: put 1; created 1 commits; mark M; marked M SETTLED;
+        row settled_as=removal attempts=0 needs_review=None
+    a processed object that is removed without versions
+        deletes off, without versions: put 1; created 1 commits; mark M; deleted M SETTLED;
+        row settled_as=removal attempts=0 needs_review=None
+    the upload's own event comes after its removal, and shows that it was never processed
+        deletes off: put 1; mark M; marked M SETTLED; created 1 SETTLED unprocessed; created 1 STALE;
+        row settled_as=removed_unprocessed attempts=0 unprocessed_state=1
+    a removal without an upload has a name of its own, since the row of the object may have expired
+        deletes off: put 1; mark M; marked M SETTLED; row settled_as=removed_unseen attempts=0 reason=None
+    with deletes, the processor is told, and its commit is the trace
+        put 1; created 1 rejects; mark M; marked M commits M; row settled_as=None attempts=1
+""")
+def test_what_the_row_says_of_a_removal(make_world: MakeWorld, story: str) -> None:
+    tell(make_world, story)
 
 
 @pytest.mark.failure_mode("F240")
@@ -221,19 +143,6 @@ def test_without_a_marker_it_is_counted() -> None:
     uploads.pipeline.run()
     assert uploads.pipeline.row(KEY) is None
     assert uploads.pipeline.removed_unprocessed == 1
-
-
-@pytest.mark.failure_mode("F240")
-def test_with_deletes_the_processor_is_told_of_the_removal(uploads: Uploads) -> None:
-    """Its commit is the trace."""
-    uploads = Uploads(deletes=True)
-    uploads.does = ["reject"]
-    uploads.pipeline.put(KEY, "1")
-    uploads.pipeline.run()
-    uploads.pipeline.delete(KEY)
-    uploads.pipeline.run()
-    assert [change.kind for change in uploads.pipeline.calls] == ["created", "removed"]
-    assert uploads.end() == (Status.PROCESSED, None, 1, None)
 
 
 class TestEveryVersion:

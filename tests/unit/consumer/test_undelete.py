@@ -64,27 +64,6 @@ def test_files_that_come_back_are_not_processed_again(*, lose: bool) -> None:
 
 
 @pytest.mark.failure_mode("F603")
-def test_files_whose_removal_was_told_are_processed_again() -> None:
-    """The downstream has removed them."""
-    files = Files(deletes=True)
-    files.remove_and_undo()
-    assert len(files.calls) == 3 * len(KEYS)
-
-
-@pytest.mark.failure_mode("F604")
-def test_without_versions_the_same_bytes_are_processed_again() -> None:
-    """Only the ETag names them, and a removal came between."""
-    files = Files(versioned=False)
-    for key in KEYS:
-        files.pipeline.delete(key)
-    files.pipeline.run()
-    for key in KEYS:
-        files.pipeline.put(key, "1")
-    files.pipeline.run()
-    assert len(files.calls) == 2 * len(KEYS)
-
-
-@pytest.mark.failure_mode("F603")
 def test_an_undone_removal_puts_back_all_columns_of_the_commit() -> None:
     """In one write: result, counts, tags and the partition of rows with rejected rows."""
     retention, change = Retention(DAY, rejects_partition=rejected_rows_partition("p")), created(ONE)

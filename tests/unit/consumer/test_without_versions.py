@@ -3,20 +3,10 @@
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline
-from intake_ledger import ObjectChange
+from tests.unit.stories import stories, tell
+from tests.unit.support import MakeWorld
 
 KEY = "in/a.csv"
-
-
-def process(change: ObjectChange) -> str:
-    if change.kind == "removed":
-        return "removed"
-    with change.open() as stream:
-        return stream.read().decode()
-
-
-def make_pipeline(*, versioned: bool = False, deletes: bool = False) -> LocalPipeline:
-    return LocalPipeline(process, versioned=versioned, deletes=deletes)
 
 
 def commits(pipeline: LocalPipeline) -> int:
@@ -25,17 +15,26 @@ def commits(pipeline: LocalPipeline) -> int:
     return len(pipeline.calls)
 
 
-def test_copies_of_one_event_are_one_change() -> None:
-    pipeline = make_pipeline()
-    pipeline.put(KEY, "A")
-    pipeline.duplicate()
-    assert commits(pipeline) == 1
+@pytest.mark.failure_mode("F473", "F604")
+@stories("""
+    bytes that come back after others, as by a rollback by hand
+        without versions: put A; created A commits; put B; created B commits; put A as C; created C commits C
+    bytes that come back unseen need no effect, since the others never had one
+        without versions: put A; created A commits; put B; put A as C; created C DUPLICATE
+    bytes that come back after a removal that was told
+        without versions: put A; created A commits; mark M; deleted M commits absent; put A as C; created C commits C
+    bytes that come back after a removal that was not told
+        deletes off, without versions: put A; created A commits; mark M; deleted M SETTLED; put A as C;
+        created C commits C
+""")
+def test_bytes_that_come_back(make_world: MakeWorld, story: str) -> None:
+    tell(make_world, story)
 
 
 @pytest.mark.failure_mode("F473")
 def test_the_same_bytes_again_are_no_change_for_anybody() -> None:
     """Neither for the event nor for the audit: a tool may copy all files each night. A person can ask for more."""
-    pipeline = make_pipeline()
+    pipeline = LocalPipeline(lambda change: change.read(9).decode(), versioned=False)
     for _ in range(3):
         pipeline.put(KEY, "A")
         assert commits(pipeline) == 1
@@ -44,45 +43,3 @@ def test_the_same_bytes_again_are_no_change_for_anybody() -> None:
     assert pipeline.run_audit() == []
     pipeline.reprocess(KEY)
     assert commits(pipeline) == 2
-
-
-@pytest.mark.failure_mode("F473")
-def test_bytes_that_come_back_after_others_are_a_change() -> None:
-    """A rollback by hand."""
-    pipeline = make_pipeline()
-    for number, content in enumerate(("A", "B", "A"), 1):
-        pipeline.put(KEY, content)
-        assert commits(pipeline) == number
-
-
-@pytest.mark.failure_mode("F473")
-def test_bytes_that_come_back_unseen_need_no_effect() -> None:
-    """The event of the others was lost, and they never had an effect."""
-    pipeline = make_pipeline()
-    pipeline.put(KEY, "A")
-    assert commits(pipeline) == 1
-    pipeline.put(KEY, "B")
-    pipeline.lose()
-    pipeline.put(KEY, "A")
-    assert commits(pipeline) == 1
-    assert pipeline.run_audit() == []
-
-
-@pytest.mark.failure_mode("F473")
-@pytest.mark.parametrize(("deletes", "calls"), [(False, 2), (True, 3)])
-def test_bytes_that_come_back_after_a_removal_are_a_change(*, deletes: bool, calls: int) -> None:
-    pipeline = make_pipeline(deletes=deletes)
-    pipeline.put(KEY, "A")
-    commits(pipeline)
-    pipeline.delete(KEY)
-    commits(pipeline)
-    pipeline.put(KEY, "A")
-    assert commits(pipeline) == calls
-
-
-def test_with_versions_each_upload_is_a_change() -> None:
-    """The way out."""
-    pipeline = make_pipeline(versioned=True)
-    for number in (1, 2, 3):
-        pipeline.put(KEY, "A")
-        assert commits(pipeline) == number

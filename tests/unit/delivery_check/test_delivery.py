@@ -77,6 +77,18 @@ DEPLOYED: dict[str, Any] = {
 }
 
 
+ATTRIBUTES = {
+    "QueueArn": QUEUE,
+    "Policy": allowed("s3.amazonaws.com"),
+    "KmsMasterKeyId": "key",
+    "VisibilityTimeout": "220",
+    "MessageRetentionPeriod": "345600",
+    "MaximumMessageSize": "262144",
+    "RedrivePolicy": json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": 1_000}),
+}
+ACTIVE = {"State": "Active", "LastUpdateStatus": "Successful", "Timeout": 70}
+
+
 def refusal(code: str, operation: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
 
@@ -88,17 +100,7 @@ class Aws:
     filters: tuple[KeyFilter, ...] = ()
     delivery: Delivery = Delivery.S3
     deployed: dict[str, Any] = field(default_factory=lambda: dict(DEPLOYED))
-    queue: dict[str, str] = field(
-        default_factory=lambda: {
-            "QueueArn": QUEUE,
-            "Policy": allowed("s3.amazonaws.com"),
-            "KmsMasterKeyId": "key",
-            "VisibilityTimeout": "220",
-            "MessageRetentionPeriod": "345600",
-            "MaximumMessageSize": "262144",
-            "RedrivePolicy": json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": 1_000}),
-        }
-    )
+    queue: dict[str, str] = field(default_factory=lambda: dict(ATTRIBUTES))
     dead: dict[str, str] = field(default_factory=lambda: {"MessageRetentionPeriod": "1209600"})
     notifications: dict[str, Any] = field(
         default_factory=lambda: {"QueueConfigurations": [notification(event) for event in EVENTS]}
@@ -114,9 +116,7 @@ class Aws:
     """Endpoints, by the topic."""
     subscription_filter: str = ""
     mappings: list[dict[str, Any]] = field(default_factory=lambda: [mapping()])
-    function: dict[str, Any] = field(
-        default_factory=lambda: {"State": "Active", "LastUpdateStatus": "Successful", "Timeout": 70}
-    )
+    function: dict[str, Any] = field(default_factory=lambda: dict(ACTIVE))
     reserved: int | None = None
     fails: dict[str, Exception] = field(default_factory=dict)
     """Errors, by the operation."""
@@ -232,58 +232,330 @@ def rule(*kinds: str, prefix: str = "", state: str = "ENABLED") -> dict[str, str
 
 
 def bridged(**more: Any) -> Aws:
-    aws = Aws(
-        delivery=Delivery.EVENTBRIDGE,
-        rules={"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed")},
-        **more,
+    """A pipeline whose events come from EventBridge."""
+    return Aws(
+        **{
+            "delivery": Delivery.EVENTBRIDGE,
+            "rules": {"Delivery": rule("Object Created", "Object Deleted", RESTORED)},
+            "queue": ATTRIBUTES | {"Policy": allowed("events.amazonaws.com")},
+            "key_policy": allowed("events.amazonaws.com", Action=KEY_ACTIONS),
+            "notifications": {"EventBridgeConfiguration": {}},
+            **more,
+        }
     )
-    aws.queue["Policy"] = allowed("events.amazonaws.com")
-    aws.key_policy = allowed("events.amazonaws.com", Action=KEY_ACTIONS)
-    aws.notifications = {"EventBridgeConfiguration": {}}
-    return aws
 
 
-@pytest.mark.failure_mode("F46")
-def test_what_is_as_it_should_be() -> None:
-    """No false alarm in either delivery mode, with other notifications of the bucket."""
-    assert Aws().problems() == []
-    assert bridged().problems() == []
-    aws = Aws(filters=(KeyFilter("in put/", ".csv"), KeyFilter("ä/")))
-    aws.notifications = {
-        "QueueConfigurations": [
-            *(notification(event, "in+put/", ".csv") for event in EVENTS),
-            *(notification(event, "%C3%A4/") for event in EVENTS),
-            notification(EVENTS[0], "out/", queue=f"{QUEUE}-2"),
-        ]
-    }
-    assert aws.problems() == []
+def existing(*notifications: dict[str, Any], **more: Any) -> Aws:
+    """A path that others made: Terraform, SAM, or another app."""
+    return Aws(delivery=Delivery.EXISTING, notifications={"QueueConfigurations": [*notifications]}, **more)
 
 
-@pytest.mark.failure_mode("F46")
-def test_another_stack_wiped_the_notifications() -> None:
-    """All three kinds of event are named."""
-    aws = Aws(notifications={})
-    assert aws.problems() == [
-        f"S3 does not notify the queue of {', '.join(EVENTS)} for every key: {AGAIN}",
-    ]
+TOPIC = "arn:aws:sns:eu-central-1:111122223333:changes"
+FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:forward"
+MADE = (
+    "add them where the notification is made, or run `aws s3api put-bucket-notification-configuration --bucket "
+    f"{BUCKET} --notification-configuration file://notifications.json` {HAND}"
+)
 
 
-@pytest.mark.failure_mode("F46")
-def test_one_filter_or_event_is_not_the_one_that_was_asked_for() -> None:
-    """F46, F47: each filter needs each event, for our queue."""
-    aws = Aws(filters=(KeyFilter("in/"), KeyFilter("b/", ".csv")))
-    aws.notifications = {
-        "QueueConfigurations": [
-            *(notification(event, "in/") for event in EVENTS[:2]),
-            notification(EVENTS[2], "in/", queue=f"{QUEUE}-2"),
-            notification(EVENTS[3], "in/"),
-            *(notification(event, "b/") for event in EVENTS),
-        ]
-    }
-    assert aws.problems() == [
-        f"S3 does not notify the queue of s3:LifecycleExpiration:* for prefix 'in/': {AGAIN}",
-        f"S3 does not notify the queue of {', '.join(EVENTS)} for prefix 'b/' and suffix '.csv': {AGAIN}",
-    ]
+DELETE = "run `aws lambda delete-function-concurrency --function-name Consumer`"
+UPDATE = f"run `aws lambda update-event-source-mapping --uuid {UUID}"
+MAPPING = "the queue's event source mapping"
+NO_REDRIVE = "the queue has no redrive policy, so that SQS deletes a message that no worker can take"
+LEFT_OUT = "the messages that it leaves out"
+LARGER = "MaximumMessageSize=262144"
+SET = "run `aws sqs set-queue-attributes --queue-url https://sqs/queue --attributes"
+SCALING = {"MaximumConcurrency": 2}
+
+
+def redrive(dead_letters: str, receives: object) -> str:
+    """A redrive policy."""
+    return json.dumps({"deadLetterTargetArn": dead_letters, "maxReceiveCount": receives})
+
+
+def imported_queue(**attributes: str) -> Aws:
+    """A queue that no stack of the app makes."""
+    deployed = DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": 300}
+    return Aws(deployed=deployed, queue=ATTRIBUTES | attributes)
+
+
+def case(name: str, aws: Aws, *problems: str) -> Any:
+    """What AWS answers, and the problems."""
+    return pytest.param(aws, [*problems], id=name)
+
+
+TWO_FILTERS = (KeyFilter("in/"), KeyFilter("b/", ".csv"))
+SENT = ("Object Created", "Object Deleted", RESTORED)
+
+
+@pytest.mark.failure_mode("F46", "F117", "F184", "F311")
+@pytest.mark.parametrize(
+    ("aws", "problems"),
+    [
+        case("nothing is wrong", Aws()),
+        case("nothing is wrong with EventBridge", bridged()),
+        case(
+            "other notifications of the bucket, and keys that S3 encodes",
+            Aws(
+                filters=(KeyFilter("in put/", ".csv"), KeyFilter("ä/")),
+                notifications={
+                    "QueueConfigurations": [
+                        *(notification(event, "in+put/", ".csv") for event in EVENTS),
+                        *(notification(event, "%C3%A4/") for event in EVENTS),
+                        notification(EVENTS[0], "out/", queue=f"{QUEUE}-2"),
+                    ]
+                },
+            ),
+        ),
+        *(
+            case(f"a queue's policy of the team's own: {principal}", Aws(queue=ATTRIBUTES | {"Policy": policy}))
+            for principal in ("*", {"AWS": "*"}, {"Service": ["sns.amazonaws.com", "s3.amazonaws.com"]})
+            for policy in [allowed("", Principal=principal, Action="SQS:*")]
+        ),
+        *(
+            case(
+                f"a key's policy of the team's own: {action}",
+                Aws(key_policy=allowed("s3.amazonaws.com", Action=action)),
+            )
+            for action in ("kms:*", "*", ["KMS:GenerateDataKey*", "kms:Decrypt"])
+        ),
+        case("a bucket that never had versions", Aws(versioning=None)),
+        case(
+            "time to live begins",
+            Aws(ttl={"TimeToLiveStatus": "ENABLING", "AttributeName": "expires_at"}),
+        ),
+        case("notifications of others, of all events", existing(*(notification(event) for event in EVENTS))),
+        case(
+            "notifications of others, with a broader prefix",
+            existing(*(notification(event, "i") for event in EVENTS), filters=(KeyFilter("in/"),)),
+        ),
+        case(
+            "notifications of others, for each kind of upload",
+            existing(
+                *(notification(f"s3:ObjectCreated:{kind}") for kind in ("Put", "Post", "Copy")),
+                notification("s3:ObjectCreated:CompleteMultipartUpload"),
+                *(notification(event) for event in EVENTS[1:]),
+            ),
+        ),
+        case("a rule of others", replace(bridged(), delivery=Delivery.EXISTING)),
+        case(
+            "a release that told the audit nothing",
+            Aws(
+                deployed={},
+                mappings=[],
+                dead={},
+                queue=ATTRIBUTES | {"VisibilityTimeout": "1", "RedrivePolicy": ""},
+            ),
+        ),
+        case(
+            "an imported queue that gives up late enough", imported_queue(RedrivePolicy=redrive(f"{QUEUE}-dead", "300"))
+        ),
+        *(
+            case(f"a deployment changes the mapping: {state}", Aws(mappings=[mapping(State=state)]))
+            for state in ("Creating", "Enabling", "Updating")
+        ),
+        *(
+            case(
+                f"values that synthesis takes, with a retention of {days} days",
+                Aws(
+                    reserved=1,
+                    mappings=[mapping(BatchSize=1, MaximumBatchingWindowInSeconds=300, ScalingConfig=SCALING)],
+                    queue=ATTRIBUTES | {"VisibilityTimeout": "1000", "MessageRetentionPeriod": f"{days * 86_400}"},
+                    dead={"MessageRetentionPeriod": f"{days * 86_400}"},
+                ),
+            )
+            for days in (4, 14)
+        ),
+        case("a function that was idle in its VPC for weeks", Aws(function=ACTIVE | {"State": "Inactive"})),
+        case(
+            "another stack wiped the notifications",
+            Aws(notifications={}),
+            f"S3 does not notify the queue of {', '.join(EVENTS)} for every key: {AGAIN}",
+        ),
+        case(
+            "an event goes to another queue, and a filter lacks its suffix",
+            Aws(
+                filters=TWO_FILTERS,
+                notifications={
+                    "QueueConfigurations": [
+                        *(notification(event, "in/") for event in EVENTS[:2]),
+                        notification(EVENTS[2], "in/", queue=f"{QUEUE}-2"),
+                        notification(EVENTS[3], "in/"),
+                        *(notification(event, "b/") for event in EVENTS),
+                    ]
+                },
+            ),
+            f"S3 does not notify the queue of s3:LifecycleExpiration:* for prefix 'in/': {AGAIN}",
+            f"S3 does not notify the queue of {', '.join(EVENTS)} for prefix 'b/' and suffix '.csv': {AGAIN}",
+        ),
+        case(
+            "the queue's key is disabled",
+            Aws(key_state="Disabled"),
+            f"the queue's key key is Disabled, so that nothing can be sent: run `aws kms enable-key --key-id {KEY}`",
+        ),
+        case(
+            "a disabled key that the queue does not use",
+            Aws(
+                key_state="Disabled",
+                queue={name: value for name, value in ATTRIBUTES.items() if name != "KmsMasterKeyId"},
+            ),
+        ),
+        case(
+            "AWS's own key",
+            Aws(queue=ATTRIBUTES | {"KmsMasterKeyId": "alias/aws/sqs"}),
+            "the queue's key alias/aws/sqs is AWS's own, which s3.amazonaws.com may not use: "
+            "take SSE-SQS, or a key of yours",
+        ),
+        case(
+            "versioning was suspended",
+            Aws(versioning="Suspended"),
+            f"the bucket's versioning is suspended, so that overwritten objects are lost: {AGAIN}",
+        ),
+        case(
+            "versioning was suspended, and others made the path",
+            existing(*(notification(event) for event in EVENTS), versioning="Suspended"),
+            f"the bucket's versioning is suspended, so that overwritten objects are lost: {AGAIN}",
+        ),
+        *(
+            case(
+                f"rows do not expire: {ttl}",
+                Aws(ttl=ttl),
+                f"rows of table do not expire, deployed with time to live by expires_at: {AGAIN}",
+            )
+            for ttl in ({"TimeToLiveStatus": "DISABLED"}, {}, {"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"})
+        ),
+        case(
+            "the rule is gone",
+            bridged(rules={}),
+            *(f"no EventBridge rule sends {kind!r} for every key to the queue: {AGAIN}" for kind in SENT),
+        ),
+        *(
+            case(
+                f"the rule is disabled, delivery {delivery}",
+                replace(bridged(rules={"Delivery": rule(*SENT, state="DISABLED")}), delivery=delivery),
+                "the EventBridge rule Delivery is disabled: run `aws events enable-rule --name Delivery`",
+            )
+            for delivery in (Delivery.EVENTBRIDGE, Delivery.EXISTING)
+        ),
+        case(
+            "the pattern of a rule lets less through",
+            bridged(filters=TWO_FILTERS, rules={"One": rule(*SENT, prefix="in/"), "Two": rule("Object Created")}),
+            f"no EventBridge rule sends 'Object Deleted' for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
+            f"no EventBridge rule sends {RESTORED!r} for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
+        ),
+        case(
+            "the bucket does not tell EventBridge",
+            bridged(notifications={}),
+            f"the bucket does not tell EventBridge of its changes: {AGAIN}",
+        ),
+        *(
+            case(
+                f"a rule rewrites the event: {name}",
+                bridged(target={name: "$.detail"}),
+                f"the EventBridge rule Delivery rewrites the event ({name}), "
+                f"so that the consumer cannot read it: {AGAIN}",
+            )
+            for name in ("Input", "InputPath", "InputTransformer")
+        ),
+        case(
+            "nothing sends",
+            existing(*(notification(event, queue=f"{QUEUE}-2") for event in EVENTS), queue=ATTRIBUTES | {"Policy": ""}),
+            f"nothing sends {', '.join(EVENTS)} for every key to the queue: {MADE}",
+        ),
+        case(
+            "removals are not sent",
+            existing(notification(EVENTS[0]), notification(EVENTS[3])),
+            f"nothing sends {EVENTS[1]}, {EVENTS[2]} for every key to the queue: {MADE}",
+        ),
+        case(
+            "only a part of the keys or events is sent",
+            existing(
+                *(notification(event, "in/a/") for event in EVENTS[1:]),
+                notification("s3:ObjectCreated:Put"),
+                filters=(KeyFilter("in/"),),
+            ),
+            f"{', '.join(EVENTS)} reach the queue for a part of prefix 'in/' only: {MADE}",
+        ),
+        case(
+            "the visibility timeout of the queue",
+            Aws(queue=ATTRIBUTES | {"VisibilityTimeout": "30"}),
+            f"the queue's visibility timeout is 30 s, deployed as 220 s: {AGAIN}",
+        ),
+        case(
+            "the retention of the queue",
+            Aws(queue=ATTRIBUTES | {"MessageRetentionPeriod": "60"}),
+            f"the queue's retention is 60 s, deployed as 345,600 s: {AGAIN}",
+        ),
+        case(
+            "no redrive policy",
+            Aws(queue=ATTRIBUTES | {"RedrivePolicy": ""}),
+            f"{NO_REDRIVE} at the end of its retention: {AGAIN}",
+        ),
+        case(
+            "too few receives",
+            Aws(queue=ATTRIBUTES | {"RedrivePolicy": redrive(f"{QUEUE}-dead", "3")}),
+            f"the queue gives a message up after 3 receives, and the consumer counts on 1,000: {AGAIN}",
+        ),
+        case(
+            "another dead-letter queue",
+            Aws(queue=ATTRIBUTES | {"RedrivePolicy": redrive("x", 1_000)}),
+            f"the queue gives messages up to x, and the pipeline's dead-letter queue is {QUEUE}-dead: {AGAIN}",
+        ),
+        case(
+            "a limit of the queue below an event",
+            Aws(queue=ATTRIBUTES | {"MaximumMessageSize": "1024"}),
+            f"the queue takes messages of 1,024 bytes at most, and an event may be larger: {SET} {LARGER}`",
+        ),
+        case(
+            "the retention of the dead-letter queue",
+            Aws(dead={"MessageRetentionPeriod": "60"}),
+            f"the dead-letter queue's retention is 60 s, less than the queue's 345,600 s: {AGAIN}",
+        ),
+        *(
+            case(
+                f"the event source mapping is {state}",
+                Aws(mappings=[mapping(State=state)]),
+                f"{MAPPING} is {state}, so that no message is processed: {UPDATE} --enabled`",
+            )
+            for state in ("Disabled", "Disabling", "Deleting")
+        ),
+        case(
+            "the mapping reports no failures by item",
+            Aws(mappings=[mapping(FunctionResponseTypes=[])]),
+            f"{MAPPING} does not report failures by item, so that failed messages are deleted: {AGAIN}",
+        ),
+        case(
+            "the mapping has a filter",
+            Aws(mappings=[mapping(FilterCriteria={"Filters": [{"Pattern": "{}"}]})]),
+            f"{MAPPING} has a filter, so that Lambda deletes {LEFT_OUT}: {UPDATE} --filter-criteria '{{}}'`",
+        ),
+        case("the mapping is gone", Aws(mappings=[]), f"{MAPPING} to Consumer is gone: {AGAIN}"),
+        case(
+            "the function has no concurrency",
+            Aws(reserved=0),
+            f"the reserved concurrency of Consumer is 0, so that nothing is processed: {DELETE}",
+        ),
+        case(
+            "the function cannot be called",
+            Aws(function=ACTIVE | {"State": "Failed", "StateReason": "the key is disabled"}),
+            f"Consumer cannot be called, the key is disabled: {AGAIN}",
+        ),
+        case(
+            "the last update of the function failed",
+            Aws(function=ACTIVE | {"LastUpdateStatus": "Failed", "LastUpdateStatusReasonCode": "InvalidSubnet"}),
+            f"the last update of Consumer failed, InvalidSubnet: {AGAIN}",
+        ),
+        case(
+            "the timeout of the function",
+            Aws(function=ACTIVE | {"Timeout": 900}),
+            f"the timeout of Consumer is 900 s, deployed as 70 s: {AGAIN}",
+        ),
+    ],
+)
+def test_the_audit_says(aws: Aws, problems: list[str]) -> None:
+    """Each deployed setting and each part of the path, with its repair. Without a problem, no alarm goes off."""
+    looked = aws.look()
+    assert (looked.problems, looked.unknown) == (problems, [])
 
 
 @pytest.mark.failure_mode("F46")
@@ -308,35 +580,6 @@ def test_the_queues_policy_was_edited(policy: str | None) -> None:
     assert said.endswith(f": {AGAIN}")
 
 
-@pytest.mark.parametrize("principal", ["*", {"AWS": "*"}, {"Service": ["sns.amazonaws.com", "s3.amazonaws.com"]}])
-def test_a_policy_of_the_teams_own_may_say_it_otherwise(principal: Any) -> None:
-    """An imported queue's was not written by us."""
-    aws = Aws()
-    aws.queue["Policy"] = allowed("", Principal=principal, Action="SQS:*")
-    assert aws.problems() == []
-
-
-@pytest.mark.failure_mode("F46", "F184")
-def test_the_key_is_disabled() -> None:
-    """S3 cannot encrypt its messages."""
-    aws = Aws(key_state="Disabled")
-    assert aws.problems() == [
-        f"the queue's key key is Disabled, so that nothing can be sent: run `aws kms enable-key --key-id {KEY}`"
-    ]
-    del aws.queue["KmsMasterKeyId"]
-    assert aws.problems() == []
-
-
-@pytest.mark.failure_mode("F46")
-def test_awss_own_key_is_not_for_s3() -> None:
-    """The key always exists, and no policy can let S3 use it."""
-    aws = Aws()
-    aws.queue["KmsMasterKeyId"] = "alias/aws/sqs"
-    (said,) = aws.problems()
-    fix = "take SSE-SQS, or a key of yours"
-    assert said == f"the queue's key alias/aws/sqs is AWS's own, which s3.amazonaws.com may not use: {fix}"
-
-
 @pytest.mark.failure_mode("F46")
 @pytest.mark.parametrize(
     ("policy", "lacking"),
@@ -359,127 +602,8 @@ def test_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
         assert said.endswith(f": {AGAIN}")
 
 
-@pytest.mark.parametrize("action", ["kms:*", "*", ["KMS:GenerateDataKey*", "kms:Decrypt"]])
-def test_a_keys_policy_of_the_teams_own_may_say_it_otherwise(action: Any) -> None:
-    """With wildcards, in any case."""
-    assert Aws(key_policy=allowed("s3.amazonaws.com", Action=action)).problems() == []
-
-
-def test_versioning_was_suspended() -> None:
-    """A bucket that never had versions is the team's choice."""
-    said = f"the bucket's versioning is suspended, so that overwritten objects are lost: {AGAIN}"
-    assert Aws(versioning="Suspended").problems() == [said]
-    assert Aws(versioning=None).problems() == []
-
-
-@pytest.mark.parametrize(
-    "ttl",
-    [{"TimeToLiveStatus": "DISABLED"}, {}, {"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"}],
-)
-def test_rows_do_not_expire(ttl: dict[str, str]) -> None:
-    """The table grows for ever."""
-    said = f"rows of table do not expire, deployed with time to live by expires_at: {AGAIN}"
-    assert Aws(ttl=ttl).problems() == [said]
-    assert Aws(ttl={"TimeToLiveStatus": "ENABLING", "AttributeName": "expires_at"}).problems() == []
-
-
-class TestEventBridge:
-    """The rule is tried out with an event for each filter, so that it may be written in any way."""
-
-    @pytest.mark.failure_mode("F46")
-    def test_the_rule_is_gone(self) -> None:
-        """Nothing sends."""
-        aws = bridged()
-        aws.rules = {}
-        assert aws.problems() == [
-            f"no EventBridge rule sends 'Object Created' for every key to the queue: {AGAIN}",
-            f"no EventBridge rule sends 'Object Deleted' for every key to the queue: {AGAIN}",
-            f"no EventBridge rule sends 'Object Restore Completed' for every key to the queue: {AGAIN}",
-        ]
-
-    @pytest.mark.failure_mode("F46")
-    def test_the_rule_is_disabled(self) -> None:
-        """By name."""
-        aws = bridged()
-        aws.rules = {"Delivery": rule("Object Created", "Object Deleted", "Object Restore Completed", state="DISABLED")}
-        assert aws.problems() == [
-            "the EventBridge rule Delivery is disabled: run `aws events enable-rule --name Delivery`"
-        ]
-
-    @pytest.mark.failure_mode("F46")
-    def test_the_pattern_lets_less_through(self) -> None:
-        """F46, F47: a filter, or removals."""
-        aws = bridged(filters=(KeyFilter("in/"), KeyFilter("b/", ".csv")))
-        aws.rules = {
-            "One": rule("Object Created", "Object Deleted", "Object Restore Completed", prefix="in/"),
-            "Two": rule("Object Created"),
-        }
-        assert aws.problems() == [
-            f"no EventBridge rule sends 'Object Deleted' for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
-            f"no EventBridge rule sends {RESTORED!r} for prefix 'b/' and suffix '.csv' to the queue: {AGAIN}",
-        ]
-
-    @pytest.mark.failure_mode("F46")
-    def test_the_bucket_does_not_tell_eventbridge(self) -> None:
-        """Switched off in the bucket."""
-        aws = bridged()
-        aws.notifications = {}
-        assert aws.problems() == [f"the bucket does not tell EventBridge of its changes: {AGAIN}"]
-
-
-def existing(*notifications: dict[str, Any], **more: Any) -> Aws:
-    """A path that others made: Terraform, SAM, or another app."""
-    return Aws(delivery=Delivery.EXISTING, notifications={"QueueConfigurations": [*notifications]}, **more)
-
-
-TOPIC = "arn:aws:sns:eu-central-1:111122223333:changes"
-FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:forward"
-MADE = (
-    "add them where the notification is made, or run `aws s3api put-bucket-notification-configuration --bucket "
-    f"{BUCKET} --notification-configuration file://notifications.json` {HAND}"
-)
-
-
 class TestExistingPath:
     """`Delivery.EXISTING`: who sends, which events, and through which filters."""
-
-    @pytest.mark.failure_mode("F311")
-    @pytest.mark.parametrize(
-        "aws",
-        [
-            existing(*(notification(event) for event in EVENTS)),
-            existing(*(notification(event, "i") for event in EVENTS), filters=(KeyFilter("in/"),)),
-            existing(
-                *(notification(f"s3:ObjectCreated:{kind}") for kind in ("Put", "Post", "Copy")),
-                notification("s3:ObjectCreated:CompleteMultipartUpload"),
-                *(notification(event) for event in EVENTS[1:]),
-            ),
-        ],
-        ids=["all", "a broader prefix", "each kind of its own"],
-    )
-    def test_notifications_of_all_events_are_right(self, aws: Aws) -> None:
-        assert aws.problems() == []
-        assert "ListRuleNamesByTarget" not in aws.called
-
-    @pytest.mark.failure_mode("F311")
-    def test_nothing_sends(self) -> None:
-        aws = existing(*(notification(event, queue=f"{QUEUE}-2") for event in EVENTS))
-        aws.queue["Policy"] = ""
-        assert aws.problems() == [f"nothing sends {', '.join(EVENTS)} for every key to the queue: {MADE}"]
-
-    @pytest.mark.failure_mode("F311")
-    def test_removals_are_not_sent(self) -> None:
-        aws = existing(notification(EVENTS[0]), notification(EVENTS[3]))
-        assert aws.problems() == [f"nothing sends {EVENTS[1]}, {EVENTS[2]} for every key to the queue: {MADE}"]
-
-    @pytest.mark.failure_mode("F311")
-    def test_only_a_part_of_the_keys_or_events_is_sent(self) -> None:
-        aws = existing(
-            *(notification(event, "in/a/") for event in EVENTS[1:]),
-            notification("s3:ObjectCreated:Put"),
-            filters=(KeyFilter("in/"),),
-        )
-        assert aws.problems() == [f"{', '.join(EVENTS)} reach the queue for a part of prefix 'in/' only: {MADE}"]
 
     @pytest.mark.failure_mode("F311")
     def test_a_rule_sends_the_rest(self) -> None:
@@ -492,19 +616,6 @@ class TestExistingPath:
         assert aws.problems() == []
         del aws.notifications["EventBridgeConfiguration"]
         assert len(aws.problems()) == 1
-
-    @pytest.mark.failure_mode("F311")
-    def test_a_rule_of_others_is_disabled_or_rewrites_the_event(self) -> None:
-        aws = bridged()
-        aws.delivery = Delivery.EXISTING
-        assert aws.problems() == []
-        aws.target = {"InputPath": "$.detail"}
-        assert "rewrites the event (InputPath)" in aws.problems()[0]
-        aws.target = {}
-        aws.rules["Delivery"]["State"] = "DISABLED"
-        assert aws.problems() == [
-            "the EventBridge rule Delivery is disabled: run `aws events enable-rule --name Delivery`"
-        ]
 
     @pytest.mark.failure_mode("F311")
     def test_a_topic_sends(self) -> None:
@@ -554,64 +665,9 @@ class TestExistingPath:
         looked = aws.look()
         assert (looked.problems, len(looked.unknown)) == ([], unknown)
 
-    @pytest.mark.failure_mode("F311")
-    def test_the_pipelines_own_resources_are_checked_too(self) -> None:
-        aws = existing(*(notification(event) for event in EVENTS), key_state="PendingDeletion", versioning="Suspended")
-        assert len(aws.problems()) == 2
-
-
-def test_an_audit_that_was_told_nothing_checks_less() -> None:
-    """A release before this one has no deployed settings in its environment."""
-    aws = Aws(deployed={}, mappings=[], dead={})
-    aws.queue |= {"VisibilityTimeout": "1", "RedrivePolicy": ""}
-    assert aws.problems() == []
-
-
-DELETE = "run `aws lambda delete-function-concurrency --function-name Consumer`"
-UPDATE = f"run `aws lambda update-event-source-mapping --uuid {UUID}"
-MAPPING = "the queue's event source mapping"
-NO_REDRIVE = "the queue has no redrive policy, so that SQS deletes a message that no worker can take"
-LEFT_OUT = "the messages that it leaves out"
-LARGER = "MaximumMessageSize=262144"
-SET = "run `aws sqs set-queue-attributes --queue-url https://sqs/queue --attributes"
-
-
-def imported_queue() -> Aws:
-    return Aws(deployed=DEPLOYED | {"stacks": {"queue": ""}, "retention": None, "receives": 300})
-
 
 class TestSettings:
     """F117: each deployed setting, with its repair."""
-
-    @pytest.mark.failure_mode("F117")
-    @pytest.mark.parametrize(
-        ("attributes", "said"),
-        [
-            ({"VisibilityTimeout": "30"}, f"the queue's visibility timeout is 30 s, deployed as 220 s: {AGAIN}"),
-            ({"MessageRetentionPeriod": "60"}, f"the queue's retention is 60 s, deployed as 345,600 s: {AGAIN}"),
-            (
-                {"RedrivePolicy": ""},
-                f"{NO_REDRIVE} at the end of its retention: {AGAIN}",
-            ),
-            (
-                {"RedrivePolicy": json.dumps({"maxReceiveCount": "3", "deadLetterTargetArn": f"{QUEUE}-dead"})},
-                f"the queue gives a message up after 3 receives, and the consumer counts on 1,000: {AGAIN}",
-            ),
-            (
-                {"RedrivePolicy": '{"maxReceiveCount": 1000, "deadLetterTargetArn": "x"}'},
-                f"the queue gives messages up to x, and the pipeline's dead-letter queue is {QUEUE}-dead: {AGAIN}",
-            ),
-            (
-                {"MaximumMessageSize": "1024"},
-                f"the queue takes messages of 1,024 bytes at most, and an event may be larger: {SET} {LARGER}`",
-            ),
-        ],
-    )
-    def test_the_queues_attributes(self, attributes: dict[str, str], said: str) -> None:
-        """Retention of a minute, no redrive policy, too few receives."""
-        aws = Aws()
-        aws.queue |= attributes
-        assert aws.look() == Looked([said])
 
     @pytest.mark.failure_mode("F117")
     def test_an_imported_queue_is_repaired_by_hand(self) -> None:
@@ -647,17 +703,6 @@ class TestSettings:
         set_it = f"aws sqs set-queue-attributes --queue-url https://sqs/queue --attributes '{attributes}'"
         assert problem.endswith(f": run `{set_it}`")
 
-    def test_an_imported_queue_that_gives_up_late_enough_is_right(self) -> None:
-        aws = imported_queue()
-        aws.queue["RedrivePolicy"] = json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": "300"})
-        assert aws.problems() == []
-
-    @pytest.mark.failure_mode("F117")
-    def test_the_dead_letter_queue(self) -> None:
-        """Its retention. Synthesis refuses less than that of the queue."""
-        said = f"the dead-letter queue's retention is 60 s, less than the queue's 345,600 s: {AGAIN}"
-        assert Aws(dead={"MessageRetentionPeriod": "60"}).problems() == [said]
-
     @pytest.mark.failure_mode("F261")
     def test_a_dead_letter_queue_with_a_lower_limit(self) -> None:
         """It refuses the copy of a longer message. CloudFormation reverts only declared properties."""
@@ -668,14 +713,6 @@ class TestSettings:
         assert said.endswith("--attributes MaximumMessageSize=262144`")
         aws.dead["MaximumMessageSize"] = "262144"
         assert aws.problems() == []
-
-    @pytest.mark.failure_mode("F117")
-    @pytest.mark.parametrize("state", ["Disabled", "Disabling", "Deleting"])
-    def test_the_event_source_mapping_is_disabled(self, state: str) -> None:
-        """A deployment would not enable it, since the template does not declare it."""
-        (said,) = Aws(mappings=[mapping(State=state)]).problems()
-        expected = f"the queue's event source mapping is {state}, so that no message is processed: {UPDATE} --enabled`"
-        assert said == expected
 
     @pytest.mark.failure_mode("F160")
     def test_a_pause_is_reported_with_its_reason(self) -> None:
@@ -690,35 +727,6 @@ class TestSettings:
         assert running.problems() == []
         assert "GetItem" not in running.called
 
-    @pytest.mark.parametrize("state", ["Creating", "Enabling", "Updating"])
-    def test_a_mapping_that_is_being_changed_is_no_problem(self, state: str) -> None:
-        """A deployment does that."""
-        assert Aws(mappings=[mapping(State=state)]).problems() == []
-
-    @pytest.mark.failure_mode("F117")
-    @pytest.mark.parametrize(
-        ("change", "said"),
-        [
-            (
-                {"FunctionResponseTypes": []},
-                f"{MAPPING} does not report failures by item, so that failed messages are deleted: {AGAIN}",
-            ),
-            (
-                {"FilterCriteria": {"Filters": [{"Pattern": "{}"}]}},
-                f"{MAPPING} has a filter, so that Lambda deletes {LEFT_OUT}: {UPDATE} --filter-criteria '{{}}'`",
-            ),
-        ],
-    )
-    def test_the_mappings_settings(self, change: dict[str, Any], said: str) -> None:
-        """Settings that would delete messages."""
-        assert Aws(mappings=[mapping(**change)]).problems() == [said]
-
-    @pytest.mark.failure_mode("F117")
-    def test_the_mapping_is_gone(self) -> None:
-        """Nothing takes the messages."""
-        said = f"the queue's event source mapping to Consumer is gone: {AGAIN}"
-        assert Aws(mappings=[]).problems() == [said]
-
     @pytest.mark.failure_mode("F128")
     def test_another_function_takes_messages(self) -> None:
         """The problem names the mapping and its command. A disabled mapping takes no messages."""
@@ -731,66 +739,11 @@ class TestSettings:
         assert aws.problems() == []
 
     @pytest.mark.failure_mode("F117")
-    def test_the_functions_concurrency(self) -> None:
-        """0 stops everything. A team may have reserved some by its own choice."""
-        said = f"the reserved concurrency of Consumer is 0, so that nothing is processed: {DELETE}"
-        assert Aws(reserved=0).problems() == [said]
-
-    @pytest.mark.failure_mode("F117")
-    def test_a_value_that_synthesis_takes_is_no_problem(self) -> None:
-        """An override may have it, and it would raise the alarm for ever."""
-        more = {"BatchSize": 1, "MaximumBatchingWindowInSeconds": 300, "ScalingConfig": {"MaximumConcurrency": 2}}
-        aws = Aws(reserved=1, mappings=[mapping(**more)], dead={"MessageRetentionPeriod": "345600"})
-        redrive = json.dumps({"deadLetterTargetArn": f"{QUEUE}-dead", "maxReceiveCount": 1_000})
-        aws.queue |= {"VisibilityTimeout": "1000", "RedrivePolicy": redrive}
-        assert aws.problems() == []
-        aws.queue["MessageRetentionPeriod"] = aws.dead["MessageRetentionPeriod"] = "1209600"
-        assert aws.problems() == []
-
-    @pytest.mark.failure_mode("F117")
-    @pytest.mark.parametrize(
-        ("change", "said"),
-        [
-            (
-                {"State": "Failed", "StateReason": "the key is disabled"},
-                f"Consumer cannot be called, the key is disabled: {AGAIN}",
-            ),
-            (
-                {"LastUpdateStatus": "Failed", "LastUpdateStatusReasonCode": "InvalidSubnet"},
-                f"the last update of Consumer failed, InvalidSubnet: {AGAIN}",
-            ),
-            ({"Timeout": 900}, f"the timeout of Consumer is 900 s, deployed as 70 s: {AGAIN}"),
-        ],
-    )
-    def test_the_functions_state(self, change: dict[str, Any], said: str) -> None:
-        """With Lambda's reason."""
-        aws = Aws()
-        aws.function |= change
-        assert aws.problems() == [said]
-
-    @pytest.mark.failure_mode("F117")
-    def test_an_idle_function_is_no_problem(self) -> None:
-        """Lambda makes a function in a VPC inactive after weeks without calls. The next call activates it."""
-        aws = Aws()
-        aws.function |= {"State": "Inactive"}
-        assert aws.problems() == []
-
-    @pytest.mark.failure_mode("F117")
     def test_a_key_that_will_be_deleted(self) -> None:
         """Both commands, in order."""
         (said,) = Aws(key_state="PendingDeletion").problems()
         cancel, enable = f"`aws kms cancel-key-deletion --key-id {KEY}`", f"`aws kms enable-key --key-id {KEY}`"
         assert said.endswith(f"run {cancel} and {enable}")
-
-    @pytest.mark.failure_mode("F117")
-    @pytest.mark.parametrize("name", ["Input", "InputPath", "InputTransformer"])
-    def test_a_rule_rewrites_the_event(self, name: str) -> None:
-        """The consumer could not read it."""
-        aws = bridged()
-        aws.target = {name: "$.detail"}
-        assert aws.problems() == [
-            f"the EventBridge rule Delivery rewrites the event ({name}), so that the consumer cannot read it: {AGAIN}"
-        ]
 
     @pytest.mark.failure_mode("F117")
     def test_the_policy_is_for_another_source(self) -> None:

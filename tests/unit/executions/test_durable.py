@@ -270,21 +270,6 @@ class TestRows:
         _, second = functions.executions.values()
         assert second.accepted_at >= ended_at + 2 * HOUR
 
-    def test_a_start_that_lambda_refuses_waits_without_an_attempt(self) -> None:
-        local, functions = self.pipeline()
-        refusal: Any = {"Error": {"Code": "AccessDeniedException"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
-        functions.refuse_starts = lambda: ClientError(refusal, "Invoke")
-        local.put("a.csv", "1")
-        local.turn(local.new_worker())
-        row = local.row("a.csv")
-        assert row is not None
-        assert row.reason_code == "start_refused"
-        functions.refuse_starts = lambda: None
-        local.run()
-        row = local.row("a.csv")
-        assert row is not None
-        assert (row.status, row.attempts) == (Status.PROCESSED, 1)
-
     def test_a_longer_input_than_lambda_takes_is_rejected(self, bench: Bench) -> None:
         assert bench.place.most_bytes == 256 * 1024
         with pytest.raises(ClientError, match="RequestTooLarge"):

@@ -99,16 +99,6 @@ class TestNames:
 
 
 class TestOutcomes:
-    def test_an_execution_processes_a_version_and_its_output_is_committed(self) -> None:
-        """The message of the claim returns, and the event of the end records the commit."""
-        pipeline = ExecutionPipeline()
-        version = pipeline.put()
-        succeed(pipeline)
-        row = pipeline.row()
-        assert (row.status, row.committed_state, row.commit_id) == (Status.PROCESSED, f"v#{version}", version)
-        assert pipeline.versions() == [version]
-        assert pipeline.telemetry.outcomes == [OutcomeKind.STARTED, OutcomeKind.COMMITTED]
-
     @pytest.mark.failure_mode("F140")
     @pytest.mark.parametrize("lost", [False, True])
     def test_twenty_objects_with_overwrites_failures_and_poison(self, lost: bool) -> None:

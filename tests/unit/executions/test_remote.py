@@ -320,13 +320,6 @@ class TestConsumer:
         assert bench.handle(message(body, receives=receives)) == []
         assert "throttles the function" in str(bench.queues.copies[0][1]["reason"]), "given up, with its last reason"
 
-    def test_a_rejection_reaches_row_and_dead_letter_queue(self, bench: Bench) -> None:
-        """It is in the dead-letter queue with the function's own reason."""
-        state, body = put(self.bench(bench, FakeLambda([b'{"unprocessable": "no invoice"}'])))
-        assert bench.handle(message(body)) == []
-        assert bench.row(state).reason == "no invoice"
-        assert [attributes["reason"] for _, attributes in bench.queues.copies] == ["no invoice"]
-
     def test_boto_does_not_repeat_a_call(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         """An SDK's retry would run the function twice for one attempt; it waits for longer than the processor may."""
         given: list[dict[str, Any]] = []

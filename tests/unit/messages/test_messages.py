@@ -72,15 +72,6 @@ def test_a_message_reaches_the_processor_with_key_identity_and_fence() -> None:
     assert not intake.is_locked("o-1")
 
 
-def test_a_duplicate_is_not_processed_again() -> None:
-    """Whichever worker gets it."""
-    intake = Intake()
-    intake.handle([sqs("o-1", "e-1"), sqs("o-1", "e-1")])
-    assert intake.handle([sqs("o-1", "e-1", receives=2)], intake.worker()) == []
-    assert intake.called == ["e-1"]
-    assert intake.verdicts == {"ACCEPTED": 1, "DUPLICATE": 2}
-
-
 @pytest.mark.failure_mode("F380")
 def test_copies_with_other_content_are_acknowledged_and_counted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -526,37 +517,6 @@ def test_busy_messages_wait_for_as_long_as_the_lock_is_held_already() -> None:
     assert waits == [1_000, 30_000, 1_000]
 
 
-def test_a_redriven_message_is_processed_again() -> None:
-    """The copy in the dead-letter queue has the body and the fence of its rejection."""
-    intake = Intake(process=lambda _: raise_(Unprocessable("unknown product")))
-    assert intake.handle([sqs("o-1", "e-1")]) == []
-    [letter] = intake.sqs.dead_letters
-    assert (letter.reason, letter.attributes["key"], letter.attributes["version_id"]) == (
-        "unknown product",
-        "o-1",
-        "e-1",
-    )
-    assert intake.handle([sqs("o-1", "e-1")]) == [], "a duplicate asks for no retry"
-    assert intake.called == ["e-1"]
-    intake.process = lambda _: None
-    fence = str(letter.attributes["rejected_fence"])
-    again = sqs("o-1", "e-1") | {"body": letter.body, "messageAttributes": {"rejected_fence": {"stringValue": fence}}}
-    assert intake.handle([again]) == []
-    assert intake.status("o-1", "e-1") == "PROCESSED"
-    assert len({message.idempotency_key for message in intake.calls}) == 1
-
-
-def test_attempts_are_counted_per_message_and_end_in_the_dead_letter_queue() -> None:
-    """Like objects."""
-    intake = Intake(process=lambda message: raise_(RuntimeError()) if message.identity == "e-1" else None)
-    for receives in range(1, SETTINGS.max_attempts + 1):
-        intake.handle([sqs("o-1", "e-1", receives=receives), sqs("o-1", f"e-{receives + 1}")])
-        intake.clock.advance(3_600_000)
-    assert [message.attempt for message in intake.calls if message.identity == "e-1"] == [1, 2, 3]
-    assert intake.status("o-1", "e-1") == "REJECTED"
-    assert len(intake.sqs.dead_letters) == 1
-
-
 def test_an_error_of_s3_is_a_failure_and_no_end() -> None:
     """`ObjectGone` settles the row of an object. A message would be lost by it."""
     intake = Intake(process=lambda _: raise_(ObjectGone("gone")))
@@ -704,32 +664,6 @@ def test_any_name_is_taken_or_refused_and_never_raises(key: object, identity: ob
         assert (part.key, part.state and part.state.version_id) == (str(key), str(identity))
     else:
         assert part.why
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans()), max_size=12))
-def test_whatever_comes_each_message_is_committed_once_and_fences_grow(script: list[tuple[str, str, bool]]) -> None:
-    """Copies and failures in any order. Every message comes until it is done."""
-    failing = {(key, identity) for key, identity, fails in script if fails}
-    intake = Intake()
-
-    def process(message: KeyedMessage) -> None:
-        if (message.key, message.identity) in failing and message.attempt == 1:
-            raise RuntimeError
-
-    intake.process = process
-    waiting = [sqs(key, identity) for key, identity, _ in script]
-    for _ in range(20):
-        failed = intake.handle(waiting)
-        waiting = [record for record in waiting if record["messageId"] in failed]
-        intake.clock.advance(600_000)
-    assert not waiting
-    for key, identity, _ in script:
-        assert intake.status(key, identity) == "PROCESSED"
-    assert intake.outcomes["Committed"] == len({(key, identity) for key, identity, _ in script})
-    for key in "ab":
-        fences = [message.fence for message in intake.calls if message.key == key]
-        assert fences == sorted(set(fences))
 
 
 def test_the_settings_are_those_of_the_construct() -> None:

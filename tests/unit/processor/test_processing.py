@@ -13,7 +13,7 @@ from intake_ledger import Commit, ObjectChange, ObjectGone, Unprocessable
 from intake_ledger.processor.object_change import as_commit, load_processor, make_object_change
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject
 from intake_ledger.protocol import row as row_changes
-from intake_ledger.protocol.change import ABSENT, Change, State, StateKind
+from intake_ledger.protocol.change import Change, State, StateKind
 from intake_ledger.protocol.errors import Fenced, SettingsError
 from intake_ledger.protocol.row import Ordering, Retention, Row
 from tests.unit.support import BUCKET, KEY, LEASE, PIPELINE, START, audited, created, make_reason, redriven, reprocess
@@ -54,14 +54,6 @@ class TestChange:
         assert (change.attempt, change.fence) == (1, START)
         assert change.remaining_seconds == 12.5
         assert change.open().read() == b"bytes"
-
-    @pytest.mark.parametrize(
-        ("state", "kind"),
-        [(ABSENT, "removed"), (State(StateKind.MARKER, "m"), "removed"), (State(StateKind.DELETED, "1"), "deleted")],
-    )
-    def test_a_removal_has_its_kind(self, state: State, kind: str) -> None:
-        """F81: the removal of a key, or of one version."""
-        assert argument(claimed(None, audited(state), state), audited(state), state).kind == kind
 
     def test_the_argument_is_immutable(self) -> None:
         """An assignment has no effect, so it must fail."""

@@ -25,12 +25,11 @@ from intake_ledger.protocol.errors import (
     RemoteError,
     RemoteTimeoutError,
     TransactionRefused,
-    Unprocessable,
 )
 from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode, matches_reason
 from intake_ledger.protocol.row import Ordering, Row, Status, row_attributes, row_from_attributes
 from tests.unit.consumer.test_consumer import Bench, message, put, raising
-from tests.unit.support import BUCKET, DAY, KEY, MAX_ATTEMPTS, MakeWorld, World, created, notification, record
+from tests.unit.support import BUCKET, DAY, KEY, MakeWorld, World, created, notification, record
 
 ROOT = Path(__file__).parents[3]
 DENIED_RESPONSE: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
@@ -128,42 +127,6 @@ class TestConsumer:
         row = bench.row(state)
         assert (row.status, row.reason_code) == (Status.FAILED, code)
 
-    @pytest.mark.parametrize(
-        ("act", "code"),
-        [
-            (raising(Unprocessable("not a CSV")), ReasonCode.UNPROCESSABLE),
-            (lambda _: 42, ReasonCode.WRONG_RETURN),
-        ],
-    )
-    def test_a_rejection_has_its_code_in_the_row_and_the_copy(
-        self,
-        bench: Bench,
-        act: Callable[..., Any],
-        code: ReasonCode,
-    ) -> None:
-        bench.acts = [act]
-        state, body = put(bench)
-        bench.handle(message(body))
-        assert (bench.row(state).status, bench.row(state).reason_code) == (Status.REJECTED, code)
-        assert [copy["reason_code"] for _, copy in bench.queues.copies] == [code]
-
-    def test_the_last_failure_rejects_with_its_own_code(self, bench: Bench) -> None:
-        bench.acts = [raising(error) for error in (ValueError(), ValueError(), Overrun())]
-        state, body = put(bench)
-        for receives in range(1, MAX_ATTEMPTS + 1):
-            bench.handle(message(body, receives=receives))
-            bench.wait()
-        assert bench.row(state).reason_code == ReasonCode.PROCESSOR_TIMEOUT
-        assert [copy["reason_code"] for _, copy in bench.queues.copies] == [ReasonCode.PROCESSOR_TIMEOUT]
-
-    def test_attempts_without_an_outcome_are_exhausted(self, bench: Bench) -> None:
-        state, body = put(bench)
-        for _ in range(MAX_ATTEMPTS):
-            bench.world.die(created(state))
-        bench.handle(message(body))
-        assert bench.row(state).reason_code == ReasonCode.ATTEMPTS_EXHAUSTED
-        assert [copy["reason_code"] for _, copy in bench.queues.copies] == [ReasonCode.ATTEMPTS_EXHAUSTED]
-
     def test_a_wait_that_lasts_too_long_is_rejected_as_max_wait(self, bench: Bench) -> None:
         bench.acts = [raising(NotYet("no customer"))] * 2
         state, body = put(bench)
@@ -189,33 +152,12 @@ class TestConsumer:
 
 
 class TestRow:
-    def test_a_commit_removes_the_code(self, world: World) -> None:
-        state = world.s3.put(KEY, "1")
-        world.fail(created(state))
-        assert world.known(created(state)).reason_code == ReasonCode.PROCESSOR_ERROR
-        world.clock.advance(DAY)
-        world.process(created(state))
-        row = world.known(created(state))
-        assert (row.status, row.reason, row.reason_code) == (Status.PROCESSED, None, None)
-
-    def test_a_retry_keeps_the_code_while_it_works(self, world: World) -> None:
-        state = world.s3.put(KEY, "1")
-        world.fail(created(state))
-        world.clock.advance(DAY)
-        assert world.accept(created(state)).row.reason_code == ReasonCode.PROCESSOR_ERROR
-
     def test_rows_of_later_releases_are_read(self) -> None:
         """A later release may write a code that this release does not know."""
         stored = row_attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
         row = row_from_attributes({**stored, "reason_code": "code_of_a_later_release"})
         assert row is not None
         assert (row.status, row.reason, row.reason_code) == (Status.REJECTED, "no", "code_of_a_later_release")
-
-    def test_an_earlier_release_ignores_the_code(self) -> None:
-        """It reads known attributes only, and its updates name the attributes that it changes."""
-        stored = row_attributes(Row(Status.REJECTED, 1, version_id="v1", reason="no"))
-        row = row_from_attributes({**stored, "attribute_of_a_later_release": "x"})
-        assert row == row_from_attributes(stored)
 
 
 class TestLogLines:

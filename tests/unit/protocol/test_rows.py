@@ -176,25 +176,6 @@ class TestTransitions:
         nothing = Row(Status.PROCESSED, fence=0, attempts=0)
         assert claimed(None, change, state, now=now) == claimed(nothing, change, state, now=now)
 
-    def test_a_commit_settles_the_row_and_sets_its_expiry(self) -> None:
-        """F09: seconds, a day after the retention; the lease goes, or the row would read as lapsed."""
-        row = committed(claimed(None, created(ONE)), "invoice-17")
-        assert row.settled
-        assert row.has_committed(ONE.identity)
-        assert (row.lease_until, row.lease_owner, row.commit_id) == (None, None, "invoice-17")
-        assert row.committed_fence == row.fence
-        assert row.expires_at == (START // 1000) + RETENTION_SECONDS + 86_400
-
-    @pytest.mark.failure_mode("F86")
-    @pytest.mark.parametrize("end", [failed, rejected])
-    def test_only_settled_rows_expire(self, end: "Callable[[Row], Row]") -> None:
-        """Every other step removes the expiry."""
-        settled = committed(claimed(None, created(ONE)))
-        assert settled.expires_at is not None
-        claim = claimed(settled, created(TWO), TWO)
-        assert claim.expires_at is None
-        assert end(claim).expires_at is None
-
     @pytest.mark.failure_mode("F23")
     def test_a_failure_says_when_its_next_attempt_is_due(self) -> None:
         """No other row has this time."""
@@ -216,103 +197,15 @@ class TestTransitions:
             assert row.retry_at is None
         assert row_changes.released(again, out).retry_at == out.retry_at, "as if it had never been claimed"
 
-    @pytest.mark.failure_mode("F53")
-    def test_an_abandoned_row_is_settled_with_what_was_committed_before(self) -> None:
-        """The version is gone: nothing was committed by this claim, and nothing that was is forgotten."""
-        done = committed(claimed(None, created(ONE)), "invoice-17")
-        claim = claimed(done, reprocess(ULID_1), now=START + 1)
-        row = abandoned(claim, make_reason("gone"), now=START + 2, retention=Retention(RETENTION_SECONDS))
-        assert (row.status, row.reason, row.fence) == (Status.PROCESSED, "gone", claim.fence)
-        names = ("committed_state", "committed_fence", "commit_id")
-        assert [getattr(row, name) for name in names] == [getattr(done, name) for name in names]
-        assert (row.lease_until, row.lease_owner, row.needs_review) == (None, None, REMOVED)
-        assert row.expires_at == (START + 2) // 1000 + RETENTION_SECONDS + 86_400
-        assert row.served_reprocess_id == ULID_1, "the request was served, as far as anybody can"
-
-    @pytest.mark.failure_mode("F53")
-    def test_an_abandoned_row_has_committed_nothing_of_its_own(self) -> None:
-        """So that the same bytes may come again in a bucket without versions."""
-        row = abandoned(claimed(None, created(ONE)), make_reason("gone"), now=START, retention=Retention(1))
-        assert row.settled
-        assert not row.has_committed(ONE.identity)
-
     @pytest.mark.parametrize("status", Status)
     def test_unsettled_is_what_may_be_half_done(self, status: Status) -> None:
         """A rejected row has its reason, a processed one its commit."""
         assert Row(status, 1).unfinished is (status in (Status.PROCESSING, Status.FAILED))
 
-    def test_attempts_and_rounds(self) -> None:
-        """One case for each earlier row."""
-        first = claimed(None, created(ONE))
-        done, out, no = committed(first), failed(first), rejected(first)
-        change = created(ONE)
-        assert claimed(first, change).attempts == 2
-        assert claimed(out, change).attempts == 2
-        assert (claimed(no, change).attempts, claimed(no, change).redrive_count) == (1, 1)
-        assert (claimed(done, change).attempts, claimed(done, change).redrive_count) == (1, 0)
-        for row in (first, out, no, done):
-            other = claimed(row, created(TWO), TWO)
-            assert (other.attempts, other.redrive_count, other.reason, other.rejected_fence) == (1, 0, None, None)
-
-    @pytest.mark.failure_mode("F64")
-    def test_the_round_and_the_reason_stay_through_retries(self) -> None:
-        """Bounded, and the reasons are kept."""
-        row = rejected(claimed(None, created(ONE)), "one")
-        for reason in ("two", "three"):
-            row = claimed(row, created(ONE))
-            assert row.redrive_count == 1
-            row = failed(row, reason)
-        assert (row.attempts, row.redrive_count, row.reason) == (2, 1, "three")
-        assert row.rejected_fence == START
-
-    @pytest.mark.failure_mode("F72")
-    def test_first_claimed_at_is_kept_by_retries_alone(self) -> None:
-        """It is what makes an idempotency key stable, and different for a state that comes back."""
-        later = START + DAY
-        first = claimed(None, created(ONE))
-        for row in (first, failed(first), rejected(first)):
-            assert claimed(row, created(ONE), now=later).first_claimed_at == START
-        assert claimed(committed(first), created(ONE), now=later).first_claimed_at == later
-        assert claimed(first, created(TWO), TWO, now=later).first_claimed_at == later
-
-    @pytest.mark.failure_mode("F06")
-    def test_what_was_committed_stays_through_claims_and_failures(self) -> None:
-        """Marks never move back."""
-        done = committed(claimed(None, created(ONE)), "first")
-        for row in (
-            claimed(done, created(TWO), TWO),
-            failed(claimed(done, created(TWO), TWO)),
-            rejected(claimed(done, created(TWO), TWO)),
-        ):
-            assert (row.committed_state, row.committed_fence, row.commit_id) == (ONE.identity, done.fence, "first")
-            assert not row.has_committed(ONE.identity)
-
     def test_a_message_that_wakes_for_another_state_brings_no_sequencer(self) -> None:
         """It would be the wrong one."""
         assert claimed(None, created(ONE), TWO).sequencer is None
         assert claimed(None, deleted(ONE), ONE).sequencer is None
-
-    def test_a_rejection_names_its_own_fence(self) -> None:
-        """Only the copy with this fence opens another round."""
-        row = rejected(claimed(None, created(ONE)), "not a CSV")
-        assert (row.status, row.reason, row.rejected_fence) == (
-            Status.REJECTED,
-            "not a CSV",
-            row.fence,
-        )
-        assert row.needs_review == PIPELINE
-
-    def test_only_failed_and_rejected_rows_need_review(self) -> None:
-        """The hot path pays nothing for the index."""
-        first = claimed(None, created(ONE))
-        assert failed(first).needs_review == rejected(first).needs_review == PIPELINE
-        for row in (
-            first,
-            committed(first),
-            claimed(failed(first), created(ONE)),
-            claimed(rejected(first), created(ONE)),
-        ):
-            assert row.needs_review is None
 
     def test_exhausted_is_a_rejection_with_the_next_fence(self) -> None:
         """A worker that still runs is fenced off."""
@@ -346,29 +239,6 @@ class TestTransitions:
         assert (row.lease_owner, row.lease_until) == (None, None)
         assert (row.kept_state, row.commit_id, row.committed_fence) == (done.identity, "first", done.fence)
         assert row.expires_at is not None
-
-    def test_a_release_puts_back_all_but_the_fence_and_the_lease(self) -> None:
-        """Also over a dead worker's claim."""
-        for seen in (
-            committed(claimed(None, created(ONE))),
-            failed(claimed(None, created(ONE))),
-            claimed(None, created(ONE)),
-        ):
-            claim = claimed(seen, created(TWO), TWO)
-            assert row_changes.released(claim, seen) == replace(seen, fence=claim.fence, lease_until=None)
-
-    @pytest.mark.failure_mode("F78")
-    def test_reprocess_ids_stay_with_their_state(self) -> None:
-        """F78, F88: through retries and other messages, the greatest wins, and the commit records it."""
-        done = committed(claimed(None, created(ONE)))
-        asked = failed(claimed(done, reprocess(ULID_2)))
-        assert claimed(asked, created(ONE)).reprocess_id == ULID_2
-        assert claimed(asked, reprocess(ULID_1)).reprocess_id == ULID_2
-        assert claimed(asked, created(TWO), TWO).reprocess_id is None
-        served = committed(claimed(asked, created(ONE)))
-        assert (served.reprocess_id, served.served_reprocess_id) == (None, ULID_2)
-        assert committed(claimed(served, created(TWO), TWO)).served_reprocess_id == ULID_2
-        assert committed(claimed(served, reprocess(ULID_1))).served_reprocess_id == ULID_2
 
     @pytest.mark.failure_mode("F07")
     @given(st.lists(st.sampled_from(["claim", "other", "commit", "fail", "reject", "settle", "exhaust"]), max_size=12))
@@ -460,13 +330,6 @@ class TestFormat:
         """It has attributes that this one does not know."""
         found = {"pk": "b/k", "sk": "P@latest", "status": "PROCESSED", "fence": 7, "kind": "marker", "tomorrow": "x"}
         assert row_from_attributes(found) == Row(Status.PROCESSED, 7, kind=StateKind.MARKER)
-
-    def test_an_audits_mark_alone_is_no_row(self) -> None:
-        """It has no status."""
-        assert (
-            row_from_attributes({"audit_resubmitted_state": "v#1", "audit_resubmitted_at": 1, "expires_at": 2}) is None
-        )
-        assert row_from_attributes({}) is None
 
     @pytest.mark.failure_mode("F09")
     def test_times_by_their_magnitude(self) -> None:
@@ -586,10 +449,3 @@ class TestSize:
             abandoned(claim, reason, now=START, retention=Retention(RETENTION_SECONDS)),
         ):
             assert item_size(key, row) <= 2048
-
-
-@pytest.mark.failure_mode("F63")
-def test_a_redriven_copy_claims_like_its_original() -> None:
-    """The mark opens the round in the judgement; the row itself is the same."""
-    no = rejected(claimed(None, created(ONE)))
-    assert claimed(no, redriven(created(ONE), no.fence)) == claimed(no, created(ONE))

@@ -93,17 +93,6 @@ class TestManifests:
         assert first.version != second.version
         assert second.parts == ((A, replaced), (B, bench.committed(B)))
 
-    def test_duplicates_and_requests_that_change_nothing_run_nothing(self) -> None:
-        bench = SetBench(MANIFEST)
-        for key in (A, B, KEY):
-            bench.put(key, manifest(A, B) if key == KEY else "content")
-        bodies = [message.body for message in bench.parts._sqs.messages]
-        bench.run()
-        for body in bodies:
-            bench.parts.send(body)
-        bench.run()
-        assert len(bench.runs) == 1
-
     def test_a_newer_manifest_decides_while_parts_of_the_older_one_are_missing(self) -> None:
         bench = SetBench(MANIFEST)
         bench.put(A)
@@ -287,16 +276,6 @@ class TestManifests:
         assert len({run.version for run in bench.runs}) == 1
         row = bench.known(KEY)
         assert (row.status, row.served_reprocess_id) == (Status.PROCESSED, request)
-
-    def test_a_deleted_manifest_ends_the_wait(self) -> None:
-        bench = SetBench(MANIFEST)
-        bench.put(KEY, manifest(A))
-        bench.run(1)
-        bench.delete(KEY)
-        bench.run()
-        assert bench.runs == []
-        assert bench.dead_letters == []
-        assert bench.known(KEY).status is Status.PROCESSED
 
     @pytest.mark.failure_mode("F272")
     @pytest.mark.parametrize("parts", [PartsFormat.JSON, PartsFormat.CSV])

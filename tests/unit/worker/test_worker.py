@@ -244,18 +244,6 @@ class TestMessages:
         bench.poll()
         assert len(bench.sqs.messages) == 1
 
-    def test_a_copy_from_the_dead_letter_queue_is_processed_again(self, bench: Bench) -> None:
-        """The message attribute with the fence of the rejection arrives, as through Lambda."""
-        change = bench.upload()
-        bench.sqs.messages.clear()
-        rejected = bench.world.reject(change)
-        body = notification(record(KEY, change.state, at=bench.world.clock()))
-        bench.sqs.send(body, {"rejected_fence": rejected.row.fence})
-
-        bench.poll()
-
-        assert bench.world.known(change).status is Status.PROCESSED
-
 
 class TestStop:
     """After `stop`, the record in work is finished, and the others go back at once."""
