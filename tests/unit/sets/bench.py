@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from functools import cache
 from typing import override
 
-from cdk_intake_ledger.testing import LocalSets, MemoryDynamoDB
+from cdk_intake_ledger.testing import LocalSets, LocalWorker, MemoryDynamoDB
 from intake_ledger import Commit, FileSet, ObjectChange
 from intake_ledger.protocol.row import Row
 from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, environment_of
@@ -76,8 +75,8 @@ class SetBench(LocalSets):
         self.parts._environment |= environment_of(ConsumerSettings, filters=keys)
         self._sqs.send = self._hooked(self._sqs.send)  # type: ignore[method-assign]
         if WARM if warm is None else warm:
-            self.new_worker = cache(self.new_worker)  # type: ignore[method-assign]
-            self.parts.new_worker = cache(self.parts.new_worker)  # type: ignore[method-assign]
+            self.new_worker = _kept(self.new_worker)  # type: ignore[method-assign]
+            self.parts.new_worker = _kept(self.parts.new_worker)  # type: ignore[method-assign]
 
     def use(self, form: FormSettings) -> None:
         """Deploy both functions with this form."""
@@ -201,3 +200,15 @@ class SetBench(LocalSets):
             send(body, *plain, **named)
 
         return wake
+
+
+def _kept(make: Callable[[], LocalWorker]) -> Callable[[], LocalWorker]:
+    """Make a worker, and keep it until it dies."""
+    workers: list[LocalWorker] = []
+
+    def new_worker() -> LocalWorker:
+        if not workers or workers[-1].connection.dead:
+            workers.append(make())
+        return workers[-1]
+
+    return new_worker
