@@ -225,7 +225,7 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         ClientError: AWS returns an error other than a denial.
 
     """
-    name, rate, now, executions = deployed.name, deployed.rate, now_ms(), executions_of(aws, deployed)
+    name, rate, executions = deployed.name, deployed.rate, executions_of(aws, deployed)
     keys = [reading.audit_key(deployed), *(key(name) for key in (breaker_key, success_key, pause_key, rate_key))]
     # The breaker, the last success, the pause, the rate and the audit in one consistent request.
     items = allowed(lambda: LedgerTable(aws.dynamodb, deployed.table).get_items(keys))
@@ -236,6 +236,7 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
     known = {} if isinstance(hour, NotRead) else hour
     ages = {name: values.last for name, values in known.items()}
     counted = None if isinstance(counts, NotRead) else counts
+    now = now_ms()  # after these reads, so that nothing of them is in the future
     return PipelineStatus(
         pipeline=name,
         bucket=deployed.bucket,
