@@ -225,6 +225,25 @@ def test_a_worker_that_lost_its_row_does_not_take_the_key_from_its_successor(lon
     second.commit(claim)
 
 
+def test_a_worker_that_lost_its_row_does_not_take_a_key_that_is_free_again() -> None:
+    """It pauses before the lock. Its fence of the key would be above those of all messages that came meanwhile."""
+    workers = Workers()
+    second, table = workers.ledger(), workers.table()
+    paused, mark = workers.ledger(table), table.mark
+
+    def late(key: RowKey, *marks: Any) -> None:
+        table.mark = mark  # type: ignore[method-assign]
+        workers.clock.advance(LEASE)
+        for identity in ("1", "2"):
+            second.commit(claimed(second, workers.message(identity)))
+        mark(key, *marks)
+
+    table.mark = late  # type: ignore[method-assign, assignment]
+    assert verdict(paused, workers.message("1")) is Verdict.BUSY
+    assert verdict(workers.ledger(), workers.message("1")) is Verdict.DUPLICATE
+    second.commit(claimed(second, workers.message("3")))
+
+
 def test_a_released_row_that_comes_back_with_a_lower_fence_takes_the_key() -> None:
     """The clock of its worker is behind."""
     workers = Workers()

@@ -101,10 +101,10 @@ class KeyLock:
                         return replace(claim, lock_fence=int(item["fence"]))
                     item = self._item(claim)
                     continue
-                if self._has_lost_its_row(claim, item):
-                    break
                 if (wait_ms := self._held_ms(claim, item)) is not None:
                     return self._busy(claim, wait_ms, item)
+                if self._has_lost_its_row(claim, item):
+                    break
                 fence = max(int(item.get("fence", 0)) + 1, claim.row.fence)
                 free, item = _as_read(item), None
         except ClientError as error:
@@ -192,11 +192,12 @@ class KeyLock:
         return min(max(age_ms, _SHORTEST_WAIT_MS), (holder.lease_until or now) - now)
 
     def _has_lost_its_row(self, claim: Claim, item: dict[str, Any]) -> bool:
-        """True if the worker has lost its row before it took the lock. The next attempt on the row has both.
+        """True if the worker has lost its row before it took the lock. The next attempt on the row has or had both.
 
-        The row is read, because a released row may come back with a lower fence: clocks differ.
+        The row is read, because a released row may come back with a lower fence, and a later message of the key may
+        have a higher one: clocks differ.
         """
-        if item.get("holder") != self._name(claim) or item["holder_fence"] <= claim.row.fence:
+        if int(item.get("holder_fence", 0)) <= claim.row.fence:
             return False
         row = self._table.get(claim.key)
         return row is None or row.fence != claim.row.fence
