@@ -5,24 +5,38 @@
 
 import base64
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
-from intake_ledger import Commit, Rejects
+from botocore.exceptions import ClientError
+
+from cdk_intake_ledger.testing import LocalMessages
+from intake_ledger import Commit, NotYet, Rejects, outcome_events
+from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.events.parser import body_unknown, own_message
+from intake_ledger.executions.decide import execution_name
+from intake_ledger.keyed.group_lock import holder_name
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import break_claim, end_work
+from intake_ledger.once import Busy, Duplicate, Fenced, OnceLedger
 from intake_ledger.protocol.change import Origin, StateKind, identity_of
 from intake_ledger.protocol.commit_tag import CommitTag
 from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import (
     Ordering,
     Row,
+    RowKey,
     Status,
     dismissed_partition,
+    from_dynamodb,
+    group_key,
+    pause_key,
     rejected_rows_partition,
     removed_partition,
     review_partition,
@@ -31,15 +45,29 @@ from intake_ledger.protocol.row import (
     waiting_partition,
 )
 from intake_ledger.requests.record import queried_batches
-from intake_ledger_cli.act import dismissing
+from intake_ledger_cli.act import dismissing, pausing
 from intake_ledger_cli.errors import CliError
+from intake_ledger_testing.dynamodb_expressions import Item
+from intake_ledger_testing.local_worker import Killed, LocalConnection
 from intake_ledger_testing.memory_sqs import DeadLetter
-from tests.pairs.world import JUMPS, KEYS, MOODS, Effect, Violation, World, content_of, key_of
+from intake_ledger_testing.memory_step_functions import MemoryExecution
+from tests.pairs.world import (
+    GROUPS,
+    JUMPS,
+    KEYS,
+    MOODS,
+    SKEW,
+    Effect,
+    World,
+    content_of,
+    executions_of,
+    key_of,
+)
 from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget
-from tests.unit.support import DAY
+from tests.unit.support import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from cdk_intake_ledger.testing import LocalMessages, LocalPipeline, LocalSets
+    from cdk_intake_ledger.testing import LocalPipeline, LocalSets
 
 Action = Callable[[World, int, int], object]
 MESSAGES = ("messages", "FIFO messages", "stream records")
@@ -74,16 +102,40 @@ class Feature:
         """The return value of a call."""
         return None
 
+    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
+        """What is wrong about a change of a row."""
+        yield from ()
+
+    def recorded(self, world: World, place: tuple[str, str], before: Item | None, after: Item | None) -> Iterator[str]:
+        """What is wrong about a change of an item."""
+        yield from ()
+
+    def handled(self, world: World, requests: Sequence[str]) -> None:
+        """A worker has handled messages with these requests, and none of them had a fault."""
+
+    def watch(self, world: World) -> Iterator[str]:
+        """What is wrong at the end of a step."""
+        yield from ()
+
+    def ends(self, world: World) -> None:
+        """After the last step."""
+
     def judge(self, world: World) -> Iterator[str]:
         """What is wrong at rest."""
         yield from ()
 
 
-def put(world: World, key: str, mood: str) -> None:
-    """Upload an object. Each content is another one, and those of each third upload have a bad row."""
+def use(world: World, key: str) -> None:
+    """A key is used again, after it may have been forgotten."""
+    world.memory["uses"] = world.memory.get("uses", 0) + 1
+    world.memory.setdefault("forgotten", set()).discard(key)
+
+
+def put(world: World, key: str, mood: str, *, dirty: int) -> None:
+    """Upload an object. Each content is another one, and a dirty one has a bad row."""
+    use(world, key)
     local = cast("Any", world.local)
     world.puts += 1
-    dirty = world.puts % 3 == 0
     content = "\n".join([json.dumps({"n": world.puts}), *(["x"] if dirty else [])])
     notified = local.parts if world.kind == "sets" else local
     notify = type(notified)._notify
@@ -160,7 +212,9 @@ def may_stay(world: World, key: str) -> bool:
     """True if nothing continues the work of a key, and the page says so. `forget` is run again after a worker died."""
     if f"forgotten {key}" in world.notes and not world.later:
         return forget(world.dynamodb, world.clock, deployed_of(world), key)
-    return "purged" in world.notes and world.kind == "messages"
+    if not isinstance(world.local, LocalMessages) or not world.notes & {"purged", "restored"}:
+        return False
+    return key in world.local.check_rows()
 
 
 def turn(world: World, a: int, b: int) -> None:
@@ -175,6 +229,8 @@ def double(world: World, a: int, b: int) -> None:
     """SQS delivers a message twice."""
     if waiting := world.sqs.messages:
         one = waiting[a % len(waiting)]
+        for key in KEYS if world.kind == "messages" else ():
+            use(world, key)  # the copy has a later time
         world.sqs.send(one.body, one.attributes, group=one.group)
 
 
@@ -257,16 +313,17 @@ def judge_commits(world: World) -> Iterator[str]:
         seen[one.key, one.state] = seen.get((one.key, one.state), 0) + 1
     for (key, state), number in seen.items():
         most = 1 + world.excused[key] + world.local.late_writes
-        if number > most:
+        if number > most and f"forgotten {key}" not in world.notes:
             yield f"{key} {state} is committed {number} times, and there are reasons for {most}"
 
 
 def upload(world: World, a: int, b: int) -> None:
-    put(world, key_of(a), MOODS[b % len(MOODS)])
+    put(world, key_of(a), MOODS[b % len(MOODS)], dirty=b // len(MOODS) % 2)
 
 
 def remove(world: World, a: int, b: int) -> None:
     key = key_of(a)
+    use(world, key)
     cast("LocalPipeline", world.local).delete(key)
 
 
@@ -274,6 +331,7 @@ def rollback(world: World, a: int, b: int) -> None:
     """Delete the newest version or marker permanently."""
     key = key_of(a)
     if shown := world.s3.keys.get(key):
+        use(world, key)
         world.excused[key] += 1
         cast("LocalPipeline", world.local).delete_version(key, cast("str", shown[-1].version_id))
 
@@ -290,6 +348,7 @@ def report_again(world: World, a: int, b: int) -> None:
 
 def lose_event(world: World, a: int, b: int) -> None:
     """A message is lost. The audit finds its object."""
+    world.notes.add("lost")
     if waiting := [one for one in world.sqs.messages if not one.receives]:
         world.sqs.delete([waiting[a % len(waiting)].id])
 
@@ -302,6 +361,17 @@ OBJECT_STEPS: dict[str, Action] = {
 
 class Messages(Feature):
     """Messages of one source."""
+
+    def watch(self, world: World) -> Iterator[str]:
+        settings = world.settings
+
+        def place_of(key: str) -> RowKey | None:
+            return RowKey(f"{settings.bucket}/{key}", f"{settings.pipeline}@lock")
+
+        def name_of(key: str, row: Row) -> str:
+            return row_key(settings.pipeline, world.ordering, settings.bucket, key, row.identity).sk
+
+        yield from check_locks(world, place_of, name_of)
 
     def judge(self, world: World) -> Iterator[str]:
         local = cast("LocalMessages", world.local)
@@ -323,6 +393,13 @@ class Messages(Feature):
                 continue
             yield from self._judge_contents(world, key, event, bodies, row)
         yield from judge_commits(world)
+        if world.notes & {"restored", "expired", "dismissed", "purged"}:
+            return
+        for key, event, content in world.memory.get("redriven", ()):
+            copied = [body_of(one.body) for one in world.letters(key) if one.attributes.get("version_id") == event]
+            done = [one.content for one in world.done if (one.key, one.state) == (key, event)]
+            if content not in (*copied, *done) and f"forgotten {key}" not in world.notes:
+                yield f"message {event} of {key} with {content} was redriven, and is nowhere"
 
     def _judge_contents(
         self, world: World, key: str, event: str, bodies: Sequence[Mapping[str, Any]], row: Row
@@ -366,6 +443,7 @@ def send(world: World, a: int, b: int) -> None:
     content = f"{mood} {b // len(MOODS) % 2}"
     body = {"order": key_of(a), "event": str(1 + b // (2 * len(MOODS)) % 2), "content": content}
     local = cast("LocalMessages", world.local)
+    use(world, body["order"])
     local.send(body, group=body["order"])
     world.sent.append(body)
 
@@ -412,7 +490,7 @@ class Sets(Feature):
 
 def put_part(world: World, a: int, b: int) -> None:
     folder = key_of(a).rpartition("/")[0]
-    put(world, f"{folder}/{1 + b // len(MOODS) % 2}", MOODS[b % len(MOODS)])
+    put(world, f"{folder}/{1 + b // len(MOODS) % 2}", MOODS[b % len(MOODS)], dirty=b // (2 * len(MOODS)) % 2)
 
 
 def put_manifest(world: World, a: int, b: int) -> None:
@@ -441,8 +519,47 @@ KINDS = [
 # --- runners and hosts
 
 
+_LONGEST_TASK = 2 * HOUR
+"""A task may outlive its execution for this time."""
+
+
 class Executions(Feature):
     """Work that answers later."""
+
+    def watch(self, world: World) -> Iterator[str]:
+        """An execution begins when no task of one before it may still run."""
+        seen = world.memory.setdefault("executions", set[str]())
+        new = [one for one in world.running() if one.name not in seen]
+        seen.update(one.name for one in new)
+        for one in new:
+            for other in executions_of(world):
+                same = other is not one and other.given["key"] == one.given["key"]
+                same &= world.name != "every version" or other.given["versionId"] == one.given["versionId"]
+                ended = other.stopped_at if other.status in ("ABORTED", "STOPPED", "TIMED_OUT") else None
+                if (
+                    same
+                    and ended is not None
+                    and world.clock() < ended + _LONGEST_TASK - SKEW
+                    and "restored" not in world.notes
+                ):
+                    seconds = (world.clock() - ended) // 1000
+                    yield f"an execution of {one.given['key']} begins {seconds} s after an abort"
+
+    def begin(self, world: World) -> None:
+        """A row whose work was never started is not asked about an execution."""
+        executions = cast("Any", world.machine)
+        name = "describe_execution" if world.runner == "machine" else "get_durable_execution"
+        describe = getattr(executions, name)
+
+        def described(**request: Any) -> Any:
+            asked = request.get("executionArn", "").rpartition(":")[2]
+            for key, sk, row in world.rows() if world.is_undisturbed() else ():
+                place = RowKey(f"{world.settings.bucket}/{key}", sk)
+                if row.waits and row.fence > 0 and execution_name(place, row.fence) == asked:
+                    raise world.broken_promise(f"{key} waits, and an execution is asked for")
+            return describe(**request)
+
+        setattr(executions, name, described)
 
     def judge(self, world: World) -> Iterator[str]:
         if running := world.running():
@@ -473,8 +590,36 @@ PLACES = [
 # --- options
 
 
+def check_locks(
+    world: World, place_of: Callable[[str], RowKey | None], name_of: Callable[[str, Row], str]
+) -> Iterator[str]:
+    """The lock of a live call or execution names its row."""
+    if world.notes & {"restored", "expired", "purged"}:
+        return
+    calls = ((one.key, row) for one, row in world.live_calls())
+    for key, row in (*calls, *world.live_executions()):
+        place = place_of(key)
+        if place is None or f"forgotten {key}" in world.notes:
+            continue
+        lock = from_dynamodb(world.dynamodb.items.get((place.pk, place.sk), {}))
+        if (lock.get("holder"), lock.get("holder_fence")) != (name_of(key, row), row.fence):
+            yield f"{key} {row.identity} is in work with the fence {row.fence}, and its lock is {lock.get('holder')!r}"
+
+
 class Groups(Feature):
     """Keys of a group exclude each other."""
+
+    def watch(self, world: World) -> Iterator[str]:
+        def place_of(key: str) -> RowKey | None:
+            group = GROUPS.group_of(key)
+            return None if group is None else group_key(world.settings.pipeline, group)
+
+        def name_of(key: str, row: Row) -> str:
+            return holder_name(
+                row_key(world.settings.pipeline, world.ordering, world.settings.bucket, key, row.identity)
+            )
+
+        yield from check_locks(world, place_of, name_of)
 
     def judge(self, world: World) -> Iterator[str]:
         for item in world.dynamodb.items.values():
@@ -485,11 +630,30 @@ class Groups(Feature):
 class Tags(Feature):
     """Committed versions get a tag."""
 
+    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
+        """The row names a version from its commit on until S3 has its tag, or has the version no longer."""
+        old, new = set(before.untagged if before else ()), set(after.untagged)
+        shown = {one.version_id for one in world.s3.keys.get(key, ())}
+        if lost := [one for one in old - new if one in shown and not world.s3.tags.get((key, one))]:
+            yield f"the row of {key} forgets {lost}, which have no tag"
+        committed = before is not None and before.committed_fence != after.committed_fence
+        if added := new - old - ({after.version_id} if committed or before is None else set()):
+            yield f"the row of {key} names {added} without a commit"
+
     def judge(self, world: World) -> Iterator[str]:
         local = cast("LocalPipeline", world.local)
         for key, _, row in world.rows():
             if row.tags_pending:
                 yield f"{key}: {row.tags_pending} has no tag at rest"
+            version = (row.kept_state or row.committed_state or "").removeprefix("v#")
+            known = row.settled and not world.notes & {"restored", "expired"}
+            shown = [one for one in world.s3.keys.get(key, ()) if one.version_id == version and one.etag is not None]
+            if known and shown and bool(row.tagged_at) != bool(local.tags(key, version)):
+                yield f"{key} {version} has the tags {local.tags(key, version)}, and its row has {row.tagged_at}"
+        known_commits = {(one.key, one.state) for one in world.commits}
+        for (key, state), tags in world.s3.tags.items():
+            if tags and (key, state) not in known_commits:
+                yield f"{key} {state} has a tag and no commit"
         for one in world.commits:
             shown = [v for v in world.s3.keys.get(one.key, ()) if v.version_id == one.state]
             if (
@@ -534,6 +698,66 @@ class Rejecting(Feature):
                 yield f"{key} {row.version_id} has {numbers}"
 
 
+class StopOvertaken(Feature):
+    """An execution whose state is overtaken is stopped."""
+
+    def begin(self, world: World) -> None:
+        executions = cast("Any", world.machine)
+        ended = executions.stopped
+
+        def stopped(execution: MemoryExecution) -> None:
+            if not self._is_overtaken(world, execution):
+                given = execution.given
+                raise world.broken_promise(
+                    f"the execution of {given['key']} {given['versionId']} is stopped, which is current"
+                )
+            ended(execution)
+
+        executions.stopped = stopped
+
+    def _is_overtaken(self, world: World, execution: MemoryExecution) -> bool:
+        given = execution.given
+        shown = world.s3.current(given["key"])
+        if shown is None or shown.etag is None:
+            return world.deletes and given.get("kind") == "created"
+        return bool((shown.version_id, shown.etag) != (given["versionId"], given.get("etag", shown.etag)))
+
+    def recorded(self, world: World, place: tuple[str, str], before: Item | None, after: Item | None) -> Iterator[str]:
+        """What is wrong about a change of an item."""
+        yield from ()
+
+    def handled(self, world: World, requests: Sequence[str]) -> None:
+        """A look at an execution looks at its state too."""
+        if {"describe_execution", "get_durable_execution"}.isdisjoint(requests) or len(world.running()) > 1:
+            return
+        if {"stop_execution", "stop_durable_execution", "start_execution", "invoke"} & set(requests):
+            return
+        for one in world.running():
+            row = world.row_of_execution(one)
+            young = row is not None and world.clock() - row.updated_at < 4 * HOUR - MINUTE
+            if young and row is not None and row.status is Status.PROCESSING and self._is_overtaken(world, one):
+                raise world.broken_promise(
+                    f"the execution of {one.given['key']} {one.given['versionId']} goes on, and is overtaken"
+                )
+
+
+class Calls(Feature):
+    """Several changes in one call."""
+
+    def watch(self, world: World) -> Iterator[str]:
+        yield from world.calls_said
+
+
+class Rate(Feature):
+    """Starts per second."""
+
+    def watch(self, world: World) -> Iterator[str]:
+        started = sum(one in ("start_execution", "invoke") for one in world.local.requests)
+        begun = started if world.later else world.begun_calls
+        if world.starts > begun + world.faults and "restored" not in world.notes:
+            yield f"{world.starts} starts are taken, and {begun} calls have begun"
+
+
 class Transact(Feature):
     """The commit has writes of the processor."""
 
@@ -543,7 +767,8 @@ class Transact(Feature):
 
     def judge(self, world: World) -> Iterator[str]:
         ids = [one["Put"]["Item"]["id"]["S"] for one in world.local.transacted]
-        if len(ids) != len(set(ids)) and "restored" not in world.notes and not sum(world.excused.values()):
+        new_again = any(one in {"restored", "expired"} or one.startswith("forgotten") for one in world.notes)
+        if len(ids) != len(set(ids)) and not new_again and not sum(world.excused.values()):
             yield f"a transaction is carried out twice: {ids}"
 
 
@@ -551,13 +776,229 @@ class Deletes(Feature):
     """The processor is told of removals."""
 
 
+class Outputs(Feature):
+    """The processor writes an output."""
+
+    def processes(self, world: World, given: Any, effect: Effect) -> None:
+        output = given.output("out", self._name(world, effect.key, effect.state))
+        if given.kind == "created":
+            output.put(f"{effect.content} {given.fence}".encode())
+        else:
+            output.remove()
+
+    def _name(self, world: World, key: str, state: str) -> str:
+        return f"{key}/{state}" if world.name == "every version" else key
+
+    def judge(self, world: World) -> Iterator[str]:
+        """The output is that of the last commit."""
+        if "restored" in world.notes:
+            return
+        for key, _, row in world.rows():
+            identity = row.committed_state if row.settled_as is None else row.kept_state
+            if not row.settled or identity is None or f"forgotten {key}" in world.notes:
+                continue
+            state = identity.removeprefix("v#")
+            content = world.contents.get((key, state))
+            wanted = None if content is None else f"{content} {row.committed_fence}".encode()
+            found = cast("LocalPipeline", world.local).output("out", self._name(world, key, state))
+            if found != wanted:
+                yield f"the output of {key} is {found!r}, and its commit {wanted!r}"
+
+
+# --- what happens beside the consumer
+
+
+class Pause(Feature):
+    """People pause and resume the consumer."""
+
+    def ends(self, world: World) -> None:
+        resume(world, 0, 0)
+
+    def judge(self, world: World) -> Iterator[str]:
+        place = pause_key(world.settings.pipeline)
+        if (place.pk, place.sk) in world.dynamodb.items and "restored" not in world.notes:
+            yield "a pause is recorded, and the consumer is not paused"
+
+
+class _Mappings:
+    """The event source mapping of the consumer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def update_event_source_mapping(self, *, UUID: str, Enabled: bool) -> None:  # noqa: N803 - as boto3 has it
+        self._world.paused = not Enabled
+
+
+def _lambda_of(world: World) -> Any:
+    connection = LocalConnection(world._passes)
+    return SimpleNamespace(dynamodb=connection.client(world.dynamodb), functions=connection.client(_Mappings(world)))
+
+
+def pause(world: World, a: int, b: int) -> None:
+    operation: Any = SimpleNamespace(at=world.clock(), by="me", because="a deploy")
+    pausing.pause(_lambda_of(world), deployed_of(world), ["mapping"], operation)
+
+
+def resume(world: World, a: int, b: int) -> None:
+    pausing.resume(_lambda_of(world), deployed_of(world), ["mapping"])
+
+
+class LaterRelease(Feature):
+    """A later release writes rows, and is rolled back. This one leaves its rows and its columns as they are."""
+
+    def recorded(self, world: World, place: tuple[str, str], before: Item | None, after: Item | None) -> Iterator[str]:
+        if before is None or after is None or "later_column" not in before:
+            return
+        if "later_column" not in after:
+            yield f"{place} loses a column of a later release"
+        if before["format"] != {"N": "1"} and any(before[one] != after[one] for one in ("status", "format", "fence")):
+            yield f"{place} is a row of a later release, and this one has changed it"
+
+    def ends(self, world: World) -> None:
+        for place in list(world.memory.get("later", {})):
+            self.deploy(world, place)
+
+    def deploy(self, world: World, place: tuple[str, str]) -> None:
+        """The later release writes a row, or writes it in the format of this one."""
+        later, items = world.memory.setdefault("later", {}), cast("Any", world.dynamodb.items)
+        item = items.get(place)
+        known = later.pop(place, None)
+        if item is None:
+            return
+        if known is not None:
+            dict.__setitem__(items, place, {**item, **known, "later_column": {"S": "kept"}})
+            return
+        later[place] = {one: item[one] for one in ("status", "format")}
+        written = {"status": {"S": "ARCHIVED"}, "format": {"N": "2"}, "later_column": {"S": "kept"}}
+        dict.__setitem__(items, place, {**item, **written})
+
+
+def later_release(world: World, a: int, b: int) -> None:
+    for key, sk, row in list(world.rows()):
+        if key == key_of(a) and not row.is_live(world.clock()):
+            LATER_RELEASE.deploy(world, (f"{world.settings.bucket}/{key}", sk))
+
+
+class OutcomeEvents(Feature):
+    """The stream of the table sends outcomes."""
+
+    def recorded(self, world: World, place: tuple[str, str], before: Item | None, after: Item | None) -> Iterator[str]:
+        stream = world.memory.setdefault("stream", [])
+        images = {"OldImage": before, "NewImage": after}
+        keys = {"pk": {"S": place[0]}, "sk": {"S": place[1]}}
+        number = world.memory["records"] = world.memory.get("records", 0) + 1
+        images = {name: one for name, one in images.items() if one is not None}
+        stream.append({"dynamodb": {"Keys": keys, "SequenceNumber": str(number), **images}})
+        yield from ()
+
+    def judge(self, world: World) -> Iterator[str]:
+        while world.memory.get("stream"):
+            outcome_batch(world, 2, 9)
+        sent = world.memory.get("events", [])
+        named = {(one["key"], one["fence"]) for one in sent}
+        for key, _, row in world.rows():
+            fence = row.committed_fence if row.status is Status.PROCESSED else row.rejected_fence or row.fence
+            ended = row.status is Status.REJECTED or (row.status is Status.PROCESSED and row.settled_as is None)
+            if ended and (key, str(fence)) not in named and not world.notes & {"restored", "expired"}:
+                yield f"{key} is {row.status.value} with the fence {fence}, and no event says so"
+        ids = {one["id"]: one for one in sent}
+        if others := [one for one in sent if ids[one["id"]] != one]:
+            yield f"two events have one id: {others[:2]}"
+
+
+class _Bus:
+    """EventBridge. It refuses an event, or loses its answer."""
+
+    def __init__(self, world: World, how: int) -> None:
+        self._world, self._how = world, how
+
+    def put_events(self, *, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
+        taken = Entries[:-1] if self._how == 0 else Entries
+        self._world.memory.setdefault("events", []).extend(json.loads(one["Detail"]) for one in taken)
+        if self._how == 1:
+            raise ClientError({"Error": {"Code": "InternalFailure", "Message": "try again"}}, "PutEvents")
+        return {"Entries": [{} for _ in taken] + [{"ErrorCode": "Throttled"}] * (len(Entries) - len(taken))}
+
+
+def outcome_batch(world: World, a: int, b: int) -> None:
+    """Lambda gives some records to the function, and repeats those that it does not take."""
+    stream = world.memory.get("stream", [])
+    batch = stream[: b + 1]
+    kinds = {world.settings.pipeline: world.kind}
+    names = {OUTCOME_INTAKES: json.dumps(kinds), OUTCOME_BUS: "bus"}
+    with patch.dict(os.environ, names), patch.object(outcome_events, "_client", lambda: _Bus(world, a % 3)):
+        failed = outcome_events.handler({"Records": batch}, None)["batchItemFailures"]
+    numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
+    del stream[: numbers.index(failed[0]["itemIdentifier"]) if failed else len(batch)]
+
+
+class Once(Feature):
+    """Code beside the consumer uses `once` on the same table."""
+
+    def judge(self, world: World) -> Iterator[str]:
+        for key, identity in world.memory.get("once", {}):
+            for _ in range(20):
+                if (wait := run_once(world, key, identity, mood=0)) is None:
+                    break
+                world.clock.advance(round(wait * 1000) + 1)
+            else:
+                yield f"once: {key} {identity} does not end"
+
+
+def once(world: World, a: int, b: int) -> None:
+    run_once(world, "xy"[a % 3 == 2], str(b % 2), mood=b // 2 % 3)
+
+
+def run_once(world: World, key: str, identity: str, *, mood: int) -> float | None:
+    """Run a block. Returns the seconds after which to try again. None: the identity is done."""
+    results = world.memory.setdefault("once", {}).setdefault((key, identity), {})
+    opened = world.memory.setdefault("once open", [])
+    connection = LocalConnection(world._passes)
+    client = connection.client(world.dynamodb)
+    ledger = OnceLedger("once", table=world.settings.table, client=client, clock=world.clock)
+    try:
+        with ledger.once(key, identity) as claim:
+            if "committed" in results and not world.notes & {"restored", "expired"}:
+                raise world.broken_promise(f"once: {key} {identity} runs again after its commit")
+            if any(one == key and at + MINUTE > world.clock() for one, at in opened):
+                raise world.broken_promise(f"once: two blocks of {key} run")
+            opened.append((key, world.clock()))
+            try:
+                if world._passes("process"):
+                    connection.dead = True
+                    raise Killed
+            finally:
+                opened.pop()
+            number = results["runs"] = results.get("runs", 0) + 1
+            if mood and number == 1:
+                raise NotYet("the rates", retry_in=600) if mood == 2 else ValueError("flaky")
+            claim.result = f"{identity} {number}"
+            results[claim.result] = claim.fence
+        results["committed"] = claim.result
+    except Duplicate as done:
+        if done.result not in results or results.get("committed", done.result) != done.result:
+            raise world.broken_promise(f"once: {key} {identity} was {results}, and is {done.result}") from None
+    except Busy as busy:
+        return busy.retry_after
+    except (Fenced, NotYet, ValueError):
+        return 0
+    return None
+
+
 # --- people
 
 
 def redrive(world: World, a: int, b: int) -> None:
-    world.excused.update(one.key for one in world.sqs.dead_letters)
+    letters = world.sqs.dead_letters
+    world.excused.update(one.key for one in letters)
     world.notes.add("opened")
+    if world.kind == "messages":
+        found = ((one.key, str(one.attributes.get("version_id")), body_of(one.body)) for one in letters)
+        world.memory.setdefault("redriven", []).extend(one for one in found if one[2] != "not known")
+    fences = {(one.key, str(one.attributes.get("rejected_fence"))) for one in letters}
     world.redrive()
+    world.memory.setdefault("operations", {})[world.operation] = fences
 
 
 def reprocess(world: World, a: int, b: int) -> None:
@@ -567,6 +1008,7 @@ def reprocess(world: World, a: int, b: int) -> None:
             return
         world.excused[key] += 1
         world.asked[key] = world.clock()
+        use(world, key)
         world.reprocess("99", keys=[key])
 
 
@@ -574,15 +1016,32 @@ def stop(world: World, a: int, b: int) -> None:
     if world.operation:
         world.stop()
         world.notes.add("stopped")
+        if not world._busy:
+            world.memory.setdefault("stops", set()).add(world.operation)
 
 
 class Requests(Feature):
     """People redrive, reprocess and stop."""
 
+    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
+        """No work begins for an operation that was stopped when no worker had its messages."""
+        begins = after.status is Status.PROCESSING and (before is None or before.status is not Status.PROCESSING)
+        stops = world.memory.get("stops", set())
+        if not begins or not stops:
+            return
+        asked = after.reprocess_id if before is None or before.reprocess_id != after.reprocess_id else None
+        if asked in stops:
+            yield f"{key} is processed for the request {asked}, which was stopped"
+        if asked is None and before is not None and after.redrive_count > before.redrive_count:
+            name = key, str(before.rejected_fence)
+            by = {one for one, fences in world.memory.get("operations", {}).items() if name in fences}
+            if by and by <= stops:
+                yield f"{key} is processed for the redrive {by}, which was stopped"
+
     def judge(self, world: World) -> Iterator[str]:
         table, name = world.settings.table, world.settings.pipeline
         left = [one for one in queried_batches(cast("Any", world.dynamodb), table, name) if one.entries]
-        if left and "purged" not in world.notes:
+        if left and not world.before_audit and "purged" not in world.notes:
             yield f"requests are outstanding at rest: {[(one.command, one.entries) for one in left][:2]}"
         for key, _, found in world.rows():
             if found.reprocess_id and found.reprocess_id > (found.served_reprocess_id or "") and found.settled:
@@ -596,6 +1055,15 @@ class Requests(Feature):
             told = row is not None and row.status is Status.PROCESSED and row.settled_as is None
             if told and not any(one.key == key and one.at >= at for one in world.commits):
                 yield f"{key} was asked for, and has no commit since"
+
+
+class Forget(Feature):
+    """People forget keys."""
+
+    def judge(self, world: World) -> Iterator[str]:
+        gone = world.memory.get("forgotten", set())
+        if rows := [f"{key} {row.status.value}" for key, _, row in world.rows() if key in gone and row.settled]:
+            yield f"forgotten keys have the rows {rows}"
 
 
 class _Waits:
@@ -625,14 +1093,18 @@ def forget_key(world: World, a: int, b: int) -> None:
     key = key_of(a)
     if world.s3.current(key) and world.kind != "messages":
         return
+    uses = world.memory.get("uses", 0)
     try:
         gone = forget(world.requests_of_person(), _Waits(world, b), deployed_of(world), key)
     finally:
         if any("forgotten_at" in item for item in world.dynamodb.items.values()):
             # Messages of before are refused, also if the command was refused later.
             world.notes.add(f"forgotten {key}")
+    gone &= world.memory.get("uses", 0) == uses
+    if gone:
+        world.memory.setdefault("forgotten", set()).add(key)
     if gone and (rows := [row.status for name, _, row in world.rows() if name == key]):
-        raise Violation(f"{key} is forgotten, and has the rows {rows}")
+        raise world.broken_promise(f"{key} is forgotten, and has the rows {rows}")
 
 
 def dismiss(world: World, a: int, b: int) -> None:
@@ -682,6 +1154,7 @@ def release_claim(world: World, a: int, b: int) -> None:
     for key, _, row in world.rows():
         if key == key_of(a) and row.is_live(now):
             place = row_key(settings.pipeline, world.ordering, settings.bucket, key, row.identity)
+            world.broken += 1
             with suppress(ConditionFailed):
                 break_claim(table, settings.pipeline, place, row, reason, now=now)
                 _wake(world, key, row)
@@ -755,6 +1228,7 @@ class Skew(Feature):
         world.skews = 1
 
 
+LATER_RELEASE = LaterRelease("later release", actions={"later release": later_release})
 OF_OBJECTS = frozenset({"objects", "every version"})
 ALONE = frozenset({"sets", "FIFO messages", "stream records", "together"})
 NOT_LATEST = frozenset({"every version", *MESSAGES, "sets"})
@@ -762,18 +1236,18 @@ IN_BUCKET = OF_OBJECTS | {"sets"}
 OPTIONS = [
     Deletes("deletes", cell={"deletes": True}, beside=OF_OBJECTS),
     Groups("groups", cell={"exclusive_by": "{folder}/"}, beside=IN_BUCKET, without=frozenset({"calls"})),
-    Feature("rate", cell={"max_rate": 0.01}),
-    Feature("calls", cell={"per_call": 3}, beside=frozenset({"inline"}), without=ALONE),
+    Rate("rate", cell={"max_rate": 0.01}),
+    Calls("calls", cell={"per_call": 3}, beside=frozenset({"inline"}), without=ALONE),
     Rejecting("rejects", cell={"keep_rejects": True}, beside=frozenset({"inline"}), without=frozenset(MESSAGES)),
     Tags("tags", cell={"after_commit": CommitTag("done", "yes")}, beside=OF_OBJECTS),
-    Feature("stop_overtaken", kit={"stop_overtaken": True}, beside=frozenset(LATER), without=NOT_LATEST),
+    StopOvertaken("stop_overtaken", kit={"stop_overtaken": True}, beside=frozenset(LATER), without=NOT_LATEST),
     Feature("fingerprint", kit={"fingerprint": "content"}, beside=frozenset(MESSAGES)),
     Feature("together", kit={"commit_together": True}, beside=OF_OBJECTS),
     Feature("crowded", cell={"crowded": True}),
     Feature("unversioned", kit={"versioned": False}, beside=OF_OBJECTS, without=frozenset({"tags", "every version"})),
     Transact("transact", beside=frozenset({"inline"}), without=frozenset({"together"})),
     Requests("requests", actions={"redrive": redrive, "reprocess": reprocess, "stop": stop}),
-    Feature("forget", actions={"forget": forget_key}, without=frozenset({"sets"})),
+    Forget("forget", actions={"forget": forget_key}, without=frozenset({"sets"})),
     Feature("dismiss", actions={"dismiss": dismiss}),
     Feature("retry", actions={"retry": retry_now}),
     Feature("release", actions={"release": release_claim}, without=frozenset(LATER)),
@@ -782,6 +1256,11 @@ OPTIONS = [
     Feature("purge", actions={"purge": purge}),
     Feature("months", actions={"months": months}),
     Skew("skew"),
+    Outputs("outputs", beside=frozenset({"inline"}), without=frozenset({*MESSAGES, "sets"})),
+    Pause("pause", actions={"pause": pause, "resume": resume}),
+    LATER_RELEASE,
+    OutcomeEvents("outcome events", actions={"events": outcome_batch}),
+    Once("once", actions={"once": once}),
 ]  # fmt: skip
 FEATURES = {one.name: one for one in (ALWAYS, *KINDS, *PLACES, *OPTIONS)}
 

@@ -47,7 +47,7 @@ def main() -> int:
     ]
     preload()
     found = 0
-    for one in run_jobs(jobs, workers=2):
+    for one in run_jobs(jobs, workers=int(os.environ.get("MEASURE_WORKERS") or 1)):
         found += one.passed
         print(one.told if not one.broken else f"    -  {one.job.name}: {one.told.splitlines()[-1]}", flush=True)
     print(f"{found} of {len(jobs)} found")

@@ -15,8 +15,11 @@ from typing import Any, NamedTuple, cast
 from tests.pairs.features import ALWAYS, FEATURES, KINDS, OPTIONS, fits, make_world
 from tests.pairs.world import Fault, Step, Violation
 
-FAULTS = ("die", "die", "die after", "refuse", "lose", "pause")
-MOST_OPTIONS, MOST_STEPS = 3, 16
+FAULTS = ("die", "die", "die after", "refuse", "lose", "pause", "pause", "pause")
+TURNS = ("turn", "turn again", "turn once more")
+WITH_REQUESTS = frozenset({*TURNS, "audit", "forget", "once"})
+"""Steps that may have a fault."""
+MOST_OPTIONS, MOST_STEPS = 3, 22
 
 
 class Script(NamedTuple):
@@ -49,19 +52,25 @@ def draw(seed: int, wanted: Sequence[str] = ()) -> Script:
         except ValueError:
             continue
         break
-    actions = [name for one in (ALWAYS, *(FEATURES[name] for name in names)) for name in one.actions]
-    steps = tuple(_step(chance, actions, chance.random() < 0.7) for _ in range(chance.randint(4, MOST_STEPS)))
+    actions = [one for name in names for one in FEATURES[name].actions]
+    actions += [one for one in ALWAYS.actions if one not in TURNS]
+    steps = tuple(_step(chance, actions, chance.random() < 0.7) for _ in range(chance.randint(5, MOST_STEPS)))
     return Script(names, steps)
 
 
 def _step(chance: random.Random, actions: Sequence[str], faulty: bool, depth: int = 0) -> Step:
-    name = chance.choice(actions)
+    name = chance.choice(TURNS) if chance.random() < 0.4 else chance.choice(actions)
     fault = None
-    if faulty and depth < 2 and chance.random() < 0.4:
+    if faulty and name in WITH_REQUESTS and depth < 2 and chance.random() < 0.5:
         kind = chance.choice(FAULTS)
         inner = chance.randint(1, 4) if kind == "pause" else 0
         steps = tuple(_step(chance, actions, faulty, depth + 1) for _ in range(inner))
-        fault = Fault(kind, chance.randint(1, 14), (Step("time", 3, 0), *steps) if kind == "pause" else ())
+        if steps and chance.random() < 0.5:
+            steps = (*steps, Step("turn", chance.randrange(12), chance.randrange(24)))
+        if steps and chance.random() < 0.5:
+            steps = (Step("time", 3, 0), *steps)
+        number = chance.randint(1, 14) if chance.random() < 0.5 else -chance.choice((0, 0, 0, 1, 1, 2, 3, 4))
+        fault = Fault(kind, number, steps)
     return Step(name, chance.randrange(12), chance.randrange(24), fault)
 
 
@@ -82,10 +91,12 @@ def play(script: Script) -> str:
         for step in script.steps:
             world.step(step)
         world.come_to_rest()
-        return next((said for one in world.features for said in one.judge(world)), "")
+        return world.said or next((said for one in world.features for said in one.judge(world)), "")
     except Violation as found:
-        return str(found)
+        return world.said or str(found)
     except Exception as error:  # noqa: BLE001 - the code under search must raise none
+        if world.said:
+            return world.said
         where = traceback.extract_tb(error.__traceback__)
         runtime = [f"{one.filename.rpartition('/')[2]}:{one.lineno}" for one in where if "/tests/" not in one.filename]
         return f"it raises {error!r} at {' '.join(runtime[-4:])}"

@@ -36,6 +36,13 @@ FOUND = {
             *(Step("send again", 7, 15), Step("send again", 0, 13)),
         ),
     ),
+    "a worker takes the lock of its key after another one has finished its message": Script(
+        ("FIFO messages", "inline", "worker"),
+        (
+            *(Step("send", 0, 3), Step("send", 8, 0)),
+            Step("turn again", 0, 0, Fault("pause", 8, (Step("time", 3, 0), Step("turn")))),
+        ),
+    ),
 }
 """Worlds that failed once."""
 OPEN = {
@@ -113,7 +120,7 @@ def test_a_failing_world_shrinks_to_what_fails(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(FEATURES["tags"], "judge", lambda _: iter(["a file is bad"]))
     small, said = shrink(FAULTY, play(FAULTY))
     assert (small.features, small.steps) == (("objects", "inline", "lambda", "tags"), ())
-    assert said == "a file is bad"
+    assert said == "before the audit: a file is bad"
     assert eval(repr(small), {"Script": Script, "Step": Step, "Fault": Fault}) == small, "it is a test to copy"
 
 

@@ -15,9 +15,10 @@ from botocore.exceptions import ClientError
 
 from cdk_intake_ledger.testing import Killed, LocalMessages, LocalPipeline, LocalSets
 from intake_ledger import Commit, NotYet, Unprocessable, outcome_events
+from intake_ledger.executions.decide import execution_name
 from intake_ledger.protocol.errors import LibraryError
 from intake_ledger.protocol.group_pattern import GroupPattern
-from intake_ledger.protocol.row import Row, Status, from_dynamodb, row_from_attributes
+from intake_ledger.protocol.row import Row, RowKey, Status, from_dynamodb, rate_key, row_from_attributes
 from intake_ledger_testing.dynamodb_expressions import Item
 from intake_ledger_testing.local_worker import LocalConnection, LocalWorker
 from intake_ledger_testing.memory_step_functions import MemoryExecution
@@ -33,7 +34,11 @@ MOODS = ("ok", "ok", "ok", "bad", "flaky", "later")
 GROUPS = GroupPattern("{folder}/")
 SKEW = 100 * SECOND
 """Less than `clock_skew_seconds`."""
+LOSSES = frozenset({"lost", "purged", "restored", "expired", "dismissed"})
+"""Notes of what loses messages, or what they are about."""
 _MOST_TURNS = 1_500
+_CALLS = frozenset({"process", "start_execution", "invoke"})
+_NO_CALL = 1
 
 
 class Fault(NamedTuple):
@@ -43,6 +48,7 @@ class Fault(NamedTuple):
     """`die` or `die after`: its process ends before or after the request. `refuse`: AWS refuses it. `lose`: AWS carries
     it out, and its answer is lost. `pause`: other steps happen before it."""
     number: int
+    """0: the call of the processor, or the start of its execution. -1: the first request after it, and so on."""
     steps: "tuple[Step, ...]" = ()
 
     def __repr__(self) -> str:
@@ -87,6 +93,8 @@ class Effect(NamedTuple):
     fence: int
     attempt: int
     at: int
+    kind: str = ""
+    """As the processor got it, of an object."""
 
 
 class _Items(dict[tuple[str, str], Item]):
@@ -174,6 +182,26 @@ class World(Cell):
     faults: int = 0
     """The number of faults that came to effect."""
     puts: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    """The attempts that have failed, by idempotency key."""
+    broken: int = 0
+    """The number of claims that a person has taken from their workers."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What features remember, by their names."""
+    paused: bool = False
+    """The consumer gets no messages."""
+    said: str = ""
+    """The first promise that was broken."""
+    starts: int = 0
+    """The starts that `max_rate` has given."""
+    begun_calls: int = 0
+    """The number of calls that have begun."""
+    calls_said: list[str] = field(default_factory=list)
+    """What was wrong about calls with several changes."""
+    died_together: Counter[str] = field(default_factory=Counter)
+    """How often a call with others has died, by idempotency key."""
+    before_audit: bool = False
+    """All has come to rest, and no audit has run yet."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -186,8 +214,8 @@ class World(Cell):
         local._dynamodb.items = _Items(self._changed)
         local._sleep = lambda seconds: self.clock.advance(round(seconds * 1000))
         self._fault: Fault | None = None
-        self._count = 0
-        self._turned = 0
+        self._count, self._after_call = 0, _NO_CALL
+        self._turned, self._faults_before = 0, 0
         self._batch = 10
         self._open: list[tuple[Effect, Row | None]] = []
         self._workers: dict[int, LocalWorker] = {}
@@ -201,9 +229,11 @@ class World(Cell):
         """A request is sent, or, without its name, was carried out. True: the worker dies."""
         if operation:
             self._count += 1
+            self._after_call = 0 if operation in _CALLS else self._after_call - (self._after_call < _NO_CALL)
             self.local.requests.append(operation)
         fault = self._fault
-        if fault is None or fault.number != self._count or (fault.kind in ("die after", "lose")) == bool(operation):
+        place = self._count if fault is not None and fault.number > 0 else self._after_call
+        if fault is None or fault.number != place or (fault.kind in ("die after", "lose")) == bool(operation):
             return False
         self._fault = None
         self.faults += 1
@@ -212,10 +242,11 @@ class World(Cell):
         if fault.kind in ("refuse", "lose"):
             status: Any = {"Code": "InternalServerError", "Message": "try again"}
             raise ClientError({"Error": status, "ResponseMetadata": cast("Any", {"HTTPStatusCode": 500})}, "Request")
-        count = self._count
+        before = self._count, self._after_call
         for step in fault.steps:
             self.step(step)
-        self._count, self._fault = count, None
+        self._fault = None
+        self._count, self._after_call = before
         return False
 
     def _ordered(self, visible: Any) -> Any:
@@ -233,19 +264,33 @@ class World(Cell):
         for feature in self.features:
             action = feature.actions.get(step.name)
             if action is not None:
-                before, self._fault, self._count = (self._fault, self._count), step.fault, 0
+                before = self._fault, self._count, self._after_call
+                self._fault, self._count, self._after_call = step.fault, 0, _NO_CALL
                 try:
                     action(self, step.a, step.b)
                 except (ClientError, Killed):
                     pass  # of an audit or a command
                 finally:
-                    self._fault, self._count = before
+                    self._fault, self._count, self._after_call = before
+                self.look()
                 return
+
+    def broken_promise(self, said: str) -> Violation:
+        """The violation of a promise. The first one counts, also if the consumer takes it for an error of its own."""
+        self.said = self.said or said
+        return Violation(said)
+
+    def look(self) -> None:
+        """Look at what must hold at any moment."""
+        self.check_running()
+        for feature in self.features:
+            for said in feature.watch(self):
+                raise self.broken_promise(said)
 
     def deliver(self, number: int, order: int) -> None:
         """Let a worker handle the next messages: those that are visible, or will be within six hours."""
         at = self.next_at()
-        if at is None or at > self.clock() + 6 * HOUR:
+        if at is None or at > self.clock() + 6 * HOUR or self.paused:
             return
         self.clock.now = max(self.clock.now, at)
         self._turned, local = order, cast("Any", self.local)
@@ -254,13 +299,23 @@ class World(Cell):
         if worker is None or worker.connection.dead or worker in self._busy:
             worker = self._workers[number] = self.new_worker(number)
         self._busy.append(worker)
+        first, faults = len(self.local.requests), self.faults
+        outer, self._faults_before = self._faults_before, faults
         try:
             local.turn(worker)
         except ClientError:
             return  # the invocation failed, and its messages come again
         finally:
             self._busy.remove(worker)
-            self.check_running()
+            self._faults_before = outer
+            self.look()
+        if self.faults == faults:
+            for feature in self.features:
+                feature.handled(self, self.local.requests[first:])
+
+    def is_undisturbed(self) -> bool:
+        """True if the turn that runs has had no fault."""
+        return self.faults == self._faults_before
 
     def new_worker(self, number: int) -> LocalWorker:
         """A worker. With skewed clocks, that of each second one is behind, and those between are ahead."""
@@ -290,6 +345,7 @@ class World(Cell):
         if how % 7 == 5:
             body = self.machine.end(one.name, "ABORTED" if self.runner == "machine" else "STOPPED")
             self.excused[one.given["key"]] += 1
+            self.failed[one.given["idempotencyKey"]] += 1
             if body is not None and not self.lost_events:
                 self.local._ended(body)
         else:
@@ -305,18 +361,35 @@ class World(Cell):
         if "restored" in self.notes:
             return  # docs/protocol.md, "Not promised"
         if double := [name for name, number in names.items() if number > 1]:
-            raise Violation(f"two executions of {double} run")
+            raise self.broken_promise(f"two executions of {double} run")
 
     def _exclusive(self, key: str, state: str) -> str:
         if self.exclusive_by and (group := GROUPS.group_of(key)) is not None:
             return f"group {group}"
         return f"{key} {state}" if self.name == "every version" else key
 
+    def _unit_of(self, effect: Effect) -> str:
+        """The calls with this name exclude each other. The permanent deletion of a version is a state of its own."""
+        return self._exclusive(effect.key, f"{effect.state} {effect.kind}")
+
     # --- the downstream
+
+    @override
+    def _process_together(self, things: Any) -> Any:
+        names = [one.idempotency_key for one in things]
+        if len(names) > 1 and (again := [one for one in names if self.died_together[one]]):
+            self.calls_said.append(f"{again} are in a call with others again, which has died")
+        try:
+            return super()._process_together(things)
+        except Killed:
+            if len(names) > 1:
+                self.died_together.update(names)
+            raise
 
     @override
     def _process(self, given: Any) -> Any:
         effect = self._effect_of(given)
+        self.begun_calls += 1
         self._check_call(effect)
         row = self.row_at(effect)
         self._open.append((effect, row))
@@ -337,6 +410,7 @@ class World(Cell):
         elif mood == "later" and first:
             answer = {"notYet": "the rates", "retryInSeconds": 600}
         elif mood == "flaky" and first:
+            self.failed[effect.idempotency_key] += 1
             raise ValueError("flaky")
         if self.runner != "inline":
             return answer
@@ -362,7 +436,7 @@ class World(Cell):
             content = self._set_content(given, state)
         else:
             content = "ok removed" if kind != "created" else self.contents.get((key, state), "ok ?")
-        return Effect(key, state, content, *found, self.clock())
+        return Effect(key, state, content, *found, self.clock(), str(kind))
 
     def _set_content(self, given: Any, state: str) -> str:
         if isinstance(given, Mapping):
@@ -391,33 +465,69 @@ class World(Cell):
 
     def _check_call(self, effect: Effect) -> None:
         committed = self.committed_keys.get(effect.idempotency_key)
-        if committed is not None and effect.fence > committed and "restored" not in self.notes:
-            raise Violation(f"{effect.key} {effect.state} is called again after its commit, with the same key")
-        mine = self._exclusive(effect.key, effect.state)
-        for other, row in self._open:
-            live = (
-                row is not None
-                and "restored" not in self.notes
-                and row.lease_until is not None
-                and row.lease_until > self.clock() + SKEW
+        new_again = self.notes & {"restored", "expired", f"forgotten {effect.key}"}
+        if committed is not None and effect.fence > committed and not new_again:
+            raise self.broken_promise(
+                f"{effect.key} {effect.state} is called again after its commit, with the same key"
             )
-            now = self.row_at(other)
-            live = live and now is not None and row is not None and now.lease_owner == row.lease_owner
-            if live and self._exclusive(other.key, other.state) == mine:
-                raise Violation(f"two live calls of {mine}: {other.state} and {effect.state}")
+        most = 1 + self.failed[effect.idempotency_key] + self.faults + self.broken
+        most -= self.died_together[effect.idempotency_key]
+        if effect.attempt > most:
+            raise self.broken_promise(
+                f"{effect.key} {effect.state} is attempt {effect.attempt}, and {most - 1} may have failed"
+            )
+        mine = self._unit_of(effect)
+        for other, _ in self.live_calls():
+            if self._unit_of(other) == mine:
+                raise self.broken_promise(f"two live calls of {mine}: {other.state} and {effect.state}")
+
+    def live_calls(self) -> Iterator[tuple[Effect, Row]]:
+        """The calls that have not ended, whose leases are live, with their rows."""
+        for one, row in self._open:
+            now = self.row_at(one)
+            if row is None or now is None or now.status is not Status.PROCESSING or "restored" in self.notes:
+                continue
+            if now.lease_owner == row.lease_owner and (now.lease_until or 0) > self.clock() + SKEW:
+                yield one, now
+
+    def live_executions(self) -> Iterator[tuple[str, Row]]:
+        """The keys of the executions that run, with the rows whose claims have started them."""
+        for one in self.running():
+            key, row = one.given["key"], self.row_of_execution(one)
+            if row is not None and row.status is Status.PROCESSING and "restored" not in self.notes:
+                yield key, row
+
+    def row_of_execution(self, execution: MemoryExecution) -> Row | None:
+        """The row whose claim has started an execution. None: another claim has it."""
+        given = execution.given
+        place = RowKey(given["intake"]["pk"], given["intake"]["sk"])
+        item = self.dynamodb.items.get((place.pk, place.sk))
+        row = row_from_attributes(from_dynamodb(item)) if item else None
+        return row if row is not None and execution_name(place, row.fence) == execution.name else None
 
     # --- the table
 
     def _changed(self, key: tuple[str, str], before: Item | None, after: Item | None) -> None:
         """A record of the stream."""
+        if self._quiet:
+            for feature in self.features:
+                for said in feature.recorded(self, key, before, after):
+                    raise self.broken_promise(said)
+        if self._quiet and key == (rate_key(self.settings.pipeline).pk, rate_key(self.settings.pipeline).sk):
+            was, now = (from_dynamodb(one or {}).get("starts_until", 0) for one in (before, after))
+            self.starts += now > was
         old, new = (
             row_from_attributes(from_dynamodb(one)) if one and "status" in one else None for one in (before, after)
         )
         if new is None or new.status is Status.LATER_FORMAT:
             return
         name = key[0].partition("/")[2]
+        if self._quiet and key[1].startswith(f"{self.settings.pipeline}@"):
+            for feature in self.features:
+                for said in feature.changed(self, name, old, new):
+                    raise self.broken_promise(said)
         if old is not None and new.fence < old.fence and self._quiet:
-            raise Violation(
+            raise self.broken_promise(
                 f"the fence of {name} goes back from {old.fence} to {new.fence}: {old.status} to {new.status}"
             )
         kinds = {self.settings.pipeline: self.kind}
@@ -429,13 +539,26 @@ class World(Cell):
         if event["DetailType"] == "Intake Committed":
             self.committed_keys[detail["idempotencyKey"]] = int(detail["fence"])
             self.commits.append(Change(name, identity, new.fence, self.clock()))
+            self._check_commit(name, detail["idempotencyKey"])
             known = {one.idempotency_key for one in self.done} | {one.idempotency_key for one, _ in self._open}
             if detail["idempotencyKey"] not in known and not self.excused[name]:
-                raise Violation(f"{name} {identity} is committed, and its idempotency key was never called")
+                raise self.broken_promise(f"{name} {identity} is committed, and its idempotency key was never called")
         else:
             self.rejections.append(Change(name, identity, new.fence, self.clock()))
-            if not any(one.key == name for one in self.sqs.dead_letters):
-                raise Violation(f"{name} is rejected, and no copy is in the dead-letter queue")
+            # A redrive may come between the copy and the row.
+            if "opened" not in self.notes and not any(one.key == name for one in self.sqs.dead_letters):
+                raise self.broken_promise(f"{name} is rejected, and no copy is in the dead-letter queue")
+
+    def _check_commit(self, name: str, idempotency_key: str) -> None:
+        """No commit comes after a call of another one that excludes it. Its attempt has lost its key or group then."""
+        calls = [place for place, one in enumerate(self.done) if one.idempotency_key == idempotency_key]
+        if not calls or self.notes & {"restored", "expired", "purged"}:
+            return
+        mine = self.done[calls[-1]]
+        unit = self._unit_of(mine)
+        for one in self.done[calls[-1] + 1 :]:
+            if self._unit_of(one) == unit and f"forgotten {name}" not in self.notes:
+                raise self.broken_promise(f"{name} {mine.state} is committed after a call of {one.key} {one.state}")
 
     def rows(self) -> Iterator[tuple[str, str, Row]]:
         """Keys, sort keys and rows of the intake."""
@@ -449,8 +572,16 @@ class World(Cell):
 
     def come_to_rest(self) -> None:
         """Deliver and end all, with two audits, until nothing moves any more."""
+        for feature in self.features:
+            feature.ends(self)
         for number in range(4):
             self._settle()
+            if not number and not self._busy and not self.notes & LOSSES:
+                # Each message is delivered until its work is done. So the audit has nothing to do.
+                self.before_audit = True
+                for said in (said for one in self.features for said in one.judge(self)):
+                    raise self.broken_promise(f"before the audit: {said}")
+                self.before_audit = False
             self.clock.advance(3 * HOUR)
             before = len(self.local.requests), len(self.sqs.messages)
             self.check_requests()
@@ -476,7 +607,7 @@ class World(Cell):
             if (at := self.next_at()) is not None and at <= self.clock():
                 self.deliver(0, 0)
             self.check_running()
-        raise Violation(f"no rest: {[(one.body, one.receives) for one in self.sqs.messages][:3]}")
+        raise self.broken_promise(f"no rest: {[(one.body, one.receives) for one in self.sqs.messages][:3]}")
 
     def letters(self, key: str) -> list[Any]:
         """The dead letters of a key."""
