@@ -20,7 +20,7 @@ from intake_ledger import Commit, NotYet, Rejects, outcome_events
 from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.events.parser import body_unknown, own_message
 from intake_ledger.executions.decide import execution_name
-from intake_ledger.keyed.group_lock import holder_name
+from intake_ledger.keyed.group_lock import holder_name, holder_row
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import break_claim, end_work
@@ -40,6 +40,7 @@ from intake_ledger.protocol.row import (
     rejected_rows_partition,
     removed_partition,
     review_partition,
+    row_from_attributes,
     row_key,
     success_key,
     waiting_partition,
@@ -519,6 +520,8 @@ KINDS = [
 # --- runners and hosts
 
 
+WAITS = (ReasonCode.NOT_YET, ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE)
+"""The reasons of rows that wait, and have no execution."""
 _LONGEST_TASK = 2 * HOUR
 """A task may outlive its execution for this time."""
 
@@ -553,9 +556,11 @@ class Executions(Feature):
 
         def described(**request: Any) -> Any:
             asked = request.get("executionArn", "").rpartition(":")[2]
+            world.described.append(str(request))
             for key, sk, row in world.rows() if world.is_undisturbed() else ():
                 place = RowKey(f"{world.settings.bucket}/{key}", sk)
-                if row.waits and row.fence > 0 and execution_name(place, row.fence) == asked:
+                waits = row.status is Status.FAILED and row.reason_code in WAITS
+                if waits and execution_name(place, row.fence) == asked:
                     raise world.broken_promise(f"{key} waits, and an execution is asked for")
             return describe(**request)
 
@@ -596,7 +601,7 @@ def check_locks(
     """The lock of a live call or execution names its row."""
     if world.notes & {"restored", "expired", "purged"}:
         return
-    calls = ((one.key, row) for one, row in world.live_calls())
+    calls = ((one.key, row) for one, row in world.live_claims())
     for key, row in (*calls, *world.live_executions()):
         place = place_of(key)
         if place is None or f"forgotten {key}" in world.notes:
@@ -623,7 +628,12 @@ class Groups(Feature):
 
     def judge(self, world: World) -> Iterator[str]:
         for item in world.dynamodb.items.values():
-            if "waiter" in item and "status" not in item and not world.notes & {"purged", "restored"}:
+            if "waiter" not in item or "status" in item or world.notes & {"purged", "restored"}:
+                continue
+            place = holder_row(item["waiter"]["S"])
+            row = row_from_attributes(from_dynamodb(world.dynamodb.items.get((place.pk, place.sk), {})))
+            # The next end in the group takes a key off the line whose object was removed.
+            if row is not None and row.settled_as is None:
                 yield f"{item['waiter']['S']} stands in line at rest"
 
 
@@ -728,12 +738,12 @@ class StopOvertaken(Feature):
 
     def handled(self, world: World, requests: Sequence[str]) -> None:
         """A look at an execution looks at its state too."""
-        if {"describe_execution", "get_durable_execution"}.isdisjoint(requests) or len(world.running()) > 1:
-            return
-        if {"stop_execution", "stop_durable_execution", "start_execution", "invoke"} & set(requests):
+        if {"stop_execution", "stop_durable_execution"} & set(requests):
             return
         for one in world.running():
             row = world.row_of_execution(one)
+            if not any(one.name in asked for asked in world.described):
+                continue
             young = row is not None and world.clock() - row.updated_at < 4 * HOUR - MINUTE
             if young and row is not None and row.status is Status.PROCESSING and self._is_overtaken(world, one):
                 raise world.broken_promise(
@@ -1053,6 +1063,7 @@ class Requests(Feature):
                 continue
             row = world.row_of_state(key, "")
             told = row is not None and row.status is Status.PROCESSED and row.settled_as is None
+            told |= world.deletes and any(one.key == key and one.at < at for one in world.commits)
             if told and not any(one.key == key and one.at >= at for one in world.commits):
                 yield f"{key} was asked for, and has no commit since"
 

@@ -1,7 +1,7 @@
 """Seed each defect of `defects.txt`, and count the worlds that it takes to find it: `python -m tests.pairs.measure`.
 
-The table has the defects of `tests/protocol/seeded_defects.txt` that name two features, and these features. Each world
-has them, and further ones at random.
+The table has the defects of `tests/protocol/seeded_defects.txt` that name two features, these features, and whether the
+last measurement found the defect. Each world has the features, and further ones at random.
 """
 
 import importlib
@@ -30,8 +30,11 @@ def find(mutant: Mutant, features: tuple[str, ...]) -> tuple[bool, str]:
     copy_with(mutant, folder)
     import_again(folder)
     search = importlib.import_module("tests.pairs.search")
-    for number in range(1, MOST + 1):
-        script = search.draw(number, features)
+    stories = importlib.import_module("tests.pairs.stories").STORIES
+    for number in range(MOST + 1):
+        script = stories.get(mutant.name) if number == 0 else search.draw(number, features)
+        if script is None:
+            continue
         if said := search.play(script):
             return True, f"{number:5}  {mutant.name}: {said[:150]}"
     return False, f"    -  {mutant.name}"
@@ -41,8 +44,8 @@ def main() -> int:
     text = sys.argv[1] if len(sys.argv) > 1 else ""
     known = {one.name: one for one in MUTANTS}
     jobs = [
-        Job(name, partial(find, known[name], features), cpu_seconds=CPU_SECONDS)
-        for name, features in defects().items()
+        Job(name, partial(find, known[name], pair.features), cpu_seconds=CPU_SECONDS)
+        for name, pair in defects().items()
         if text in name
     ]
     preload()

@@ -188,6 +188,8 @@ class World(Cell):
     """The number of claims that a person has taken from their workers."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What features remember, by their names."""
+    described: list[str] = field(default_factory=list)
+    """The requests about executions of the last turn."""
     paused: bool = False
     """The consumer gets no messages."""
     said: str = ""
@@ -218,6 +220,7 @@ class World(Cell):
         self._turned, self._faults_before = 0, 0
         self._batch = 10
         self._open: list[tuple[Effect, Row | None]] = []
+        self._dead: list[tuple[Effect, Row | None]] = []
         self._workers: dict[int, LocalWorker] = {}
         self._busy: list[LocalWorker] = []
         self._quiet = True
@@ -300,6 +303,8 @@ class World(Cell):
             worker = self._workers[number] = self.new_worker(number)
         self._busy.append(worker)
         first, faults = len(self.local.requests), self.faults
+        self.described.clear()
+        fenced = self.outcomes["Fenced"]
         outer, self._faults_before = self._faults_before, faults
         try:
             local.turn(worker)
@@ -310,6 +315,8 @@ class World(Cell):
             self._faults_before = outer
             self.look()
         if self.faults == faults:
+            if self.outcomes["Fenced"] > fenced and "restored" not in self.notes:
+                raise self.broken_promise("an attempt is overtaken, and no other worker acts")
             for feature in self.features:
                 feature.handled(self, self.local.requests[first:])
 
@@ -396,6 +403,7 @@ class World(Cell):
         try:
             if not self.later and self._passes("process"):
                 self._busy[-1].connection.dead = True
+                self._dead.append((effect, row))
                 raise Killed
         finally:
             self._open.pop()
@@ -483,7 +491,14 @@ class World(Cell):
 
     def live_calls(self) -> Iterator[tuple[Effect, Row]]:
         """The calls that have not ended, whose leases are live, with their rows."""
-        for one, row in self._open:
+        yield from self._live(self._open)
+
+    def live_claims(self) -> Iterator[tuple[Effect, Row]]:
+        """`live_calls`, and those whose workers have died in them."""
+        yield from self._live([*self._open, *self._dead])
+
+    def _live(self, calls: list[tuple[Effect, Row | None]]) -> Iterator[tuple[Effect, Row]]:
+        for one, row in calls:
             now = self.row_at(one)
             if row is None or now is None or now.status is not Status.PROCESSING or "restored" in self.notes:
                 continue
@@ -491,8 +506,8 @@ class World(Cell):
                 yield one, now
 
     def live_executions(self) -> Iterator[tuple[str, Row]]:
-        """The keys of the executions that run, with the rows whose claims have started them."""
-        for one in self.running():
+        """The keys of executions whose end is not recorded, with the rows whose claims have started them."""
+        for one in executions_of(self):
             key, row = one.given["key"], self.row_of_execution(one)
             if row is not None and row.status is Status.PROCESSING and "restored" not in self.notes:
                 yield key, row
