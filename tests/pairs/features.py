@@ -846,12 +846,16 @@ def _lambda_of(world: World) -> Any:
 
 
 def pause(world: World, a: int, b: int) -> None:
-    operation: Any = SimpleNamespace(at=world.clock(), by="me", because="a deploy")
-    pausing.pause(_lambda_of(world), deployed_of(world), ["mapping"], operation)
+    """As `intake-ledger pause`: the record comes first."""
+    aws, content = _lambda_of(world), {"paused_at": world.clock(), "paused_by": "me", "because": "a deploy"}
+    LedgerTable(aws.dynamodb, world.settings.table).write(pause_key(world.settings.pipeline), content)
+    pausing._switch(aws, ["mapping"], enabled=False)
 
 
 def resume(world: World, a: int, b: int) -> None:
-    pausing.resume(_lambda_of(world), deployed_of(world), ["mapping"])
+    aws, place = _lambda_of(world), pause_key(world.settings.pipeline)
+    pausing._switch(aws, ["mapping"], enabled=True)
+    aws.dynamodb.delete_item(TableName=world.settings.table, Key={"pk": {"S": place.pk}, "sk": {"S": place.sk}})
 
 
 class LaterRelease(Feature):
