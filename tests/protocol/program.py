@@ -562,10 +562,8 @@ _INTENDED = (AssertionError, ClientError, ProcessorError, Unprocessable)
 
 
 @dataclass(frozen=True)
-class _Always:
+class _Always(RowHistory):
     """Every object that was processed has a row."""
-
-    def begin(self) -> None: ...
 
     def all_rows_since(self) -> int:
         return 0

@@ -247,12 +247,10 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class AllRows:
+class AllRows(RowHistory):
     """The record of a ledger that has a row for each processed object."""
 
     since: int = 0
-
-    def begin(self) -> None: ...
 
     def all_rows_since(self) -> int:
         return self.since

@@ -9,9 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from intake_ledger_testing.memory_step_functions import MemoryExecution, date_of, fail_next
+from intake_ledger_testing.memory_step_functions import (
+    MemoryExecution,
+    MemoryExecutions,
+    date_of,
+    fail_next,
+    refusal_of,
+)
 
 FUNCTION = "arn:aws:lambda:eu-central-1:111122223333:function:Work:12"
 EVENT_AGE_SECONDS = 3600
@@ -34,11 +38,13 @@ class MemoryDurableExecution(MemoryExecution):
     starts_at: int = 0
 
 
-class MemoryDurableFunctions:
+class MemoryDurableFunctions(MemoryExecutions):
     """One version of a durable function. `clock` returns epoch milliseconds."""
 
+    _ends = ENDED
+
     def __init__(self, *, clock: Callable[[], int], function: str = FUNCTION) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._started = 0
         self.function = function
         """The ARN of the version that is invoked. After a deploy it is another one."""
@@ -52,15 +58,6 @@ class MemoryDurableFunctions:
         """All executions by name, in the order of their starts, also queued ones."""
         self.forgotten: list[MemoryDurableExecution] = []
         """Executions whose retention has ended, and those that were deleted or whose start was dropped."""
-        self.before: list[Exception | None] = []
-        """Faults of the next requests, raised before the request has an effect. None: this request has no fault."""
-        self.after: list[Exception | None] = []
-        """Faults of the next requests, raised after their effect: the answer is lost."""
-        self.refuse_starts: Callable[[], Exception | None] = lambda: None
-        """Gives the error of each Invoke, or None."""
-        self.stopped: Callable[[MemoryExecution], object] = lambda _: None
-        """Is told of an execution that StopDurableExecution has ended."""
-        self.requests: list[str] = []
 
     @property
     def executions(self) -> dict[str, MemoryDurableExecution]:
@@ -74,22 +71,20 @@ class MemoryDurableFunctions:
         A start with the name and the payload of an execution that is known is a success, also after its end. With
         another payload, it is refused.
         """
-        self._request("Invoke")
-        if (refusal := self.refuse_starts()) is not None:
-            raise refusal
+        self._request("Invoke", starts=True)
         self._pass_time()
         name, payload = request["DurableExecutionName"], request["Payload"].decode()
         assert request["InvocationType"] == "Event", "a synchronous start ends after 15 minutes"
         if request["FunctionName"] != self.function:
-            raise _error("Invoke", "ResourceNotFoundException", 404)
+            raise refusal_of("Invoke", "ResourceNotFoundException", 404)
         if not _NAME.fullmatch(name):
-            raise _error("Invoke", "ValidationException")
+            raise refusal_of("Invoke", "ValidationException")
         if len(payload.encode()) > _MAX_BYTES:
-            raise _error("Invoke", "RequestTooLargeException", 413)
+            raise refusal_of("Invoke", "RequestTooLargeException", 413)
         json.loads(payload)
         present = self.all.get(name)
         if present is not None and present.input != payload:
-            raise _error("Invoke", "DurableExecutionAlreadyStartedException", 409)
+            raise refusal_of("Invoke", "DurableExecutionAlreadyStartedException", 409)
         if present is None:
             self._started += 1
             arn = f"{self.function}/durable-execution/{name}/id-{self._started}"
@@ -105,10 +100,10 @@ class MemoryDurableFunctions:
         self._request("GetDurableExecution")
         arn = request["DurableExecutionArn"]
         if not (form := _ARN.fullmatch(arn)):
-            raise _error("GetDurableExecution", "InvalidParameterValueException")
+            raise refusal_of("GetDurableExecution", "InvalidParameterValueException")
         execution = self.executions.get(form[2])
         if execution is None or execution.arn != arn:
-            raise _error("GetDurableExecution", "ResourceNotFoundException", 404)
+            raise refusal_of("GetDurableExecution", "ResourceNotFoundException", 404)
         answer = self._shown(execution) | {"Version": form[1], "InputPayload": execution.input}
         if execution.output is not None:
             answer["Result"] = execution.output
@@ -123,7 +118,7 @@ class MemoryDurableFunctions:
         function = request["FunctionName"]
         qualified = function == self.function
         if qualified and not self.lists_versions:
-            raise _error("ListDurableExecutionsByFunction", "InvalidParameterValueException")
+            raise refusal_of("ListDurableExecutionsByFunction", "InvalidParameterValueException")
         start = f"{function}/" if qualified else f"{function}:$LATEST/" if self.lists_versions else f"{function}:"
         found = [
             self._shown(one)
@@ -139,25 +134,16 @@ class MemoryDurableFunctions:
         form = _ARN.fullmatch(request["DurableExecutionArn"])
         execution = self.executions.get(form[2]) if form else None
         if execution is None or execution.arn != request["DurableExecutionArn"]:
-            raise _error("StopDurableExecution", "ResourceNotFoundException", 404)
-        if execution.status == "RUNNING":
-            error = request.get("Error", {})
-            self.end(execution.name, "STOPPED", error=error.get("ErrorType", ""), cause=error.get("ErrorMessage", ""))
-            self.stopped(execution)
-        fail_next(self.after)
-        return {"StopTimestamp": date_of(execution.stopped_at or self._clock())}
+            raise refusal_of("StopDurableExecution", "ResourceNotFoundException", 404)
+        error = request.get("Error", {})
+        stopped_at = self._stop(execution, "STOPPED", error.get("ErrorType", ""), error.get("ErrorMessage", ""))
+        return {"StopTimestamp": stopped_at}
 
     def end(
         self, name: str, status: str = "SUCCEEDED", *, output: object = None, error: str = "", cause: str = ""
     ) -> None:
         """End a running execution. `output` is sent as JSON. The event of EventBridge names no row."""
-        execution = self.executions[name]
-        assert execution.status == "RUNNING", f"{name} is {execution.status}"
-        assert status in ENDED, f"{status} is not an end"
-        execution.status = status
-        execution.stopped_at = self._clock()
-        execution.output = json.dumps(output) if status == "SUCCEEDED" else None
-        execution.error, execution.cause = error or None, cause or None
+        self._end(self.executions[name], status, output, error, cause)
 
     def delete(self, name: str) -> None:
         """Delete an execution that has ended, as a person may. Its name is free then."""
@@ -188,12 +174,3 @@ class MemoryDurableFunctions:
         if execution.stopped_at is not None:
             shown["EndTimestamp"] = date_of(execution.stopped_at)
         return shown
-
-    def _request(self, operation: str) -> None:
-        self.requests.append(operation)
-        fail_next(self.before)
-
-
-def _error(operation: str, code: str, status: int = 400) -> ClientError:
-    answer: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(answer, operation)

@@ -38,23 +38,56 @@ class MemoryExecution:
         return given
 
 
-class MemoryStepFunctions:
-    """One STANDARD state machine. `clock` returns epoch milliseconds."""
+class MemoryExecutions:
+    """The faults of requests, and the ends of executions. `clock` returns epoch milliseconds."""
 
-    def __init__(self, *, clock: Callable[[], int], machine: str = MACHINE) -> None:
+    _ends: frozenset[str]
+
+    def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self.machine = machine
-        self.executions: dict[str, MemoryExecution] = {}
-        """All executions by name, in the order of their first start."""
         self.before: list[Exception | None] = []
         """Faults of the next requests, raised before the request has an effect. None: this request has no fault."""
         self.after: list[Exception | None] = []
         """Faults of the next requests, raised after their effect: the answer is lost."""
         self.refuse_starts: Callable[[], Exception | None] = lambda: None
-        """Gives the error of each StartExecution, or None."""
+        """Gives the error of each start, or None."""
         self.stopped: Callable[[MemoryExecution], object] = lambda _: None
-        """Is told of an execution that StopExecution has ended."""
+        """Is told of an execution that a request has stopped."""
         self.requests: list[str] = []
+
+    def _request(self, operation: str, *, starts: bool = False) -> None:
+        self.requests.append(operation)
+        fail_next(self.before)
+        if starts and (refusal := self.refuse_starts()) is not None:
+            raise refusal
+
+    def _stop(self, execution: MemoryExecution, status: str, error: str, cause: str) -> datetime:
+        """Stop an execution, and return the time of its end. One that has ended stays as it is."""
+        if execution.status == "RUNNING":
+            self._end(execution, status, None, error, cause)
+            self.stopped(execution)
+        fail_next(self.after)
+        return date_of(execution.stopped_at or self._clock())
+
+    def _end(self, execution: MemoryExecution, status: str, output: object, error: str, cause: str) -> None:
+        assert execution.status == "RUNNING", f"{execution.name} is {execution.status}"
+        assert status in self._ends, f"{status} is not an end"
+        execution.status = status
+        execution.stopped_at = self._clock()
+        execution.output = json.dumps(output) if status == "SUCCEEDED" else None
+        execution.error, execution.cause = error or None, cause or None
+
+
+class MemoryStepFunctions(MemoryExecutions):
+    """One STANDARD state machine. `clock` returns epoch milliseconds."""
+
+    _ends = ENDED
+
+    def __init__(self, *, clock: Callable[[], int], machine: str = MACHINE) -> None:
+        super().__init__(clock)
+        self.machine = machine
+        self.executions: dict[str, MemoryExecution] = {}
+        """All executions by name, in the order of their first start."""
 
     def start_execution(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client.
@@ -62,19 +95,17 @@ class MemoryStepFunctions:
         While an execution runs, a start with the same name and input is a success. Each other start with a name that
         was used is refused.
         """
-        self._request("StartExecution", self.before)
-        if (refusal := self.refuse_starts()) is not None:
-            raise refusal
+        self._request("StartExecution", starts=True)
         name, given = request["name"], request["input"]
         if request["stateMachineArn"] != self.machine:
-            raise _error("StartExecution", "StateMachineDoesNotExist")
+            raise refusal_of("StartExecution", "StateMachineDoesNotExist")
         if not 0 < len(name) <= MAX_NAME or _REFUSED & set(name) or not name.isprintable():
-            raise _error("StartExecution", "InvalidName")
+            raise refusal_of("StartExecution", "InvalidName")
         if len(given.encode()) > MAX_BYTES or not isinstance(json.loads(given), dict):
-            raise _error("StartExecution", "InvalidExecutionInput")
+            raise refusal_of("StartExecution", "InvalidExecutionInput")
         present = self.executions.get(name)
         if present is not None and (present.status != "RUNNING" or present.input != given):
-            raise _error("StartExecution", "ExecutionAlreadyExists")
+            raise refusal_of("StartExecution", "ExecutionAlreadyExists")
         if present is None:
             self.executions[name] = MemoryExecution(name, given)
         fail_next(self.after)
@@ -82,11 +113,11 @@ class MemoryStepFunctions:
 
     def describe_execution(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client."""
-        self._request("DescribeExecution", self.before)
+        self._request("DescribeExecution")
         prefix = self._arn("")
         execution = self.executions.get(request["executionArn"].removeprefix(prefix))
         if execution is None:
-            raise _error("DescribeExecution", "ExecutionDoesNotExist")
+            raise refusal_of("DescribeExecution", "ExecutionDoesNotExist")
         answer: dict[str, Any] = {
             "executionArn": self._arn(execution.name),
             "stateMachineArn": self.machine,
@@ -104,27 +135,18 @@ class MemoryStepFunctions:
 
     def stop_execution(self, **request: Any) -> dict[str, Any]:
         """Answer as boto3's client. An execution that has ended stays as it is. Its event is not sent."""
-        self._request("StopExecution", self.before)
+        self._request("StopExecution")
         execution = self.executions.get(request["executionArn"].removeprefix(self._arn("")))
         if execution is None:
-            raise _error("StopExecution", "ExecutionDoesNotExist")
-        if execution.status == "RUNNING":
-            self.end(execution.name, "ABORTED", error=request.get("error", ""), cause=request.get("cause", ""))
-            self.stopped(execution)
-        fail_next(self.after)
-        return {"stopDate": date_of(execution.stopped_at or self._clock())}
+            raise refusal_of("StopExecution", "ExecutionDoesNotExist")
+        stopped_at = self._stop(execution, "ABORTED", request.get("error", ""), request.get("cause", ""))
+        return {"stopDate": stopped_at}
 
     def end(
         self, name: str, status: str = "SUCCEEDED", *, output: object = None, error: str = "", cause: str = ""
     ) -> str:
         """End a running execution, and return the body of EventBridge's event. `output` is sent as JSON."""
-        execution = self.executions[name]
-        assert execution.status == "RUNNING", f"{name} is {execution.status}"
-        assert status in ENDED, f"{status} is not an end"
-        execution.status = status
-        execution.stopped_at = self._clock()
-        execution.output = json.dumps(output) if status == "SUCCEEDED" else None
-        execution.error, execution.cause = error or None, cause or None
+        self._end(self.executions[name], status, output, error, cause)
         return self.event(name)
 
     def redrive(self, name: str) -> None:
@@ -160,10 +182,6 @@ class MemoryStepFunctions:
     def _arn(self, name: str) -> str:
         return f"{self.machine.replace(':stateMachine:', ':execution:')}:{name}"
 
-    def _request(self, operation: str, faults: list[Exception | None]) -> None:
-        self.requests.append(operation)
-        fail_next(faults)
-
 
 def fail_next(faults: list[Exception | None]) -> None:
     """Raise the next fault, if there is one."""
@@ -177,5 +195,7 @@ def date_of(at: int) -> datetime:
     return datetime.fromtimestamp(at / 1000, UTC)
 
 
-def _error(operation: str, code: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": code}}, operation)
+def refusal_of(operation: str, code: str, status: int = 400) -> ClientError:
+    """The error of a request, as boto3 raises it."""
+    answer: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, operation)

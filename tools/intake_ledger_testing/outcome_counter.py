@@ -2,7 +2,6 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from typing import Protocol, override
 
 from botocore.exceptions import ClientError
@@ -13,7 +12,7 @@ from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import CopyRefused, Fenced, TagRefused
 from intake_ledger.protocol.reasons import OutcomeKind, Reason
-from intake_ledger.protocol.row import Row, RowCounts
+from intake_ledger.protocol.row import Row
 from intake_ledger.protocol.verdict import Ruling, content_differs
 
 _LOG = logging.getLogger("intake_ledger")
@@ -47,17 +46,8 @@ class OutcomeCounter(Telemetry):
         _LOG.log(level, "%s: %s%s", claim.change.key, outcome.value, f", {reason.text}" if reason else "")
 
     @override
-    def rejected_rows(self, claim: Claim, counts: RowCounts) -> None: ...
-
-    @override
     def late_write(self, claim: Claim) -> None:
         self._pipeline.late_writes += 1
-
-    @override
-    def waits_long(self, claim: Claim) -> None: ...
-
-    @override
-    def waited_too_long(self) -> None: ...
 
     @override
     def removed_unprocessed(self, change: Change, row: Row | None) -> None:
@@ -68,35 +58,7 @@ class OutcomeCounter(Telemetry):
         self._pipeline.outcomes[OutcomeKind.REJECTED.value] += 1
 
     @override
-    def unparseable(self, reason: Reason, message_id: str) -> None: ...
-
-    @override
-    def filtered_out(self, change: Change) -> None: ...
-
-    @override
-    def ignored(self, why: str) -> None: ...
-
-    @override
-    def withdrawn(self, change: Change | None, operation: str, message_id: str) -> None: ...
-
-    @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # An overtaken worker can neither release its claim nor change the visibility of its message.
         if not isinstance(error, Fenced | ClientError | NotDone | CopyRefused | TagRefused):
             raise error
-
-    @override
-    def downstream_out(self, reason: Reason | None, *, pause_ms: int) -> None: ...
-
-    @override
-    def downstream_back(self) -> None: ...
-
-    @override
-    def held_back(self) -> None: ...
-    def waits_as_copy(self, age_ms: int) -> None: ...
-
-    @override
-    def process_ends(self, keys: Sequence[str]) -> None: ...
-
-    @override
-    def flush(self) -> None: ...

@@ -8,7 +8,6 @@ execution environment, and a message that was sent before the newest marker cost
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.row import RowKey, forgotten_key, newest_forgotten_key
@@ -21,8 +20,8 @@ UNCHECKED_MS = 60_000
 """The age up to which a message is not checked, and the time for which the newest marker's time is known."""
 
 
-class Forgotten(Protocol):
-    """The knowledge of the ledger about forgotten keys."""
+class Forgotten:
+    """The knowledge of the ledger about forgotten keys. This one belongs to a ledger without a command that forgets."""
 
     def forgotten_at(self, pk: str, sent: int | None) -> int | None:
         """When the key was forgotten, as far as a message has to know it.
@@ -43,18 +42,8 @@ class Forgotten(Protocol):
         """
 
 
-class NothingForgotten:
-    """A ledger without a command that forgets keys."""
-
-    def forgotten_at(self, pk: str, sent: int | None) -> None:
-        """None."""
-
-    def removed_at(self, pk: str, sent: int | None) -> None:
-        """None."""
-
-
 @dataclass(slots=True)
-class ForgottenKeys:
+class ForgottenKeys(Forgotten):
     """The markers of one pipeline. `clock` gives epoch milliseconds. Errors of DynamoDB are raised."""
 
     pipeline: str

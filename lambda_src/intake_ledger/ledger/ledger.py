@@ -31,8 +31,8 @@ from intake_ledger.ledger.conditions import (
     tags_unchanged,
 )
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, LedgerTable
-from intake_ledger.ledger.forgotten import UNCHECKED_MS, Forgotten, NothingForgotten
-from intake_ledger.ledger.row_history import RowHistory, UnknownHistory
+from intake_ledger.ledger.forgotten import UNCHECKED_MS, Forgotten
+from intake_ledger.ledger.row_history import RowHistory
 from intake_ledger.protocol import row as row_changes
 from intake_ledger.protocol.change import Change, State, StateKind, may_be_directory_marker
 from intake_ledger.protocol.errors import (
@@ -211,8 +211,8 @@ class Ledger:
         self._table = table
         self._look = look
         self._new_owner = new_owner
-        self._row_history = row_history or UnknownHistory()
-        self._forgotten = forgotten or NothingForgotten()
+        self._row_history = row_history or RowHistory()
+        self._forgotten = forgotten or Forgotten()
         self._guards = guards
         self._options = options
         self._every_version = options.ordering is Ordering.EVERY_VERSION

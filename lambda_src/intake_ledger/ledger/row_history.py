@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
@@ -29,8 +29,8 @@ _NOT_MARKED = Condition(f"attribute_not_exists(#{NOT_KEPT})", (NOT_KEPT,), {})
 _PRESENT = Condition("attribute_exists(#pk)", ("pk",), {})
 
 
-class RowHistory(Protocol):
-    """The knowledge of the ledger about objects without a row."""
+class RowHistory:
+    """The knowledge of the ledger about objects without a row. This one knows nothing: rows may have expired."""
 
     def begin(self) -> None:
         """Record the setting before the first row is written. Raises ClientError if that fails."""
@@ -43,25 +43,11 @@ class RowHistory(Protocol):
 
     def is_complete(self) -> bool:
         """True if the downstream has no object whose key has no row. Raises ClientError if that cannot be asked."""
-
-
-class UnknownHistory:
-    """A ledger that knows nothing about objects without a row."""
-
-    def begin(self) -> None:
-        """Do nothing."""
-
-    def all_rows_since(self) -> None:
-        """None, because rows of objects may have expired."""
-        return
-
-    def is_complete(self) -> bool:
-        """False, because rows of objects may have expired."""
         return False
 
 
 @dataclass(slots=True)
-class RowHistoryRecord:
+class RowHistoryRecord(RowHistory):
     """The item of one pipeline. Each execution environment writes it once. `clock` gives epoch milliseconds."""
 
     settings: Settings

@@ -1,7 +1,6 @@
 """The reports of the consumer: one log line and one metric per decision. Any library may write them."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.protocol.change import Change
@@ -13,8 +12,11 @@ OLDEST_CLAIM_AGE = "OldestClaimAge"
 """The metric that the consumer and each audit write."""
 
 
-class Telemetry(Protocol):
-    """Log lines and metrics of the consumer. No method may quote the content of an object, or a secret."""
+class Telemetry:
+    """Log lines and metrics of the consumer. A library for them overrides what it writes.
+
+    No method may quote the content of an object, or a secret.
+    """
 
     def decided(self, change: Change, answer: Claim | Ruling, *, now: int) -> None:
         """Report the ledger's verdict on a change. `now` is in epoch milliseconds."""

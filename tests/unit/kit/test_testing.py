@@ -360,12 +360,6 @@ def test_the_same_seed_does_the_same(shop: Shop) -> None:
     assert verdicts() == verdicts()
 
 
-def test_every_word_of_the_consumers_is_counted() -> None:
-    """A new method of the telemetry would otherwise use a logger that does not exist."""
-    said = {name for name, one in vars(Telemetry).items() if isfunction(one) and not name.startswith("_")}
-    assert said <= set(vars(OutcomeCounter))
-
-
 def test_a_mistake_in_the_store_is_not_swallowed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that the in-memory table does not support fails the test."""
 
