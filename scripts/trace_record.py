@@ -35,7 +35,7 @@ from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import consumer_settings
+from intake_ledger.protocol.settings import ConsumerSettings, settings_from
 from intake_ledger.protocol.settings_executions import ExecutionSettings
 from intake_ledger.protocol.verdict import Policy
 from intake_ledger.runners import Runner
@@ -124,7 +124,9 @@ class Environment:
 
     def _consumer(self, work: str, pipeline: str = "local") -> Consumer:
         ordering = Ordering.EVERY_VERSION if work == MESSAGES else Ordering.LATEST
-        settings = consumer_settings(variables_of({"max_wait": 86_400}, ordering=ordering, pipeline=pipeline))
+        settings = settings_from(
+            ConsumerSettings, variables_of({"max_wait": 86_400}, ordering=ordering, pipeline=pipeline)
+        )
         table, bucket = LedgerTable(self.dynamodb, TABLE), Bucket(lambda: cast("Any", self.s3), BUCKET)
         policy = replace(Policy.of(settings), executions=work == EXECUTIONS)
         rules = LedgerOptions(pipeline, ordering, policy, 0)

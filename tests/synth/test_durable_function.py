@@ -8,7 +8,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger import AuditOptions, ConcurrencyOptions, IntakePipeline, Processor
-from intake_ledger.protocol.settings_durable import durable_settings
+from intake_ledger.protocol.settings import settings_from
+from intake_ledger.protocol.settings_durable import DurableSettings
 from tests.synth.build import (
     Json,
     actions,
@@ -80,7 +81,7 @@ def test_the_consumer_gets_the_version_and_the_times_of_the_function(template: J
     [version] = resources(template, "AWS::Lambda::Version")
     function = only(template, "AWS::Lambda::Function", "OrdersConsumer")["Environment"]["Variables"]
     assert function["INTAKE_DURABLE_FUNCTION"] == {"Ref": version}
-    settings = durable_settings(environment | {"INTAKE_DURABLE_FUNCTION": f"{ARN}:3"})
+    settings = settings_from(DurableSettings, environment | {"INTAKE_DURABLE_FUNCTION": f"{ARN}:3"})
     assert settings.execution_seconds == 3 * 86_400
     assert settings.longest_invocation_seconds == 120
     assert settings.event_age_seconds == 21_600, "Lambda's longest age: no configuration of a version is needed"
@@ -169,7 +170,7 @@ def test_an_imported_version_is_taken_with_bounds_and_a_warning(form: str) -> No
     take = lambda_.Version.from_version_arn if form == "version" else lambda_.Function.from_function_arn
     orders(stack, take(stack, "Imported", f"{ARN}:3"))
     template = template_of(stack)
-    settings = durable_settings(variables(template, "OrdersConsumer"))
+    settings = settings_from(DurableSettings, variables(template, "OrdersConsumer"))
     assert settings.function == f"{ARN}:3"
     assert settings.longest_invocation_seconds == 900
     assert of_lambda(template, "OrdersConsumer") == {

@@ -37,7 +37,7 @@ from cdk_intake_ledger import (
 )
 from cdk_intake_ledger.testing import logical_ids
 from intake_ledger.protocol import row
-from intake_ledger.protocol.settings import consumer_settings
+from intake_ledger.protocol.settings import ConsumerSettings, settings_from
 from intake_ledger.protocol.settings_audit import audit_settings
 from tests.synth.build import (
     Json,
@@ -88,7 +88,7 @@ def test_rows_live_as_long_as_their_objects(
     ledger = IntakeLedger(stack, "Rows", **retention)  # type: ignore[arg-type] # one option, or none
     IntakePipeline(stack, "Orders", processor=processor(), deletes=deletes, ledger=ledger)
     template = template_of(stack)
-    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    consumer = settings_from(ConsumerSettings, variables(template, "OrdersConsumer"))
     audit = audit_settings(variables(template, "OrdersAudit"))
     for settings in (consumer, audit):
         assert (settings.keeps_rows, settings.retention_seconds) == (keeps_rows, days * 86_400)
@@ -102,7 +102,10 @@ def test_without_a_retention_removals_stay_as_long_as_the_queue_needs() -> None:
     queue = IntakeQueue(stack, "Buffer", retention=Duration.days(14))
     ledger = IntakeLedger(stack, "Rows", retention=None)
     IntakePipeline(stack, "Orders", processor=processor(), queue=queue, ledger=ledger)
-    assert consumer_settings(variables(template_of(stack), "OrdersConsumer")).retention_seconds == 50 * 86_400
+    assert (
+        settings_from(ConsumerSettings, variables(template_of(stack), "OrdersConsumer")).retention_seconds
+        == 50 * 86_400
+    )
 
 
 def test_logical_ids_of_what_holds_data_do_not_change(stack: Stack, template: Json) -> None:
@@ -311,7 +314,7 @@ def test_groups_need_one_permission_and_no_resource_more(template: Json) -> None
     made = template_of(stack)
     for path in ("OrdersConsumer", "DaysConsumer"):
         assert variables(made, path)["INTAKE_EXCLUSIVE_BY"] == "in/{account}/"
-        assert consumer_settings(variables(made, path)).exclusive_by is not None
+        assert settings_from(ConsumerSettings, variables(made, path)).exclusive_by is not None
     ours, theirs = (
         {action for one in statements(of, "OrdersConsumer") for action in one["Action"]} for of in (made, template)
     )
@@ -397,7 +400,7 @@ def test_a_run_every_few_minutes_has_no_shorter_ticks() -> None:
 def test_consumer_and_audit_are_told_of_directory_markers_together(asked: bool) -> None:
     """Otherwise the audit would resubmit the skipped objects."""
     template = template_with(directory_markers=asked)
-    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    consumer = settings_from(ConsumerSettings, variables(template, "OrdersConsumer"))
     audit = audit_settings(variables(template, "OrdersAudit"))
     assert (consumer.directory_markers, audit.directory_markers) == (asked, asked)
 
@@ -421,7 +424,7 @@ def test_a_failed_audit_is_not_repeated(template: Json) -> None:
 
 def test_the_functions_understand_their_settings(template: Json) -> None:
     """The runtime reads the settings that the construct writes."""
-    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    consumer = settings_from(ConsumerSettings, variables(template, "OrdersConsumer"))
     audit = audit_settings(variables(template, "OrdersAudit"))
     common = {"pipeline", "bucket", "table", "queue_url", "retention_seconds", "clock_skew_seconds", "deletes"}
     assert {name: asdict(consumer)[name] for name in common} == {name: asdict(audit)[name] for name in common}
@@ -488,7 +491,7 @@ def test_every_option_arrives() -> None:
     assert function["VpcConfig"]["SubnetIds"]
     assert variables(template, "OrdersConsumer")["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
     assert variables(template, "OrdersConsumer")["INTAKE_BUCKET_OWNER"] == "111122223333"
-    consumer = consumer_settings(variables(template, "OrdersConsumer"))
+    consumer = settings_from(ConsumerSettings, variables(template, "OrdersConsumer"))
     assert (consumer.ordering, consumer.deletes, consumer.clock_skew_seconds) == ("EVERY_VERSION", True, 30)
     assert (consumer.max_attempts, consumer.min_backoff_seconds, consumer.max_backoff_seconds) == (3, 1, 9)
     assert (consumer.max_rate, consumer.max_burst) == (2.5, 20)

@@ -9,7 +9,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
 from cdk_intake_ledger import IntakePipeline, Ordering, Processor
-from intake_ledger.protocol.settings_durable import durable_settings
+from intake_ledger.protocol.settings import settings_from
+from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger.protocol.settings_executions import execution_settings
 from tests.synth.build import Json, new_stack, refused, statements, template_of, variables
 from tests.synth.test_cells import FUNCTION, MACHINE, PLACE, make, text
@@ -56,7 +57,7 @@ def test_the_consumer_may_stop_the_executions_of_its_processor(template: Json) -
 
 def test_the_consumer_reads_the_option(template: Json) -> None:
     assert execution_settings(variables(template, "MachinesConsumer")).stop_overtaken
-    assert durable_settings(variables(template, "FunctionsConsumer")).stop_overtaken
+    assert settings_from(DurableSettings, variables(template, "FunctionsConsumer")).stop_overtaken
 
 
 @pytest.mark.parametrize("processor", [of_machine, of_function])

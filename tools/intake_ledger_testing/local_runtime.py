@@ -25,7 +25,7 @@ from intake_ledger.processor.object_change import as_commit
 from intake_ledger.protocol.errors import InvalidEffectError, NotYet, ObjectGone, Overtaken, Unprocessable
 from intake_ledger.protocol.handover import invalid_effect_of
 from intake_ledger.protocol.row import rejects_place
-from intake_ledger.protocol.settings import ConsumerSettings, consumer_settings
+from intake_ledger.protocol.settings import ConsumerSettings, settings_from
 from intake_ledger.runners.calls import is_failure, results_of
 from intake_ledger.worker.worker import make_worker
 from intake_ledger_testing.context import LambdaContext
@@ -341,7 +341,7 @@ class LocalRuntime:
 
     @property
     def _settings(self) -> ConsumerSettings:
-        return consumer_settings(self._environment)
+        return settings_from(ConsumerSettings, self._environment)
 
     def _variables(self) -> dict[str, str]:
         """The variables of the consumer."""

@@ -24,9 +24,9 @@ from intake_ledger.protocol.settings import (
     MESSAGE_VARIABLES,
     SET_VARIABLES,
     ConsumerSettings,
-    consumer_settings,
     elsewhere_of,
     longest_execution_seconds,
+    settings_from,
     variable_of,
 )
 from intake_ledger.protocol.verdict import Policy
@@ -231,7 +231,7 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
         return _sets(environment)
     from intake_ledger.kinds.objects import Objects  # noqa: PLC0415 - consumers of other kinds need it not
 
-    settings = consumer_settings(environment)
+    settings = settings_from(ConsumerSettings, environment)
 
     def make(tools: KindTools) -> "Kind":
         sets = _set_wakes(settings, tools)

@@ -8,8 +8,8 @@ import botocore
 from intake_ledger.executions.durable_function import DurableFunction
 from intake_ledger.executions.state_machine import StateMachine
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.settings import DURABLE_FUNCTION, elsewhere_of
-from intake_ledger.protocol.settings_durable import durable_settings
+from intake_ledger.protocol.settings import DURABLE_FUNCTION, elsewhere_of, settings_from
+from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger.protocol.settings_executions import execution_settings
 
 _KNOWS_DURABLE = (1, 42, 1)
@@ -44,5 +44,5 @@ def place_of(
             raise SettingsError(
                 f"{DURABLE_FUNCTION} is set and botocore is {release}: install 1.42.1 or a later release"
             )
-        return DurableFunction(make_maker("lambda"), durable_settings(environment), table, clock)
+        return DurableFunction(make_maker("lambda"), settings_from(DurableSettings, environment), table, clock)
     return StateMachine(make_maker("stepfunctions"), execution_settings(environment))

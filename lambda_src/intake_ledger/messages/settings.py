@@ -13,7 +13,6 @@ from intake_ledger.protocol.settings import (
     MESSAGE_SOURCE,
     ConsumerSettings,
     Variable,
-    consumer_settings,
     settings_from,
     variable_of,
 )
@@ -91,7 +90,7 @@ def message_settings(environment: Mapping[str, str]) -> MessageSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    consumer = consumer_settings(environment)
+    consumer = settings_from(ConsumerSettings, environment)
     if consumer.ordering is not Ordering.EVERY_VERSION:
         raise SettingsError(f"{_name('ordering')} is LATEST, expected EVERY_VERSION: each message is processed")
     if consumer.threads != 1:

@@ -309,16 +309,6 @@ class ConsumerSettings(Settings):
         return self.queue_url.endswith(".fifo")
 
 
-def consumer_settings(environment: Mapping[str, str]) -> ConsumerSettings:
-    """Read the consumer's settings.
-
-    Raises:
-        SettingsError: A variable is missing or malformed.
-
-    """
-    return settings_from(ConsumerSettings, environment)
-
-
 def elsewhere_of(environment: Mapping[str, str]) -> str | None:
     """The variable that names the place of work that answers later. None: the work is done in a call.
 
@@ -338,9 +328,9 @@ def longest_execution_seconds(environment: Mapping[str, str]) -> int | None:
     if place is None:
         return None
     if place == DURABLE_FUNCTION:
-        from intake_ledger.protocol.settings_durable import durable_settings  # noqa: PLC0415 - few have one
+        from intake_ledger.protocol.settings_durable import DurableSettings  # noqa: PLC0415 - few have one
 
-        return durable_settings(environment).execution_seconds
+        return settings_from(DurableSettings, environment).execution_seconds
     from intake_ledger.protocol.settings_executions import execution_settings  # noqa: PLC0415 - as above
 
     return execution_settings(environment).execution_seconds

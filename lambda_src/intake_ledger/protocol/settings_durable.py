@@ -1,12 +1,11 @@
 """The settings of a durable function as the processor. The construct sets them as environment variables."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.settings import DURABLE_FUNCTION, STOP_OVERTAKEN, Variable, settings_from
+from intake_ledger.protocol.settings import DURABLE_FUNCTION, STOP_OVERTAKEN, Variable
 
 _ARN = re.compile(r"(arn:[\w-]+:lambda:[\w-]+:\d{12}:function:)([\w-]{1,64}):([\w-]{1,128})")
 _EVENT_AGE = 60, 6 * 3600
@@ -33,13 +32,3 @@ class DurableSettings:
     """The longest time for which Lambda queues an accepted start."""
     stop_overtaken: Annotated[bool, Variable(STOP_OVERTAKEN)] = False
     """Stop an execution when a newer state of its key comes."""
-
-
-def durable_settings(environment: Mapping[str, str]) -> DurableSettings:
-    """Read the settings.
-
-    Raises:
-        SettingsError: A variable is missing or malformed.
-
-    """
-    return settings_from(DurableSettings, environment)

@@ -1,10 +1,9 @@
 """The settings of a worker outside of Lambda, in environment variables."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from intake_ledger.protocol.settings import Variable, settings_from
+from intake_ledger.protocol.settings import Variable
 
 MAX_POLL_SECONDS = 20
 """The longest wait of SQS's `ReceiveMessage`."""
@@ -19,13 +18,3 @@ class WorkerSettings:
     visibility of messages three times in it."""
     poll_seconds: Annotated[int, Variable("INTAKE_WORKER_POLL_SECONDS", 0, MAX_POLL_SECONDS)] = 20
     """The longest wait for messages in one request."""
-
-
-def worker_settings(environment: Mapping[str, str]) -> WorkerSettings:
-    """Read the settings of a worker.
-
-    Raises:
-        SettingsError: A variable is malformed.
-
-    """
-    return settings_from(WorkerSettings, environment)

@@ -14,7 +14,6 @@ from intake_ledger.protocol.settings import (
     ConsumerSettings,
     KeyFilter,
     Variable,
-    consumer_settings,
     elsewhere_of,
     settings_from,
     variable_of,
@@ -56,7 +55,7 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
         SettingsError: A variable is missing or malformed.
 
     """
-    consumer = consumer_settings(environment)
+    consumer = settings_from(ConsumerSettings, environment)
     if consumer.ordering is not Ordering.LATEST or consumer.deletes:
         ordering, deletes = (variable_of(ConsumerSettings, name) for name in ("ordering", "deletes"))
         raise SettingsError(f"sets of files need {ordering}=LATEST and {deletes}=false")

@@ -18,8 +18,8 @@ from intake_ledger.kinds import Kind
 from intake_ledger.ledger.ledger import Guard
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import lease_length
-from intake_ledger.protocol.settings import MESSAGE_SOURCE, ConsumerSettings, consumer_settings
-from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
+from intake_ledger.protocol.settings import MESSAGE_SOURCE, ConsumerSettings, settings_from
+from intake_ledger.protocol.settings_worker import WorkerSettings
 from intake_ledger.runners import Runner
 from intake_ledger.worker.heartbeat import Extensions, Heartbeat
 
@@ -165,13 +165,13 @@ def make_worker(environment: Mapping[str, str], platform: Platform = AWS) -> Wor
         SettingsError: A variable is missing or malformed, or the source of messages is a stream.
 
     """
-    settings, source = worker_settings(environment), environment.get(MESSAGE_SOURCE)
+    settings, source = settings_from(WorkerSettings, environment), environment.get(MESSAGE_SOURCE)
     if source in ("kinesis", "dynamodb"):
         raise SettingsError(
             f"{MESSAGE_SOURCE} is {source}: a worker receives from SQS only. Let the construct's function read "
             "the stream"
         )
-    host = make_host(settings, consumer_settings(environment))
+    host = make_host(settings, settings_from(ConsumerSettings, environment))
     kind, services = make_parts(environment, host, platform)
     host.heartbeat.extensions = extensions_of(services, host)
     return Worker(

@@ -11,7 +11,8 @@ from botocore.exceptions import ClientError
 from intake_ledger.executions.decide import execution_name
 from intake_ledger.executions.durable_function import DurableFunction
 from intake_ledger.protocol.row import Ordering, Row, Status, row_key
-from intake_ledger.protocol.settings_durable import durable_settings
+from intake_ledger.protocol.settings import settings_from
+from intake_ledger.protocol.settings_durable import DurableSettings
 from tests.unit.command.support import NAME, Site, make_site
 from tests.unit.command.test_commands import Person, sit
 from tests.unit.support import HOUR, MINUTE, START
@@ -94,7 +95,8 @@ def person(sit: Callable[..., Person], durable: FakeDurable, monkeypatch: pytest
 
 def name_at_lambda(site: Site, key: str, version: str) -> str:
     place = row_key(NAME, Ordering.LATEST, site.deployed.bucket, key, f"v#{version}")
-    function = DurableFunction(lambda: None, durable_settings(VARIABLES), site.deployed.table, lambda: START)  # type: ignore[arg-type,return-value] # no request
+    settings, table = settings_from(DurableSettings, VARIABLES), site.deployed.table
+    function = DurableFunction(lambda: None, settings, table, lambda: START)  # type: ignore[arg-type,return-value] # no request
     return function.name_of(execution_name(place, 7))
 
 

@@ -15,8 +15,8 @@ from intake_ledger.executions.durable_function import DurableFunction
 from intake_ledger.executions.place import place_of
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Row, RowKey, Status
-from intake_ledger.protocol.settings import elsewhere_of
-from intake_ledger.protocol.settings_durable import DurableSettings, durable_settings
+from intake_ledger.protocol.settings import elsewhere_of, settings_from
+from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger_testing.memory_durable_functions import FUNCTION, MemoryDurableExecution, MemoryDurableFunctions
 from intake_ledger_testing.memory_step_functions import MACHINE
 from tests.unit.audit.support import AuditWorld
@@ -45,9 +45,9 @@ LOST_ANSWER = ReadTimeoutError(endpoint_url="lambda")
     ids=lambda wrong: ",".join(wrong.values()),
 )
 def test_settings_are_checked(wrong: dict[str, str]) -> None:
-    assert durable_settings(VARIABLES) == DurableSettings(FUNCTION, 259_200, 900, 3600)
+    assert settings_from(DurableSettings, VARIABLES) == DurableSettings(FUNCTION, 259_200, 900, 3600)
     with pytest.raises(SettingsError, match=next(iter(wrong))):
-        durable_settings(VARIABLES | wrong)
+        settings_from(DurableSettings, VARIABLES | wrong)
 
 
 def test_a_consumer_has_one_processor() -> None:
@@ -87,7 +87,7 @@ class Bench:
     def make(self, table: str) -> DurableFunction:
         """The place, as the consumer of a ledger makes it. A deploy has changed the version since the last one."""
         variables = VARIABLES | {"INTAKE_DURABLE_FUNCTION": self.memory.function}
-        return DurableFunction(lambda: self.memory, durable_settings(variables), table, self.clock)
+        return DurableFunction(lambda: self.memory, settings_from(DurableSettings, variables), table, self.clock)
 
     @property
     def name(self) -> str:
@@ -284,7 +284,7 @@ def test_the_audit_leaves_a_row_to_its_execution(queued: bool) -> None:
     memory = MemoryDurableFunctions(clock=world.clock)
     memory.queue_seconds = 1800 if queued else 0
     table = world.settings.table
-    place = DurableFunction(lambda: memory, durable_settings(VARIABLES), table, world.clock)
+    place = DurableFunction(lambda: memory, settings_from(DurableSettings, VARIABLES), table, world.clock)
     state = world.s3.put("talk.mp3")
     name = execution_name(world.row_key("talk.mp3", state), 7)
     kept = place.start(name, "{}")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from inspect import isfunction
 from typing import Any
 
 import pytest
@@ -22,12 +21,10 @@ from intake_ledger import Commit, ObjectChange, Unprocessable
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.events.parser import Ignored, parse_message
 from intake_ledger.messages.keyed_message import KeyedMessage
-from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol.change import Change, StateKind
 from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.protocol.row import Ordering
 from intake_ledger_testing.memory_s3 import MemoryS3
-from intake_ledger_testing.outcome_counter import OutcomeCounter
 
 Downstream = dict[str, tuple[int, str]]
 

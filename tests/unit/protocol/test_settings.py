@@ -8,13 +8,7 @@ import pytest
 
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import (
-    ConsumerSettings,
-    KeyFilter,
-    consumer_settings,
-    entrypoint_of,
-    environment_of,
-)
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, entrypoint_of, environment_of, settings_from
 from intake_ledger.protocol.settings_audit import AuditSettings, Reports, audit_settings
 
 COMMON = {
@@ -67,7 +61,7 @@ AUDIT = COMMON | {
 
 def test_the_consumers_settings() -> None:
     """Every variable has its place."""
-    assert consumer_settings(CONSUMER) == ConsumerSettings(
+    assert settings_from(ConsumerSettings, CONSUMER) == ConsumerSettings(
         **READ,
         dlq_url="https://sqs/dlq",
         processor="invoices:process",
@@ -81,24 +75,24 @@ def test_the_consumers_settings() -> None:
 
 def test_concurrency_is_one_unless_given() -> None:
     """A consumer that was deployed before the option goes on as it did."""
-    assert consumer_settings(CONSUMER).threads == 1
-    assert consumer_settings(CONSUMER | {"INTAKE_CONCURRENCY": "4"}).threads == 4
+    assert settings_from(ConsumerSettings, CONSUMER).threads == 1
+    assert settings_from(ConsumerSettings, CONSUMER | {"INTAKE_CONCURRENCY": "4"}).threads == 4
 
 
 def test_commits_are_single_unless_asked_for() -> None:
     """The default keeps the behaviour from before the option."""
-    assert not consumer_settings(CONSUMER).commit_together
-    assert consumer_settings(CONSUMER | {"INTAKE_COMMIT_TOGETHER": "true"}).commit_together
+    assert not settings_from(ConsumerSettings, CONSUMER).commit_together
+    assert settings_from(ConsumerSettings, CONSUMER | {"INTAKE_COMMIT_TOGETHER": "true"}).commit_together
 
 
 def test_groups_are_read_from_their_pattern() -> None:
     """A malformed one names the variable and the reason."""
-    assert consumer_settings(CONSUMER).exclusive_by is None
-    groups = consumer_settings(CONSUMER | {"INTAKE_EXCLUSIVE_BY": "in/{account}/"}).exclusive_by
+    assert settings_from(ConsumerSettings, CONSUMER).exclusive_by is None
+    groups = settings_from(ConsumerSettings, CONSUMER | {"INTAKE_EXCLUSIVE_BY": "in/{account}/"}).exclusive_by
     assert groups is not None
     assert groups.group_of("in/acme/1") == "acme"
     with pytest.raises(SettingsError, match=r"INTAKE_EXCLUSIVE_BY is 'in/\{account\}': no text follows"):
-        consumer_settings(CONSUMER | {"INTAKE_EXCLUSIVE_BY": "in/{account}"})
+        settings_from(ConsumerSettings, CONSUMER | {"INTAKE_EXCLUSIVE_BY": "in/{account}"})
 
 
 def test_the_audits_settings() -> None:
@@ -132,7 +126,7 @@ def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
     if value is not None:
         environment[name] = value
     with pytest.raises(SettingsError, match=name):
-        consumer_settings(environment)
+        settings_from(ConsumerSettings, environment)
 
 
 @pytest.mark.parametrize("more", [{}, {"INTAKE_PROCESSOR": ""}])
@@ -140,7 +134,7 @@ def test_a_consumer_without_a_processor_names_the_variable(more: dict[str, str])
     """Another function or a state machine needs none, so the choice of the runner notices it."""
     environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_PROCESSOR"} | more
     with pytest.raises(SettingsError, match="INTAKE_PROCESSOR is not set"):
-        entrypoint_of(consumer_settings(environment))
+        entrypoint_of(settings_from(ConsumerSettings, environment))
 
 
 @pytest.mark.failure_mode("F29")
@@ -148,7 +142,7 @@ def test_a_consumer_without_a_processor_names_the_variable(more: dict[str, str])
 def test_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
     """An imported bucket's may be."""
     environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_BUCKET_OWNER"} | owner
-    assert consumer_settings(environment).bucket_owner is None
+    assert settings_from(ConsumerSettings, environment).bucket_owner is None
 
 
 @pytest.mark.parametrize(
@@ -169,7 +163,7 @@ def test_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
 def test_a_malformed_variable_is_named_with_its_value(name: str, value: str, allowed: str) -> None:
     """The error also names the allowed values."""
     with pytest.raises(SettingsError) as refused:
-        consumer_settings(CONSUMER | {name: value})
+        settings_from(ConsumerSettings, CONSUMER | {name: value})
     assert str(refused.value).startswith(f"{name} is {value!r}")
     assert allowed in str(refused.value)
 
@@ -177,14 +171,15 @@ def test_a_malformed_variable_is_named_with_its_value(name: str, value: str, all
 @pytest.mark.failure_mode("F09")
 def test_the_smallest_values_are_taken() -> None:
     """A retention is never nothing; waits may be."""
-    settings = consumer_settings(
+    settings = settings_from(
+        ConsumerSettings,
         CONSUMER
         | {
             "INTAKE_RETENTION_SECONDS": "1",
             "INTAKE_MAX_ATTEMPTS": "2",
             "INTAKE_MIN_BACKOFF_SECONDS": "0",
             "INTAKE_CLOCK_SKEW_SECONDS": "0",
-        }
+        },
     )
     assert (settings.retention_seconds, settings.max_attempts, settings.min_backoff_seconds) == (1, 2, 0)
 
@@ -247,9 +242,9 @@ def test_each_setting_is_read_from_the_variable_that_it_is_written_to() -> None:
         "INTAKE_ORDERING": "LATEST",
         "INTAKE_RETENTION_SECONDS": "${Token[7]}",
     }
-    read = consumer_settings(CONSUMER)
+    read = settings_from(ConsumerSettings, CONSUMER)
     written = {field.name: getattr(read, field.name) for field in fields(read)}
-    assert consumer_settings(environment_of(ConsumerSettings, **written) | FILTERS) == read
+    assert settings_from(ConsumerSettings, environment_of(ConsumerSettings, **written) | FILTERS) == read
     with pytest.raises(KeyError, match="no_field"):
         environment_of(ConsumerSettings, no_field=1)
 
@@ -258,4 +253,4 @@ def test_each_setting_is_read_from_the_variable_that_it_is_written_to() -> None:
     ("text", "version"), [("", None), ("1.4", "1.4"), ("0123456789abcdef" * 4, "0123456789ab"), ("é" * 9, "é" * 6)]
 )
 def test_a_version_of_the_processor_has_at_most_twelve_bytes(text: str, version: str | None) -> None:
-    assert consumer_settings(CONSUMER | {"INTAKE_PROCESSOR_VERSION": text}).processor_version == version
+    assert settings_from(ConsumerSettings, CONSUMER | {"INTAKE_PROCESSOR_VERSION": text}).processor_version == version

@@ -19,7 +19,8 @@ from intake_ledger.ledger.ledger import Claim, LedgerOptions
 from intake_ledger.processor.object_change import ObjectChange
 from intake_ledger.protocol.errors import Fenced, SettingsError
 from intake_ledger.protocol.row import Status
-from intake_ledger.protocol.settings_worker import WorkerSettings, worker_settings
+from intake_ledger.protocol.settings import settings_from
+from intake_ledger.protocol.settings_worker import WorkerSettings
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger.runners.inline import Inline
 from intake_ledger.worker import heartbeat as heartbeats
@@ -470,7 +471,7 @@ class TestSettings:
     """The environment variables of a worker."""
 
     def test_the_defaults_hold_work_for_a_minute_and_poll_for_as_long_as_sqs_allows(self) -> None:
-        assert worker_settings({}) == WorkerSettings(hold_seconds=60, poll_seconds=20)
+        assert settings_from(WorkerSettings, {}) == WorkerSettings(hold_seconds=60, poll_seconds=20)
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -482,7 +483,7 @@ class TestSettings:
     )
     def test_a_wrong_value_is_named(self, name: str, value: str) -> None:
         with pytest.raises(SettingsError, match=f"{name} is '?{value}'?, expected"):
-            worker_settings({name: value})
+            settings_from(WorkerSettings, {name: value})
 
     @pytest.mark.failure_mode("F263")
     @pytest.mark.parametrize(

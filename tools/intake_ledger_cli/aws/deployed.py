@@ -22,10 +22,11 @@ from intake_ledger.protocol.settings import (
     ConsumerSettings,
     KeyFilter,
     setting_from,
+    settings_from,
     variable_of,
 )
 from intake_ledger.protocol.settings_audit import AuditSettings, Reports
-from intake_ledger.protocol.settings_durable import DurableSettings, durable_settings
+from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger.set_members.forms import set_targets
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, denied_action
@@ -207,7 +208,7 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
             alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             state_machine=variables.get(STATE_MACHINE),
-            durable=durable_settings(variables) if DURABLE_FUNCTION in variables else None,
+            durable=settings_from(DurableSettings, variables) if DURABLE_FUNCTION in variables else None,
             reports=_report_prefix(audit_variables, name),
             message_source=variables.get(MESSAGE_SOURCE),
             message_variables=variables if MESSAGE_SOURCE in variables else None,
