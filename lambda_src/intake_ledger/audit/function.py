@@ -34,7 +34,6 @@ from intake_ledger.delivery_check.looked import UNKNOWN, Looked
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
-from intake_ledger.observability.audit_telemetry import AuditTelemetry
 from intake_ledger.protocol.row import lease_length
 from intake_ledger.protocol.settings import elsewhere_of
 from intake_ledger.protocol.settings_audit import AuditSettings, audit_settings
@@ -215,7 +214,7 @@ def handler(event: Mapping[str, Any], context: InvocationContext) -> dict[str, A
 
 
 def respond(
-    event: Mapping[str, Any], remaining_ms: RemainingMs, function: AuditFunction, telemetry: AuditTelemetry
+    event: Mapping[str, Any], remaining_ms: RemainingMs, function: AuditFunction, telemetry: PowertoolsAuditTelemetry
 ) -> dict[str, Any]:
     """Answer an event, and report it.
 
@@ -243,7 +242,7 @@ def _run(
     event: Mapping[str, Any],
     remaining_ms: RemainingMs,
     function: AuditFunction,
-    telemetry: AuditTelemetry,
+    telemetry: PowertoolsAuditTelemetry,
     looked: Looked,
 ) -> dict[str, Any]:
     """Run the audit, or a step of it. Returns as `respond`."""

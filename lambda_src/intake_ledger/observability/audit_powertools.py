@@ -1,12 +1,11 @@
 """Write the audit's telemetry with Powertools."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, override
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from intake_ledger.observability.audit_telemetry import AuditTelemetry, RequestCounts
 from intake_ledger.observability.short_report import keep_report
 from intake_ledger.observability.telemetry import OLDEST_CLAIM_AGE
 from intake_ledger.protocol.settings import ConsumerSettings
@@ -15,14 +14,26 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-class PowertoolsAuditTelemetry(AuditTelemetry):
-    """Writes the audit's log lines and metrics."""
+class RequestCounts(Protocol):
+    """The numbers of a look at the requests of people."""
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Requests by their end, for the log."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The metrics."""
+
+
+class PowertoolsAuditTelemetry:
+    """Writes the log lines and metrics of the audit of a pipeline."""
 
     def __init__(self) -> None:
         self._logger = Logger()
 
-    @override
     def delivery_checked(self, problems: Sequence[str], unknown: Sequence[str], *, count: bool) -> None:
+        """Report the problems of the delivery, and what could not be checked. `count`: also as metrics."""
         for problem in problems:
             self._logger.error("delivery", extra={"problem": problem})
         for problem in unknown:
@@ -35,28 +46,25 @@ class PowertoolsAuditTelemetry(AuditTelemetry):
             counts["AuditDeliveryUnknown"] = len(unknown)
         _write(counts)
 
-    @override
     def first_tick(self) -> None:
+        """Count as a run, so that the first one has as much time as each later one."""
         _write({"AuditRuns": 1})
 
-    @override
     def skipped(self, reason: str) -> None:
+        """Report that no run is due."""
         self._logger.info("not now", extra={"reason": reason})
 
-    @override
     def audited(self, report: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-        self._logger.info("audited", extra={name: value for name, value in report.items() if name != "findings"})
-        for finding in report["findings"]:
-            self._logger.warning("finding", extra={"run_id": report["runId"], **finding})
-        if counts:
-            _write(counts, claim_ages(report["rows"]["oldestClaimAt"], report["startedAt"]))
+        """Report a run: the report's content, and the counts by metric name. A dry run has no counts."""
+        ages = claim_ages(report["rows"]["oldestClaimAt"], report["startedAt"]) if counts else {}
+        shortly_audited(report, counts, ages)
 
-    @override
     def requests_checked(self, found: RequestCounts) -> None:
+        """Report a look at the requests of people."""
         requests_checked(found)
 
-    @override
     def report_written(self, key: str) -> None:
+        """Report that the report was written to S3 under this key."""
         self._logger.info("report", extra={"key": key})
 
 
