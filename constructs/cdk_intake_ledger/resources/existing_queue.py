@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from aws_cdk import Duration, Resource, Token
 from aws_cdk import aws_kms as kms
@@ -74,13 +73,10 @@ class ExistingQueue:
 
     def add_redrive_policy(self) -> None:
         """Let SQS give up messages of a queue of this app that has no redrive policy, as those of a new queue."""
-        if self._resource is not None and self._properties().get("redrivePolicy") is None:
+        # The properties can change after the queue was given to `IntakeQueue`.
+        if self._resource is not None and properties_of(self._resource).get("redrivePolicy") is None:
             arn = self._dead_letter_queue.queue_arn
             self._resource.redrive_policy = {"deadLetterTargetArn": arn, "maxReceiveCount": MAX_RECEIVES}
-
-    def _properties(self) -> dict[str, Any]:
-        """The queue's properties. They can change after the queue was given to `IntakeQueue`."""
-        return properties_of(self._resource) if self._resource is not None else {}
 
     def max_receives(self) -> int:
         """MaxReceiveCount of the queue: SQS's maximum without a redrive policy, 300 for an imported queue."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from intake_ledger.aws.clients import POOL
 from intake_ledger.consumer.composition import AWS, make_parts, make_runner
 from intake_ledger.consumer.consumer import Consumer
-from intake_ledger.consumer.host import Host
 from intake_ledger.consumer.platform import Platform
 from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads import exit_now
@@ -139,7 +138,7 @@ def as_record(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class WorkerHost(Host):
+class WorkerHost:
     """Short leases that a heartbeat extends; see `Host`. `heartbeat` and `guards` are those of one worker."""
 
     settings: WorkerSettings
