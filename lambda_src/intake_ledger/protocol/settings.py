@@ -103,7 +103,7 @@ def _read(field: Field[Any], variable: Variable, environment: Mapping[str, str])
         raise missing(name)
     if variable.parse is not None:
         return variable.parse(name, text)
-    if kind is int:
+    if kind in (int, int | None):
         return _whole(name, text, variable)
     if kind is bool:
         return _choice(name, text, ("true", "false")) == "true"
