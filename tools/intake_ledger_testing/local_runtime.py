@@ -29,7 +29,6 @@ from intake_ledger.protocol.settings import ConsumerSettings, settings_from
 from intake_ledger.runners.calls import is_failure, results_of
 from intake_ledger.worker.worker import make_worker
 from intake_ledger_testing.context import LambdaContext
-from intake_ledger_testing.faults import STANDSTILLS, Fault
 from intake_ledger_testing.local_options import named_by_options
 from intake_ledger_testing.local_settings import (
     REJECTS,
@@ -40,7 +39,7 @@ from intake_ledger_testing.local_settings import (
     is_programming_error,
     refuse_conditions,
 )
-from intake_ledger_testing.local_worker import Killed, LocalConnection, LocalRunner, LocalWorker
+from intake_ledger_testing.local_worker import STANDSTILLS, Fault, Killed, LocalConnection, LocalRunner, LocalWorker
 from intake_ledger_testing.memory_durable_functions import (
     MemoryDurableFunctions,
 )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cdk_intake_ledger.testing.templates import logical_ids, stable_template
     from intake_ledger_testing.account_aws import AccountAws, AccountAwsError
     from intake_ledger_testing.context import LambdaContext
-    from intake_ledger_testing.faults import Fault
     from intake_ledger_testing.local_aws import LocalAws, LocalAwsError
     from intake_ledger_testing.local_messages import LocalMessages
     from intake_ledger_testing.local_options import (
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from intake_ledger_testing.local_pipeline import LocalPipeline
     from intake_ledger_testing.local_sets import LocalSets
     from intake_ledger_testing.local_settings import LocalClock
-    from intake_ledger_testing.local_worker import Killed, LocalRunner, LocalWorker
+    from intake_ledger_testing.local_worker import Fault, Killed, LocalRunner, LocalWorker
     from intake_ledger_testing.memory_dynamodb import MemoryDynamoDB
     from intake_ledger_testing.memory_sqs import DeadLetter
     from intake_ledger_testing.memory_tables import MemoryTables
@@ -73,7 +72,7 @@ if not TYPE_CHECKING:
             "AccountAws": "intake_ledger_testing.account_aws",
             "AccountAwsError": "intake_ledger_testing.account_aws",
             "DeadLetter": "intake_ledger_testing.memory_sqs",
-            "Fault": "intake_ledger_testing.faults",
+            "Fault": "intake_ledger_testing.local_worker",
             "Killed": "intake_ledger_testing.local_worker",
             "LambdaContext": "intake_ledger_testing.context",
             "LocalAws": "intake_ledger_testing.local_aws",

@@ -23,8 +23,7 @@ from intake_ledger.delivery_check.deployed import (
     table_problems,
 )
 from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
-from intake_ledger.delivery_check.looked import UNKNOWN, Looked
-from intake_ledger.delivery_check.pauses import describe_pause
+from intake_ledger.delivery_check.looked import UNKNOWN, Looked, describe_pause
 from intake_ledger.delivery_check.policies import Caller, PolicyDecision, decide
 from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
 from intake_ledger.protocol.row import Ordering

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.delivery_check.deployed import Deployed
+from intake_ledger.protocol.row import from_dynamodb, pause_key
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 UNKNOWN = "unknown: "
 """Begins a result that is neither right nor broken."""
@@ -62,3 +67,16 @@ class Looked:
                 self.unknown.append(f"{UNKNOWN}{what} could not be looked at: {error}")
         except BotoCoreError as error:
             self.unknown.append(f"{UNKNOWN}{what} could not be looked at: {error}")
+
+
+def describe_pause(client: "DynamoDBClient", table: str, pipeline: str) -> str:
+    """Describe the recorded pause, with the command that ends it. Empty if there is none."""
+    key = pause_key(pipeline)
+    place: Any = {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+    found = from_dynamodb(client.get_item(TableName=table, Key=place).get("Item", {}))
+    if not found:
+        return ""
+    return (
+        f"paused by {found['paused_by']} because {found['because']}, so that no message is processed: "
+        "run `intake-ledger resume`"
+    )

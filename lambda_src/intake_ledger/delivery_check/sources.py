@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from intake_ledger.delivery_check.deployed import NOT_POLLING, Deployed, own_mapping_problems
-from intake_ledger.delivery_check.looked import Looked
-from intake_ledger.delivery_check.pauses import describe_pause
+from intake_ledger.delivery_check.looked import Looked, describe_pause
 from intake_ledger.protocol.settings import ConsumerSettings
 
 _ON = ("ACTIVE", "CREATING", "ENABLED", "ENABLING", "UPDATING")

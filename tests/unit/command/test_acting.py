@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from intake_ledger.delivery_check.pauses import describe_pause
+from intake_ledger.delivery_check.looked import describe_pause
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering, Row, Status, from_dynamodb, success_key
 from intake_ledger_cli.act import sender
