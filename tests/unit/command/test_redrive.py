@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +17,10 @@ from intake_ledger.events.copies import REDRIVEN
 from intake_ledger.events.parser import parse_message
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.row import Row, Status
+from intake_ledger.requests.record import Entry, queried_batches
 from intake_ledger.requests.redriven import redriven
 from intake_ledger_cli.act.retrying import Redrive, RedriveResult, update_row
+from intake_ledger_cli.act.sender import Request
 from intake_ledger_cli.aws import drain, reading
 from intake_ledger_cli.aws.dead_letters import NO_REASON, NO_ROOM, MessageFilter
 from intake_ledger_cli.errors import CliError
@@ -363,6 +367,39 @@ def test_a_message_that_sqs_refuses_for_a_while_keeps_its_attributes(site: Site)
     done = redrive(site, Through(send_message_batch=send))
     assert (done.moved, done.unmarked) == (1, 1)
     assert site.messages() == [{"body": event("in/a"), "reason": "no invoice in it"}]
+
+
+@pytest.mark.failure_mode("F721")
+def test_no_more_is_recorded_than_is_sent_next(site: Site) -> None:
+    """A command that is killed leaves its records, and the audit sends what they have. At a low rate, it would do so
+    before the command. Ctrl-C while a record is written leaves none.
+    """
+    queried = partial(queried_batches, client("dynamodb"), site.deployed.table, site.deployed.name)
+    unsent, sent = list[int](), 0
+
+    def counted(**request: Any) -> Any:
+        nonlocal sent
+        unsent.append(sum(len(one.entries) for one in queried()) - sent)
+        sent += len(request["Entries"])
+        return client("sqs").send_message_batch(**request)
+
+    sender = make_sender(site.deployed, Through(send_message_batch=counted), records=True)
+    answered = list[int]()
+    asked = [Request("{}", Entry(f"in/{number}", fence=7)) for number in range(250)]
+    assert sender.send(asked, lambda place, _: answered.append(place)) == [None] * 250
+    assert answered == [*range(250)]
+    assert (sender.recorded, sent, max(unsent) <= 100) == (250, 250, True), unsent
+
+    def interrupted(**request: Any) -> Any:
+        client("dynamodb").put_item(**request)
+        raise KeyboardInterrupt
+
+    sender = make_sender(site.deployed, records=True)
+    put = SimpleNamespace(put_item=interrupted)
+    sender.aws = SimpleNamespace(dynamodb=put, sqs=client("sqs"))  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        sender.send([Request("{}", Entry("in/last", fence=7))])
+    assert all(entry.key != "in/last" for batch in queried() for entry in batch.entries)
 
 
 def test_what_is_too_much_together_goes_one_by_one(site: Site) -> None:

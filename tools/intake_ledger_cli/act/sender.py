@@ -144,10 +144,20 @@ class Sender:
             ClientError: AWS refuses a request for another reason than a single message.
 
         """
-        answers = list[str | None]()
-        unsent = [one.entry for one in requests if one.entry is not None]
-        records = self._record(unsent)
+        entries = [one.entry for one in requests if one.entry is not None]
+        command = Command.REPROCESS if entries and entries[0].fence is None else Command.REDRIVE
+        size = sum(map(entries_size, entries))
+        if len(entries) > 1 and (len(entries) > RECORDED[command] or size > BATCH_BYTES):
+            # What is recorded may be sent by the audit, if this process dies or waits for long.
+            half = len(requests) // 2
+            first = self.send(requests[:half], answered)
+            return first + self.send(requests[half:], lambda place, why: answered(half + place, why))
+        answers, unsent = list[str | None](), entries
+        record = self._record_for(command, len(entries), size)
         try:
+            if record is not None:
+                record.entries += entries
+                self._write(record)
             for batch in batched(requests, self.rate.batch_size):
                 self.rate.wait_for(len(batch))
                 self.check()
@@ -160,7 +170,9 @@ class Sender:
                     answers.append(why)
         finally:
             # After a failure or an interruption. The audit must not send them.
-            self._drop(records, unsent)
+            if record is not None and unsent and not self.denied:
+                record.entries = [*(Counter(record.entries) - Counter(unsent)).elements()]
+                self._write(record)
         return answers
 
     def _send(self, batch: Sequence[Request]) -> list[str | None]:
@@ -181,35 +193,22 @@ class Sender:
                 self.unmarked += why is None and any(batch[place].attributes) and REDRIVEN not in attributes
         return answers
 
-    def _record(self, entries: Sequence[Entry]) -> list[RequestBatch]:
-        """Write the requests into records, and return these. A record goes on with the requests of the next call."""
-        if not entries or self.denied:
-            return []
-        command = Command.REPROCESS if entries[0].fence is None else Command.REDRIVE
-        batch, size = self._batch, sum(map(entries_size, entries))
-        if (size > BATCH_BYTES or len(entries) > RECORDED[command]) and len(entries) > 1:
-            half = len(entries) // 2
-            return self._record(entries[:half]) + self._record(entries[half:])
+    def _record_for(self, command: Command, number: int, size: int) -> RequestBatch | None:
+        """The record for requests with this size: the last one, if it has room. None: they are not recorded."""
+        if not number or self.denied:
+            return None
+        batch = self._batch
         if (
             batch is None
             or batch.command is not command
-            or len(batch.entries) + len(entries) > RECORDED[command]
+            or len(batch.entries) + number > RECORDED[command]
             or self._size + size > BATCH_BYTES
         ):
             # A random name: a call may be repeated with the same ID.
             batch = RequestBatch(self.request_id, secrets.token_hex(8), command, 0)
             self._batch, self._size = batch, 0
-        batch.entries += entries
         self._size += size
-        self._write(batch)
-        return [batch]
-
-    def _drop(self, records: Sequence[RequestBatch], entries: Sequence[Entry]) -> None:
-        left = Counter(entries)
-        for batch in records if left and not self.denied else ():
-            written = Counter(batch.entries)
-            batch.entries, left = [*(written - left).elements()], left - written
-            self._write(batch)
+        return batch
 
     def _write(self, batch: RequestBatch) -> None:
         def deny(action: str) -> None:
