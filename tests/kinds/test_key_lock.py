@@ -244,6 +244,28 @@ def test_a_worker_that_lost_its_row_does_not_take_a_key_that_is_free_again() -> 
     second.commit(claimed(second, workers.message("3")))
 
 
+def test_a_worker_that_lost_its_row_does_not_take_a_key_that_an_older_row_has_had() -> None:
+    """The row of another message, with a fence below that of the worker that pauses, took the key after the successor.
+
+    Its message was claimed before and its lease extended, or the clock of its worker is behind.
+    """
+    workers = Workers()
+    second, table = workers.ledger(), workers.table()
+    paused, mark = workers.ledger(table), table.mark
+
+    def late(key: RowKey, *marks: Any) -> None:
+        table.mark = mark  # type: ignore[method-assign]
+        workers.clock.advance(LEASE)
+        second.commit(claimed(second, workers.message("1")))
+        workers.clock.advance(-2 * LEASE)
+        second.commit(claimed(second, workers.message("2")))
+        workers.clock.advance(2 * LEASE)
+        mark(key, *marks)
+
+    table.mark = late  # type: ignore[method-assign, assignment]
+    assert verdict(paused, workers.message("1")) is Verdict.BUSY
+
+
 def test_a_released_row_that_comes_back_with_a_lower_fence_takes_the_key() -> None:
     """The clock of its worker is behind."""
     workers = Workers()

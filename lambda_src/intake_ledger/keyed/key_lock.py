@@ -194,10 +194,10 @@ class KeyLock:
     def _has_lost_its_row(self, claim: Claim, item: dict[str, Any]) -> bool:
         """True if the worker has lost its row before it took the lock. The next attempt on the row has or had both.
 
-        The row is read, because a released row may come back with a lower fence, and a later message of the key may
-        have a higher one: clocks differ.
+        That attempt left a higher fence on the lock. The row is read, because another message of the key, or the
+        released row itself, may have left it: clocks differ.
         """
-        if int(item.get("holder_fence", 0)) <= claim.row.fence:
+        if int(item.get("fence", 0)) <= claim.row.fence:
             return False
         row = self._table.get(claim.key)
         return row is None or row.fence != claim.row.fence
