@@ -168,6 +168,18 @@ def test_a_team_with_both_packs_can_synthesise() -> None:
     assert [stack.stack_name for stack in app.synth().stacks] == ["Stack"]
 
 
+def test_a_statement_of_the_teams_may_name_what_it_is_not_about() -> None:
+    """NotResource is common in a Deny, and such a statement has no Resource."""
+    app = new_app()
+    pipeline = rows.orders(Stack(app, "Stack"))
+    assert pipeline.function.role is not None
+    denied = iam.PolicyStatement(
+        effect=iam.Effect.DENY, actions=["s3:DeleteObject"], not_resources=["arn:aws:s3:::scratch/*"]
+    )
+    pipeline.function.role.add_to_principal_policy(denied)
+    assert [stack.stack_name for stack in app.synth().stacks] == ["Stack"]
+
+
 def test_a_wildcard_of_the_teams_is_still_found() -> None:
     """Also in a VPC, where a wildcard of the library is accepted."""
     app = new_app()

@@ -291,7 +291,8 @@ class _Wildcards:
         self._done = True
         reasons: dict[str, str] = {}
         for statement in Stack.of(policy).resolve(policy.document)["Statement"]:
-            named = statement["Resource"]
+            # A statement of the team may have NotResource.
+            named = statement.get("Resource", [])
             for resource in map(_spelt, named if isinstance(named, list) else [named]):
                 if "*" in resource and (finding := self._finding or _finding_of(statement)):
                     reasons |= {f"Annotation::{rule}[Resource::{resource}]": finding.reason for rule in finding.rules}
