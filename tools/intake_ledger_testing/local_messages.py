@@ -70,6 +70,9 @@ class LocalMessages(LocalRuntime):
         self._source = MessageSourceType(source)
         if self._source not in (MessageSourceType.SQS, MessageSourceType.FIFO, MessageSourceType.KINESIS):
             raise ValueError(f"source is {source}: use sqs, fifo or kinesis")
+        for name, expression in (("key", key), ("identity", identity)):
+            if not expression:
+                raise ValueError(f"{name} is empty: pass a JMESPath expression")
         environment = variables_of(
             options,
             suffix=".fifo" if self._source is MessageSourceType.FIFO else "",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from intake_ledger.messages.settings import MessageSettings
@@ -16,6 +17,7 @@ from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import (
     DURABLE_FUNCTION,
+    SET_FORM,
     STATE_MACHINE,
     ConsumerSettings,
     Reasons,
@@ -117,8 +119,11 @@ _NAMES = {
     STATE_MACHINE: "LocalRunner.STATE_MACHINE",
     DURABLE_FUNCTION: "LocalRunner.DURABLE_FUNCTION",
     **{variable_of(MessageSettings, name): name for name in ("source", "key", "identity", "fingerprint")},
+    SET_FORM: "the form of the sets",
+    "quietSeconds": "quiet_seconds",
+    "hiddenParts": "hidden_parts",
 }
-"""What a test knows instead of a variable."""
+"""What a test knows instead of a variable, or of a name in its JSON."""
 
 
 def check_names(kit: str, allowed: type, given: Mapping[str, object]) -> None:
@@ -134,7 +139,9 @@ def check_names(kit: str, allowed: type, given: Mapping[str, object]) -> None:
 
     """
     if unknown := sorted(given.keys() - allowed.__annotations__.keys()):
-        raise TypeError(f"{kit} got an unexpected option {unknown[0]!r}")
+        near = get_close_matches(unknown[0], allowed.__annotations__, 1)
+        hint = f": did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"{kit} got an unexpected option {unknown[0]!r}{hint}")
 
 
 def variables_of(options: Mapping[str, Any], suffix: str = "", **settings: object) -> dict[str, str]:
@@ -154,6 +161,8 @@ def variables_of(options: Mapping[str, Any], suffix: str = "", **settings: objec
         raise ValueError(f"processing_timeout is {seconds}: pass a number of seconds above 0")
     if options.get("after_commit") is not None and not versioned:
         raise ValueError("after_commit needs a bucket with versions: a tag of a key may reach a newer object")
+    if (burst := options.get("max_burst")) is not None and options.get("max_rate") is None:
+        raise ValueError(f"max_burst is {burst} and max_rate is not set: set max_rate, or omit max_burst")
     values = {
         "pipeline": PIPELINE,
         "bucket": BUCKET,
@@ -175,7 +184,7 @@ def variables_of(options: Mapping[str, Any], suffix: str = "", **settings: objec
         "rejects": REJECTS if options.get("keep_rejects") else None,
         **settings,
     }
-    texts = {name: json.dumps(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    texts = {name: json.dumps(value) if isinstance(value, list | tuple) else value for name, value in values.items()}
     return environment_of(ConsumerSettings, **{name: text for name, text in texts.items() if name in _SETTINGS}) | (
         _elsewhere(options, values["ordering"])
         | (environment_of(WorkerSettings, hold_seconds=HOLD_SECONDS, poll_seconds=0) if options.get("worker") else {})
@@ -225,5 +234,5 @@ def named_by_options(options: Mapping[str, Any]) -> Iterator[None]:
     except SettingsError as refusal:
         own = {field: option for option, field in _FIELDS.items() if option in options}
         names = {variable_of(ConsumerSettings, name): own.get(name, name) for name in _SETTINGS} | _NAMES
-        text = re.sub(r"INTAKE_\w+", lambda found: names.get(found[0], found[0]), str(refusal))
+        text = re.sub(r"INTAKE_\w+|quietSeconds|hiddenParts", lambda found: names.get(found[0], found[0]), str(refusal))
         raise ValueError(text) from None

@@ -163,12 +163,34 @@ def test_what_the_function_refuses_is_refused_in_its_words(options: Any, text: s
 
 def test_an_unknown_option_is_refused() -> None:
     wrong: Any = {"max_rates": 1}
-    with pytest.raises(TypeError, match="LocalPipeline got an unexpected option 'max_rates'"):
+    with pytest.raises(TypeError, match="LocalPipeline got an unexpected option 'max_rates': did you mean 'max_rate'"):
         LocalPipeline(lambda _: None, **wrong)
     with pytest.raises(TypeError, match="LocalMessages got an unexpected option 'after_commit'"):
         LocalMessages(lambda _: None, key="k", identity="i", after_commit=("a", "b"))  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="LocalSets got an unexpected option 'max_wait'"):
         LocalSets(lambda _: None, manifest="*", max_wait=1)  # type: ignore[call-arg]
+
+
+def test_a_burst_needs_a_rate() -> None:
+    """The construct refuses it too. The function ignores it."""
+    with pytest.raises(ValueError, match="max_burst is 3 and max_rate is not set: set max_rate, or omit max_burst"):
+        LocalPipeline(lambda _: None, max_burst=3)
+
+
+def test_a_tag_may_be_a_list() -> None:
+    wrong: Any = {"after_commit": ["state", "done"]}
+    pipeline = LocalPipeline(lambda _: None, **wrong)
+    pipeline.put("a", "one")
+    pipeline.run()
+    assert pipeline.tags("a") == {"state": "done"}
+
+
+def test_a_refused_form_or_expression_is_told_in_options() -> None:
+    """A test knows neither the variables of the function nor the names in their JSON."""
+    with pytest.raises(ValueError, match="the form of the sets: a quiet folder needs quiet_seconds of at least 1"):
+        LocalSets(lambda _: None, quiet_folder="a/*/", quiet_seconds=0)
+    with pytest.raises(ValueError, match="identity is empty: pass a JMESPath expression"):
+        LocalMessages(lambda _: None, key="k", identity="")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
