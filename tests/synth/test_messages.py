@@ -670,6 +670,14 @@ def test_a_wait_that_is_longer_than_the_stream_is_refused() -> None:
         messages(stack, "Intake", MessageSource.kinesis(record_stream(stack)), retry=retry)
 
 
+def test_a_wait_that_is_longer_than_the_queue_of_a_stream_is_refused() -> None:
+    """Redriven records are in the queue. A longer retention of the stream, which has seven days, would not help."""
+    stack = new_stack()
+    stream = record_stream(stack, retention_period=Duration.days(7))
+    with refused("max-wait-within-retention", "at most 3 days, or lengthen the shorter retention"):
+        messages(stack, "Intake", MessageSource.kinesis(stream), retry=RetryOptions(max_wait=Duration.days(4)))
+
+
 @pytest.mark.failure_mode("F253")
 def test_attempts_that_do_not_fit_into_the_retention_of_their_source_are_refused() -> None:
     """A stream keeps its records for a day, and a queue its messages for four."""

@@ -234,7 +234,7 @@ def test_a_wait_may_be_longer_than_a_standard_queue_keeps_a_message() -> None:
     stack = new_stack()
     month = RetryOptions(max_wait=Duration.days(30))
     IntakePipeline(stack, "Orders", processor=processor(), retry=month)
-    with refused("max-wait-within-retention", "Set max_wait to at most 3 days, or give the source a longer retention"):
+    with refused("max-wait-within-retention", "Set max_wait to at most 3 days, or lengthen the shorter retention"):
         MessageIntake(
             stack, "Shop", source=MessageSource.fifo(), key="k", identity="i", processor=processor(), retry=month
         )

@@ -136,7 +136,7 @@ CHECKS: tuple[Check, ...] = (
             lambda plan: plan.keeps_order and plan.max_wait > plan.longest_wait,
             "max_wait is {max_wait}, the queue's retention is {queue_retention} and the source keeps a message for "
             "{source_retention}", "the source would delete a message that still waits, and its order forbids copies",
-            "Set max_wait to at most {longest_wait}, or give the source a longer retention"),
+            "Set max_wait to at most {longest_wait}, or lengthen the shorter retention"),
     between(SUBJECT, "batch_size", 1, 10_000, _EVENT_SOURCE),
     between(SUBJECT, "max_batching_window", 0, 5 * MINUTE, _EVENT_SOURCE),
     compare(SUBJECT, "batching-window-needed", "batch_size max_batching_window",
