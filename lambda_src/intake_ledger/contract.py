@@ -182,8 +182,8 @@ METRICS: Mapping[str, MetricRow] = {
         reason="a message is never overtaken, and a set that changes may be incomplete for a while",
     ),
     "Recovering": MetricRow(
-        "claims for messages that the audit, a backfill or a person has sent. While there are any, "
-        "[`OldestMessage`](runbooks.md#oldestmessage) calls nobody",
+        "claims for messages of the audit and of a backfill, for requests of people and for copies of rejections. "
+        "While there are any, [`OldestMessage`](runbooks.md#oldestmessage) calls nobody",
     ),
     "Rejected": MetricRow("changes that were rejected"),
     "RejectedRows": MetricRow(

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, cast, override
 from botocore.exceptions import ClientError, ParamValidationError
 
 from intake_ledger.consumer.batch import ProcessingTime
-from intake_ledger.consumer.composition import make_parts, make_runner
+from intake_ledger.consumer.composition import Platform, make_parts, make_runner
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.consumer.deadline import Overrun
-from intake_ledger.consumer.platform import Platform
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.processor.object_change import as_commit

@@ -9,9 +9,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from intake_ledger.aws.clients import POOL
-from intake_ledger.consumer.composition import AWS, make_parts, make_runner
+from intake_ledger.consumer.composition import AWS, Platform, make_parts, make_runner
 from intake_ledger.consumer.consumer import Consumer
-from intake_ledger.consumer.platform import Platform
 from intake_ledger.consumer.services import Services
 from intake_ledger.consumer.threads import exit_now
 from intake_ledger.kinds import Kind

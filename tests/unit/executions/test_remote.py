@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from intake_ledger import ObjectChange, Unprocessable
-from intake_ledger.consumer import platform
+from intake_ledger.consumer import composition
 from intake_ledger.consumer.composition import make_runner
 from intake_ledger.kinds.objects import request_of
 from intake_ledger.processor.lambda_processor import remote_function
@@ -328,7 +328,7 @@ class TestConsumer:
             given.append(options)
             return FakeLambda([b'{"commit": null}'])
 
-        monkeypatch.setattr(platform, "make_client", client)
+        monkeypatch.setattr(composition, "make_client", client)
         settings = replace(bench.settings(), processor_function=FUNCTION)
         services = replace(bench.services(), settings=settings)
         runner: Any = make_runner({}, services)
