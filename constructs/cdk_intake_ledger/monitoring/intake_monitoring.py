@@ -282,7 +282,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         began = self._quiet(
             "AuditBegan",
             missing.metric,
-            "without data until the first tick",
+            "no data until the first tick: AuditMissing calls nobody",
             threshold=0,
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=1,
@@ -300,7 +300,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         recovering = self._quiet(
             "Recovering",
             self.metric("Recovering", period=FIVE_MINUTES),
-            "a recovery goes on, and calls nobody",
+            "a recovery goes on: OldestMessage calls nobody",
             threshold=1,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             evaluation_periods=3,
@@ -313,8 +313,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         self, id: str, metric: cloudwatch.IMetric, meaning: str, **condition: Unpack[_Condition]
     ) -> cloudwatch.Alarm:
         """An alarm that calls nobody and that the rule of a composite reads."""
-        text = describe(self._name, meaning, "status", Stack.of(self).stack_name, RUNBOOKS)
-        made = cloudwatch.Alarm(self, id, metric=metric, alarm_description=text, **condition)
+        made = cloudwatch.Alarm(self, id, metric=metric, alarm_description=f"{self._name}: {meaning}", **condition)
         suppress(made, ACTION_OF_COMPOSITE)
         return made
 

@@ -95,8 +95,8 @@ def with_parameters(template: Json, key: str) -> Json:
                 resource["Properties"]["Content"] = content
             case "AWS::CloudWatch::Alarm" | "AWS::CloudWatch::CompositeAlarm" as kind:
                 properties = resource["Properties"]
-                text = properties["AlarmDescription"].replace(_STACK, "${AWS::StackName}")
-                properties["AlarmDescription"] = {"Fn::Sub": text}
+                if _STACK in (text := properties["AlarmDescription"]):
+                    properties["AlarmDescription"] = {"Fn::Sub": text.replace(_STACK, "${AWS::StackName}")}
                 if kind == "AWS::CloudWatch::CompositeAlarm":
                     properties["AlarmActions"] = actions
     return template
