@@ -33,7 +33,7 @@ from intake_ledger.delivery_check.former_names import former_names, problems
 from intake_ledger.delivery_check.looked import UNKNOWN, Looked
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.row_history import RowHistoryRecord
-from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry
+from intake_ledger.observability.audit_powertools import PowertoolsAuditTelemetry, requests_checked
 from intake_ledger.protocol.row import lease_length
 from intake_ledger.protocol.settings import elsewhere_of
 from intake_ledger.protocol.settings_audit import AuditSettings, audit_settings
@@ -234,7 +234,7 @@ def respond(
     with ExitStack() as after:
         if is_tick and not is_dry_run:
             # After the run, because it waits for messages in the queue. Also after a run that failed.
-            after.callback(lambda: telemetry.requests_checked(function.requests(remaining_ms)))
+            after.callback(lambda: requests_checked(function.requests(remaining_ms)))
         return _run(event, remaining_ms, function, telemetry, looked)
 
 

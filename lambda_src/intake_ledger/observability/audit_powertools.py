@@ -59,10 +59,6 @@ class PowertoolsAuditTelemetry:
         ages = claim_ages(report["rows"]["oldestClaimAt"], report["startedAt"]) if counts else {}
         shortly_audited(report, counts, ages)
 
-    def requests_checked(self, found: RequestCounts) -> None:
-        """Report a look at the requests of people."""
-        requests_checked(found)
-
     def report_written(self, key: str) -> None:
         """Report that the report was written to S3 under this key."""
         self._logger.info("report", extra={"key": key})
