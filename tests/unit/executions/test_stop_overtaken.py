@@ -106,7 +106,7 @@ def test_the_execution_of_the_current_version_runs_on(runner: LocalRunner) -> No
 @pytest.mark.failure_mode("F529")
 @BOTH
 def test_a_stopped_version_is_processed_again_if_the_newer_one_is_deleted(runner: LocalRunner) -> None:
-    """It was on its last attempt, and keeps it."""
+    """The stop has spent no attempt."""
     stops = Stops(runner)
     second = stops.pipeline.put(KEY, "2")
     stops.poll()
@@ -118,7 +118,7 @@ def test_a_stopped_version_is_processed_again_if_the_newer_one_is_deleted(runner
     assert stops.versions() == [stops.first] * 2
     row = stops.pipeline.row(KEY)
     assert row is not None
-    assert (row.status, row.commit_id) == (Status.PROCESSED, stops.first)
+    assert (row.status, row.commit_id, row.attempts) == (Status.PROCESSED, stops.first, 1)
     assert stops.pipeline.dead_letters == []
 
 
