@@ -1095,7 +1095,7 @@ def deployed_of(cell: Cell) -> DeployedPipeline:
     if isinstance(cell.local, LocalSets):
         form = json.dumps({"form": "manifest", "pattern": "**/manifest.json"})
         variables = environment_of(ConsumerSettings, **asdict(cell.settings) | {"filters": None})
-        variables |= {"INTAKE_SET_FORM": form, "INTAKE_SET_PARTS_PIPELINE": "local"}
+        variables |= {"INTAKE_SET_FORM": form, "INTAKE_SET_PARTS_PIPELINE": "local", "INTAKE_PART_LISTS": "lists/of/"}
     is_messages = cell.kind == "messages"
     return deployed_in_memory(settings.pipeline, settings.bucket, cell.ordering, messages=is_messages, sets=variables)
 
