@@ -183,7 +183,7 @@ METRICS: Mapping[str, MetricRow] = {
     ),
     "Recovering": MetricRow(
         "claims for messages of the audit and of a backfill, for requests of people and for copies of rejections. "
-        "While there are any, [`OldestMessage`](runbooks.md#oldestmessage) calls nobody",
+        "While there are any, [`OldestMessage`](runbooks.md#oldestmessage) calls no person",
     ),
     "Rejected": MetricRow("changes that were rejected"),
     "RejectedRows": MetricRow(

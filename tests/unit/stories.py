@@ -105,7 +105,7 @@ def tell(make_world: MakeWorld, text: str) -> None:
 
 @dataclass
 class Story:
-    """What has happened to the key so far."""
+    """The events of the key until now."""
 
     world: World
     states: dict[str, State] = field(default_factory=lambda: {"absent": ABSENT})

@@ -123,7 +123,7 @@ _NAMES = {
     "quietSeconds": "quiet_seconds",
     "hiddenParts": "hidden_parts",
 }
-"""What a test knows instead of a variable, or of a name in its JSON."""
+"""Names for a test, instead of a variable or a name in its JSON."""
 
 
 def check_names(kit: str, allowed: type, given: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from intake_ledger.protocol.settings import KeyFilter
 
 
 class Extra:
-    """An option with settings, permissions, alarms or rules of its own. It overrides what it needs."""
+    """An option that brings settings, permissions, alarms or rules. It overrides the methods that it needs."""
 
     need: ClassVar[Need | None] = None
     """The alarms that only pipelines with this option have."""

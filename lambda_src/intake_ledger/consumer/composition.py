@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Platform:
-    """What a consumer runs on: AWS's clients, the time, random numbers and its log. The testing kit has its own."""
+    """The base of a consumer: AWS's clients, the time, random numbers and its log. The testing kit has another one."""
 
     clock: Callable[[], int] = staticmethod(lambda: time.time_ns() // 1_000_000)
     """Gives epoch milliseconds."""

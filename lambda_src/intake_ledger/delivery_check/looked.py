@@ -1,4 +1,4 @@
-"""The results of a check: differences, deleted resources, and parts that did not answer."""
+"""The results of a check: differences, deleted resources, parts that did not answer, and a pause by a person."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -5,17 +5,23 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from intake_ledger.protocol.row import from_dynamodb, to_dynamodb
+from cdk_intake_ledger.testing import MemoryDynamoDB
+from intake_ledger.protocol.row import Ordering, Row, Status, from_dynamodb, to_dynamodb
 from intake_ledger_cli import commands
-from intake_ledger_cli.act import redrive_lock, sender
+from intake_ledger_cli.act import redrive_lock, retrying, sender
+from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.sending import send
+from tests.unit.command.forget_support import MemoryAws, deployed_in_memory
 from tests.unit.command.support import NAME, STACK, WHO, client, denied, deny_puts, make_site
 from tests.unit.command.test_commands import Person, sit  # noqa: F401 - a fixture
 from tests.unit.support import MINUTE
+
+if TYPE_CHECKING:
+    from intake_ledger_cli.aws.clients import Aws
 
 pytestmark = pytest.mark.usefixtures("dynamodb")
 OTHER = "arn:aws:sts::111122223333:assumed-role/Operator/bo"
@@ -144,6 +150,19 @@ def test_a_suspended_redrive_stops_if_another_took_over(
     assert held(person)["by"] == OTHER
     assert len(person.site.messages()) == 10
     assert person.site.visible(person.site.deployed.dead_letter_url) == (11 if "--again" in what else 1)
+
+
+@pytest.mark.failure_mode("F175")
+def test_rows_of_messages_look_at_the_lock_too() -> None:
+    """Their source sends the messages, so the command only changes the rows."""
+    deployed = deployed_in_memory("shop", "messages:shop", Ordering.EVERY_VERSION, messages=True)
+    looks: list[str] = []
+    rows = [ObjectRow(f"order-{number}", Row(Status.FAILED, 1, version_id="1")) for number in range(25)]
+    retry = sender.Sender(
+        cast("Aws", MemoryAws(MemoryDynamoDB(), now)), deployed, "01J", sender.RateLimit(None), lambda: looks.append("")
+    )
+    retrying.retry_rows(rows, now(), retrying.RetryResult(), retry)
+    assert len(looks) == 3
 
 
 @pytest.mark.failure_mode("F175")

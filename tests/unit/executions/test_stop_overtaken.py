@@ -64,7 +64,7 @@ class Stops:
 @pytest.mark.failure_mode("F528")
 @BOTH
 def test_a_newer_version_stops_the_execution_of_the_older_one(runner: LocalRunner) -> None:
-    """It begins when a task of the older one must have ended. The older one spends no attempt, although it had one."""
+    """It begins when a task of the older one must have ended. The older one spends no attempt."""
     stops = Stops(runner)
     stopped_at = stops.pipeline.now + MINUTE
     second = stops.pipeline.put(KEY, "2")

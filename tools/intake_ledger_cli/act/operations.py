@@ -79,7 +79,7 @@ class Act:
 
     operation: Operation
     numbers: Callable[[], str] = str
-    """What was done so far. At the end, the result."""
+    """The work until now, in numbers. At the end, the result."""
     sent: Callable[[], Sent] = Sent
 
     def ends(self, result: str) -> None:

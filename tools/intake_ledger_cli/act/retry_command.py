@@ -81,7 +81,7 @@ class RetriedResult:
         return any(parts) or bool(self.refused) or not ended
 
     def numbers(self) -> str:
-        """What was done so far, for the record of the operation."""
+        """The work until now, for the record of the operation."""
         letters = self.redriven or RedriveResult()
         numbers = [(letters.moved, "redriven"), (len(letters.failed), "not moved"), (letters.unmoved, "left")]
         numbers += [(self.due.retried if self.due else 0, "tried now")]
@@ -356,7 +356,7 @@ class RetryCall:
         return f"{self.deployed.name} will {', and '.join(text for number, text in does if number)}.{more}"
 
     def _act(self, because: str, by: str, *, yes: bool) -> None:
-        """Ask, and do what was chosen."""
+        """Ask, and carry out the choices."""
         sender, result = self.sender, self.result
         sender.check()
         what, does = f"retry {'--again ' if self.again else ''}{self.wanted}", self._announced()
@@ -386,6 +386,7 @@ class RetryCall:
         rows, result = self._rows[Act.REOPEN], self.result
         if not self.deployed.work.in_bucket:
             for one in rows:
+                self.sender.check()
                 retrying.await_source(self.aws, self.deployed, one)
                 result.reopened += 1
             return

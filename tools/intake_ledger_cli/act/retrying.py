@@ -82,6 +82,7 @@ def retry_rows(rows: Iterable[ObjectRow], now: int, result: RetryResult, sender:
     """
     aws, deployed = sender.aws, sender.deployed
     for batch in batched(rows, sender.rate.batch_size):
+        sender.check()
         due = [one for one in batch if _is_due(aws, deployed, one, now)]
         result.changed += len(batch) - len(due)
         requests = [Request(wake_body(deployed, entry)) for entry in due if deployed.work.in_bucket]

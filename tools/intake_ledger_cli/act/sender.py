@@ -101,7 +101,7 @@ class Sender:
 
     @contextmanager
     def acting(self, what: str, numbers: Callable[[], str], **asked: Any) -> Iterator[None]:
-        """`operations.acting` with the ID, and with what was done and sent so far. `asked` are its other arguments."""
+        """`operations.acting` with the ID, and with the numbers until now. `asked` are its other arguments."""
         what = f"{what} --id {self.request_id}"
         with operations.acting(self.aws, self.deployed, what, request_id=self.request_id, **asked) as act:
             act.numbers, act.sent = numbers, lambda: Sent(None if self.denied else self.recorded, self.unmarked)
@@ -148,7 +148,7 @@ class Sender:
         command = Command.REPROCESS if entries and entries[0].fence is None else Command.REDRIVE
         size = sum(map(entries_size, entries))
         if len(entries) > 1 and (len(entries) > RECORDED[command] or size > BATCH_BYTES):
-            # What is recorded may be sent by the audit, if this process dies or waits for long.
+            # The audit may send recorded requests, if this process dies or waits for long.
             half = len(requests) // 2
             first = self.send(requests[:half], answered)
             return first + self.send(requests[half:], lambda place, why: answered(half + place, why))
