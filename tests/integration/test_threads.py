@@ -17,7 +17,7 @@ import pytest
 from intake_ledger import NotYet, ObjectChange
 from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.consumer import Consumer
-from intake_ledger.consumer.threads import ProcessorThreads
+from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
 from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.protocol.row import Status
 from intake_ledger_testing.consumers import object_consumer
@@ -65,10 +65,15 @@ class Stage:
         answer = self.consumer.handle({"Records": messages}, Context(clock, clock() + 200_000))
         return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
+    @property
+    def threads(self) -> ProcessorThreads:
+        *_, driver = self.consumer._drivers
+        assert isinstance(driver, ParallelGroups)
+        return driver.threads
+
     def close(self) -> None:
         """Wait until each thread has ended."""
-        assert self.consumer._threads is not None
-        self.consumer._threads._pool.shutdown(wait=True)
+        self.threads._pool.shutdown(wait=True)
 
     def row(self, key: str) -> Any:
         return self.bench.world.known(created(self.bench.world.s3.look(key), key=key))
@@ -265,8 +270,7 @@ class TestOverrun:
         """The overrun ends while another processor is awaited. The process goes on. A third change, claimed in the same
         group and not started, is released.
         """
-        threads = stage.consumer._threads
-        assert threads is not None
+        threads = stage.threads
 
         def run(
             groups: Sequence[Callable[[], None]], stop: Callable[[], None], each_second: Callable[[], None]

@@ -26,6 +26,7 @@ from intake_ledger.audit.report import Report
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.calls import SharedCalls
 from intake_ledger.consumer.services import Services
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import Claim, LedgerOptions
@@ -467,8 +468,9 @@ def run(
         output_client=lambda: cast("Any", _OutputS3(port)),
         processing_time=ProcessingTime(0.0) if config.group else None,
     )
-    if consumer._calls is not None:
-        consumer._calls.least = 1
+    for driver in consumer._drivers:
+        if isinstance(driver, SharedCalls):
+            driver.least = 1
     record: dict[str, Any] = {"messageId": message.id, "receiptHandle": "r", "body": message.body, "attributes": {}}
     if message.rejected_fence is not None:
         record["messageAttributes"] = {"rejected_fence": {"stringValue": str(message.rejected_fence)}}

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from urllib.parse import quote
 
-from intake_ledger.consumer.batch import ProcessingTime
+from intake_ledger.consumer.batch import HeldCommit, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
@@ -206,8 +206,8 @@ def _names(change: Change) -> dict[str, str | int | None]:
 class _Attempt:
     ended: bool = False
     """The row shows how it ended, or that its work goes on elsewhere."""
-    held: bool = False
-    """Its commit is written later."""
+    held: Commit | None = None
+    """Its commit, which is written later."""
 
 
 @dataclass(slots=True, eq=False)
@@ -225,10 +225,10 @@ class Attempts:
     hooks: Hooks = NO_HOOKS
     """The hooks of the options that are set."""
 
-    def run(self, claim: Claim, message: Message, *, hold: bool = False) -> Outcome:
+    def run(self, claim: Claim, message: Message, hold: Callable[[HeldCommit], None] | None = None) -> Outcome:
         """Run the processor on the claim.
 
-        With `hold`, a commit without `transact` is returned instead of written. The caller passes it to `commit`.
+        `hold` takes a commit without `transact`, which is written later by `commit`. None: it is written here.
         Raises the errors of AWS requests. The message then comes again.
         """
         started, limit = self.services.clock(), self.services.settings.processing_timeout_seconds
@@ -239,19 +239,18 @@ class Attempts:
         )
         with self._letting_go(claim) as attempt:
             outcome = self._unless_overtaken(
-                claim, lambda: self._run(claim, message, run, hold=hold), begun=lambda: run.begun
+                claim, lambda: self._run(claim, message, run, attempt if hold else None), begun=lambda: run.begun
             )
             attempt.ended = True
-            attempt.held = outcome.commit is not None
         now = self.services.clock()
         if run.begun:
             self.processing_time.add(now - started)
-        if outcome.commit is None:
+        if hold is not None and attempt.held is not None:
+            hold(HeldCommit(message, claim, attempt.held, now, now - started))
+        else:
             self._report(claim, outcome, message, now - started)
             if self.hooks.settled:
                 outcome = self._acted_on(claim, outcome, message)
-        else:
-            outcome = replace(outcome, duration_ms=now - started)
         self.downstream.ended(claim.change.key, outcome.healthy, outcome.reason, now)
         if run.judge_again and not (run.unless_committed and outcome.kind is OutcomeKind.COMMITTED):
             return replace(outcome, judge_again=True)
@@ -344,7 +343,7 @@ class Attempts:
         try:
             yield attempt
         finally:
-            if not attempt.held:
+            if attempt.held is None:
                 self.services.ledger.let_go(claim, ended=attempt.ended)
 
     def _unless_overtaken(
@@ -362,8 +361,8 @@ class Attempts:
             wait = self.failures.backoff(claim.row.attempts)
             return Outcome(OutcomeKind.FENCED, reason=reason, retry_after=wait, late_write=late)
 
-    def _run(self, claim: Claim, message: Message, run: Run, *, hold: bool) -> Outcome:
-        """Do the work of the claim, and write how it ended."""
+    def _run(self, claim: Claim, message: Message, run: Run, holder: _Attempt | None) -> Outcome:
+        """Do the work of the claim, and write how it ended. `holder` takes a commit that may be written later."""
         try:
             work = self._work(claim)
             returned = None if work is None else self.runner.start(claim, work, run)
@@ -377,8 +376,9 @@ class Attempts:
             if isinstance(error, Fenced) and not run.begun:
                 raise
             return self._settle(claim, message, error, Stage.PROCESSING if run.begun else Stage.OPENING)
-        if hold and not commit.transact and run.counts is None:
-            return Outcome(OutcomeKind.COMMITTED, healthy=True, commit=commit)
+        if holder and not commit.transact and run.counts is None:
+            holder.held = commit
+            return Outcome(OutcomeKind.COMMITTED, healthy=True)
         return self._commit(claim, commit, message, run.counts)
 
     def _work(self, claim: Claim) -> Work | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.consumer.returns import Crowd, Returns
@@ -62,6 +62,18 @@ class HeldCommit(NamedTuple):
     duration_ms: int
 
 
+class Ahead(NamedTuple):
+    """What is known of a message before its turn."""
+
+    answer: "Claim | Ruling | None" = None
+    """The answer to its only change, which was claimed with others. None: it is claimed in its turn."""
+    hold: Callable[[HeldCommit], None] | None = None
+    """Takes the commit, which is written with others. None: the attempt writes it."""
+
+
+NOT_AHEAD = Ahead()
+
+
 class Batch:
     """The messages of one invocation, in the order in which they are handled."""
 
@@ -88,38 +100,19 @@ class Batch:
             crowd=crowd,
             jitter=services.jitter,
         )
-        self.answers: dict[Message, Claim | Ruling] = {}
-        """The answers to messages that were claimed together. Not by id, because a batch may hold one message twice."""
+        self.ahead: dict[Message, Ahead] = {}
+        """Messages that were claimed together. Not by id, because a batch may hold one message twice."""
         self.retry_after: dict[Message, float | None] = {}
         """Seconds until each handled message is delivered again. None: acknowledge it, once its commit is written."""
         self.held: list[HeldCommit] = []
         self.stopping = Event()
         """Set while no other processor may start."""
-        self._stopped: dict[str, bool] = {}
-        self._read_stopped = services.is_stopped
+        self.stopped: dict[str, bool] = {}
+        """True for operations that a person has stopped. Each batch reads it once, so that a running one ends."""
         self._without_copy = without_copy
         self._settings = services.settings
         self._clock = services.clock
         self._telemetry = services.telemetry
-
-    def is_stopped(self, operation: str) -> bool:
-        """True if the operation with this ID was stopped. Each batch reads it once, so that a running one ends.
-
-        Raises:
-            ClientError: DynamoDB refuses the request. Also BotoCoreError.
-
-        """
-        if operation not in self._stopped:
-            self._stopped[operation] = self._read_stopped(operation)
-        return self._stopped[operation]
-
-    def is_claimed(self, message: Message) -> bool:
-        """True if the message was claimed together with others."""
-        return isinstance(self.answers.get(message), Claim)
-
-    def may_hold_commit(self, message: Message) -> bool:
-        """True if the commit of this message may be written later, together with others. Threads write theirs alone."""
-        return self._settings.commit_together and self._settings.threads == 1 and self.is_claimed(message)
 
     def finish(self, message: Message, retry_after: float | None) -> None:
         """Acknowledge the message, or return it to the queue for these seconds."""
@@ -178,3 +171,10 @@ def response_of(identifiers: "dict[str, None] | list[str]") -> Response:
 
 
 ANY_ORDER = AnyOrder()
+
+
+class Driver(Protocol):
+    """Claims messages of a batch ahead, or handles them. The last driver of a batch finishes each message."""
+
+    def run(self, batch: Batch) -> None:
+        """Do its part of the batch."""

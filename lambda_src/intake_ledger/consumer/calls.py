@@ -4,14 +4,14 @@ See docs/protocol.md, "Several changes in one call". A change that has no result
 and is given alone from then on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from intake_ledger.consumer.attempt import Attempts, Failures
-from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Batch, HeldCommit
-from intake_ledger.consumer.consumer import Groups, may_be_stopped
+from intake_ledger.consumer.batch import CLAIMED_RESERVE_SECONDS, RESERVE_SECONDS, Ahead, Batch, HeldCommit
+from intake_ledger.consumer.consumer import Groups, InTurn
 from intake_ledger.consumer.downstream import Downstream
 from intake_ledger.consumer.ending import Outcome, Stage
 from intake_ledger.consumer.services import Services
@@ -19,13 +19,11 @@ from intake_ledger.events.parser import Message
 from intake_ledger.kinds import Kind, Work
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.processor.object_change import Commit, as_commit
+from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import WrongReturnError
 from intake_ledger.protocol.handover import remaining_seconds
 from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.runners import Ended, Run, SharedRunner
-
-if TYPE_CHECKING:
-    from intake_ledger.protocol.change import Change
 
 
 class Member(NamedTuple):
@@ -48,71 +46,63 @@ class SharedCalls:
     failures: Failures
     downstream: Downstream
     groups: Groups
+    in_turn: InTurn
     least: int = 2
     """The fewest changes of a call. Fewer run alone."""
 
     def run(self, batch: Batch) -> None:
         """Carry out calls until fewer than two changes are left for one. All other messages wait for their own turn.
 
+        Messages that come first have their turn before.
         While the downstream is out, each change is tried alone: one failure then shows as much as a hundred.
         """
-        left = [message for message in batch.messages if self._joins(message, batch)]
+        self.in_turn.run(batch, [message for message in batch.messages if message.comes_first])
+        joining = ((message, self._joins(message, batch)) for message in batch.messages)
+        left = {message: change for message, change in joining if change is not None}
         while len(left) >= self.least and not self.downstream.breaker.is_open and batch.spare_ms(RESERVE_SECONDS) >= 0:
-            members, left = self._fill(left, batch)
+            members = self._fill(left, batch)
             if len(members) < self.least or batch.spare_ms(CLAIMED_RESERVE_SECONDS) < 0:
                 # Each of them is started or released in its own turn.
-                batch.answers |= {member.message: member.claim for member in members}
+                batch.ahead |= {member.message: Ahead(member.claim) for member in members}
                 continue
             batch.returns.flush()
             self._call(members, batch)
 
-    def _joins(self, message: Message, batch: Batch) -> bool:
-        """True if the message may be in a call with others, as far as it shows. Its row may forbid it."""
+    def _joins(self, message: Message, batch: Batch) -> Change | None:
+        """The change of the message, if it may be in a call with others, as far as it shows. Its row may forbid it."""
         change, now = message.only_change, self.services.clock()
         if change is None or change.execution is not None or message.comes_first or message.due > now:
-            return False
+            return None
         # A last attempt has to show by itself how it ends.
         late = self.failures.is_given_up(message) or (message.last_try_at is not None and message.last_try_at <= now)
-        return not late and self.groups.takes(change) and not may_be_stopped(message, batch)
+        return None if late else self.groups.admitted(message, batch)
 
-    def _fill(self, left: list[Message], batch: Batch) -> tuple[list[Member], list[Message]]:
-        """Claim the changes of the next call. Returns them, and the messages that are left for later calls.
+    def _fill(self, left: dict[Message, Change], batch: Batch) -> list[Member]:
+        """Claim the changes of the next call, and take them off those that are left for later calls.
 
         Messages that share a key are never in one call. Others take the places of those that were not claimed.
         """
         members, keys = list[Member](), set[str]()
         while (free := self.services.settings.max_per_call - len(members)) > 0:
-            chosen, left = self._choose(left, free, keys)
+            chosen = dict[Message, Change]()
+            for message, change in left.items():
+                if len(chosen) < free and change.key not in keys:
+                    chosen[message] = change
+                    keys.add(change.key)
             if not chosen:
                 break
+            for message in chosen:
+                del left[message]
             members += self._claim(chosen, batch)
-        return members, left
+        return members
 
-    @staticmethod
-    def _choose(left: Sequence[Message], free: int, keys: set[str]) -> tuple[list[Message], list[Message]]:
-        """At most `free` messages, which share no key, and the others. Their keys are added to `keys`."""
-        chosen, others = list[Message](), list[Message]()
-        for message in left:
-            if len(chosen) < free and not message.keys & keys:
-                chosen.append(message)
-                keys |= message.keys
-            else:
-                others.append(message)
-        return chosen, others
-
-    def _claim(self, messages: Sequence[Message], batch: Batch) -> list[Member]:
+    def _claim(self, changes: Mapping[Message, Change], batch: Batch) -> list[Member]:
         """Claim the changes of a call. Rulings about the others are acted on in the turn of their messages."""
-        ledger, changes = self.services.ledger, {one: one.only_change for one in messages}
-        wanted: dict[Message, Change] = {message: change for message, change in changes.items() if change is not None}
         members = []
-        try:
-            together = ledger.claim_together([*wanted.values()], lease_ms=batch.lease_ms, for_call=True)
-        except Exception as error:  # noqa: BLE001 - then each is claimed alone
-            self.services.telemetry.log_error("a group could not be claimed", messages[0].id, error)
-            together = [None] * len(wanted)
-        for (message, change), found in zip(wanted.items(), together, strict=True):
+        together = self.groups.claim(changes, batch, for_call=True)
+        for (message, change), found in zip(changes.items(), together, strict=True):
             try:
-                answer = found or ledger.claim(change, lease_ms=batch.lease_ms, for_call=True)
+                answer = found or self.services.ledger.claim(change, lease_ms=batch.lease_ms, for_call=True)
             except Exception as error:  # noqa: BLE001 - it is tried again in its own turn
                 self.services.telemetry.log_error("a change could not be claimed", message.id, error)
                 continue
@@ -122,7 +112,7 @@ class SharedCalls:
             if isinstance(answer, Claim):
                 members.append(Member(message, answer, self.kind.work(answer)))
             else:
-                batch.answers[message] = answer
+                batch.ahead[message] = Ahead(answer)
         return members
 
     def _call(self, members: Sequence[Member], batch: Batch) -> None:

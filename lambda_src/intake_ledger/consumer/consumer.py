@@ -1,7 +1,8 @@
 """Handle the messages of one batch, in turn or in threads.
 
-`Consumer` takes the batch. `MessageHandler` claims each change of a message, and runs its work. `Groups` claims new
-messages together, and writes several commits together.
+`Consumer` gives the batch to its drivers: one claims messages ahead, and the other handles them. `MessageHandler`
+claims each change of a message, and runs its work. `Groups` claims new messages together, and writes several commits
+together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,11 @@ from intake_ledger.aws.queues import body_digest
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import (
     CLAIMED_RESERVE_SECONDS,
+    NOT_AHEAD,
     RESERVE_SECONDS,
+    Ahead,
     Batch,
-    HeldCommit,
+    Driver,
     ProcessingTime,
 )
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker
@@ -47,8 +50,7 @@ from intake_ledger.protocol.verdict import (
 from intake_ledger.runners import Runner, SharedRunner
 
 if TYPE_CHECKING:
-    from intake_ledger.consumer.calls import SharedCalls
-    from intake_ledger.consumer.threads import ParallelGroups, ProcessorThreads
+    from intake_ledger.consumer.threads import ProcessorThreads
 
 BUSY_JITTER_SECONDS = 5.0
 LATER_FORMAT_SECONDS = 900
@@ -97,14 +99,14 @@ class Consumer:
         processing_time = processing_time or ProcessingTime()
         failures = Failures(services, breaker)
         downstream = Downstream(services, breaker)
-        self._threads = _threads(services) if settings.threads > 1 else None
+        threads = _threads(services) if settings.threads > 1 else None
         attempts = Attempts(
             services,
             kind,
             runner,
             failures,
             downstream,
-            limit=self._threads.limit if self._threads else lambda _, limit: deadline(limit),
+            limit=threads.limit if threads else lambda _, limit: deadline(limit),
             processing_time=processing_time,
             hooks=hooks_of(settings, failures),
         )
@@ -116,25 +118,21 @@ class Consumer:
             clock=services.clock,
             report=partial(services.telemetry.log_error, "the messages in flight could not be counted"),
         )
-        self._groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
         self._messages = MessageHandler(services, attempts, failures, downstream, runner)
-        self._calls: SharedCalls | None = None
+        groups = Groups(services, attempts, failures, breaker, processing_time=processing_time)
+        in_turn = InTurn(self._messages, groups)
+        claims: Driver = groups
+        handles: Driver = in_turn
         if settings.max_per_call > 1:
-            from intake_ledger.consumer import calls  # noqa: PLC0415 - as in `_threads`
+            from intake_ledger.consumer.calls import SharedCalls  # noqa: PLC0415 - as in `_threads`
 
             shared = cast("SharedRunner", runner)
-            self._calls = calls.SharedCalls(services, kind, shared, attempts, failures, downstream, self._groups)
-        self._parallel: ParallelGroups | None = None
-        if self._threads is not None:
-            from intake_ledger.consumer import threads  # noqa: PLC0415 - as in `_threads`
+            claims = SharedCalls(services, kind, shared, attempts, failures, downstream, groups, in_turn)
+        if threads is not None:
+            from intake_ledger.consumer.threads import ParallelGroups, exit_now  # noqa: PLC0415 - as in `_threads`
 
-            self._parallel = threads.ParallelGroups(
-                services,
-                self._threads,
-                attempts,
-                failures=failures,
-                end_process=end_process or threads.exit_now,
-            )
+            handles = ParallelGroups(services, threads, attempts, failures, in_turn.run, end_process or exit_now)
+        self._drivers = (claims, handles)
 
     def handle(self, event: Mapping[str, Any], context: InvocationContext) -> dict[str, list[dict[str, str]]]:
         """Process one batch. The response names the messages that the event source must not delete.
@@ -144,15 +142,8 @@ class Consumer:
 
         """
         batch = Batch(self._kind.read(event), context, self._services, self._crowd, self._messages.without_copy)
-        if self._calls is None:
-            self._groups.claim(batch)
-        else:
-            self._in_turn([message for message in batch.messages if message.comes_first], batch)
-            self._calls.run(batch)
-        if self._parallel is None:
-            self._in_turn(batch.messages, batch)
-        else:
-            self._parallel.run(batch, self._in_turn)
+        for driver in self._drivers:
+            driver.run(batch)
         self._kind.before_acknowledging(batch)
         if batch.returns.waiting:
             batch.returns.flush()
@@ -160,18 +151,6 @@ class Consumer:
             batch.wait_in_copies()
         self._services.telemetry.flush()
         return batch.response()
-
-    def _in_turn(self, messages: Sequence[Message], batch: Batch) -> None:
-        """Handle these messages of the batch, one after the other, except those that were finished before."""
-        for message in messages:
-            if message in batch.retry_after:
-                continue
-            if batch.held and not self._groups.may_wait(message, batch):
-                self._groups.commit(batch)
-            waits = batch.order.wait_behind(message)
-            batch.finish(message, self._messages.handle(message, batch) if waits is None else waits)
-        if batch.held:
-            self._groups.commit(batch)
 
 
 def _threads(services: Services) -> "ProcessorThreads":
@@ -201,24 +180,6 @@ def misdirected(change: Change, services: Services) -> Reason | None:
             )
             return Reason(ReasonCode.REPROCESS_ID_AHEAD, text)
     return None
-
-
-def operation_of(message: Message) -> str | None:
-    """The ID of the operation of a person that has sent the message: a redrive or a reprocess. None: there is none."""
-    if message.redriven_by is None:
-        return change.reprocess_id if (change := message.only_change) else None
-    from intake_ledger.requests.redriven import redriven  # noqa: PLC0415 - few messages are of an operation
-
-    return back.request_id if (back := redriven(message.redriven_by)) else None
-
-
-def may_be_stopped(message: Message, batch: Batch) -> bool:
-    """True if a person may have stopped the operation of the message. It is judged alone then, before a claim."""
-    operation = operation_of(message)
-    try:
-        return operation is not None and batch.is_stopped(operation)
-    except Exception:  # noqa: BLE001 - the error comes again when it is judged
-        return True
 
 
 def as_copy(change: Change, message: Message, row: Row | None) -> Change | None:
@@ -262,8 +223,11 @@ class MessageHandler:
             message.is_passed_on = True
             return left_ms / 1000
         try:
-            if not message.is_plain and self._is_withdrawn(message, batch):
-                return None
+            if not message.is_plain:
+                from intake_ledger.consumer.stops import admits  # noqa: PLC0415 - most messages are plain
+
+                if not admits(message, batch, self.services):
+                    return None
             ends = [self._handle_part(part, message, batch) for part in message.parsed]
             delays = [end for end in ends if isinstance(end, int | float)]
             refused = [end for end in ends if isinstance(end, Unparseable)]
@@ -281,16 +245,6 @@ class MessageHandler:
             return None
         # A message that renews itself waits as a copy.
         return min(delays) if renews(message, self.services.settings) else self.without_copy(message, min(delays))
-
-    def _is_withdrawn(self, message: Message, batch: Batch) -> bool:
-        """True if a person has stopped the operation of the message, and it was withdrawn. A claim is never undone."""
-        if message in batch.answers or (operation := operation_of(message)) is None:
-            return False
-        if not batch.is_stopped(operation):
-            return False
-        from intake_ledger.consumer.withdrawal import withdraw  # noqa: PLC0415 - few operations are stopped
-
-        return withdraw(message, operation, self.services)
 
     def without_copy(self, message: Message, seconds: float) -> float | None:
         """Return the message by its visibility, or copy it to the dead-letter queue. Returns as `handle`."""
@@ -333,7 +287,7 @@ class MessageHandler:
                 self.downstream.breaker.undecided(parsed.key)
 
     def _handle_change(self, change: Change, message: Message, batch: Batch) -> float | Unparseable | None:
-        answer = batch.answers.get(message)
+        answer, hold = batch.ahead.get(message, NOT_AHEAD)
         for _ in range(_REJUDGE_GONE):
             if not isinstance(answer, Ruling):
                 reserve = RESERVE_SECONDS if answer is None else CLAIMED_RESERVE_SECONDS
@@ -351,12 +305,8 @@ class MessageHandler:
             if batch.returns.waiting:
                 # A processor may run for minutes. Messages that failed before must not wait for that.
                 batch.returns.flush()
-            hold = message in batch.answers and batch.may_hold_commit(message)
-            outcome = self.attempts.run(answer, message, hold=hold)
+            outcome = self.attempts.run(answer, message, hold)
             message.is_named |= outcome.retry_after is not None and outcome.kind not in _NAMES_NO_MESSAGE
-            if outcome.commit is not None:
-                held = HeldCommit(message, answer, outcome.commit, self.services.clock(), outcome.duration_ms)
-                batch.held.append(held)
             if not outcome.judge_again:
                 return outcome.retry_after
             # The reported state is over. From here on the change only wakes the key.
@@ -486,7 +436,7 @@ class Groups:
     breaker: CircuitBreaker
     processing_time: ProcessingTime
 
-    def claim(self, batch: Batch) -> None:
+    def run(self, batch: Batch) -> None:
         """Claim as many new messages in one request as can surely be started in time.
 
         A message that was received before is claimed alone, just before it is processed. A neighbour may have ended the
@@ -495,41 +445,41 @@ class Groups:
         fitting = self.processing_time.fits(batch.spare_ms(RESERVE_SECONDS)) * self.services.settings.threads
         if not fitting or self.breaker.is_open:
             return
-        fresh = {
-            message: change
-            for message in batch.messages
-            if message.receives == 1 and (change := message.only_change) is not None and self.takes(change)
-        }
-        allowed = (
+        fresh = (
             (message, change)
-            for message, change in fresh.items()
-            if message.is_plain or not may_be_stopped(message, batch)
+            for message in batch.messages
+            if message.receives == 1 and (change := self.admitted(message, batch)) is not None
         )
-        changes = dict(islice(allowed, fitting))
-        if not changes:
-            return
+        changes = dict(islice(fresh, fitting))
+        # Threads write their commits alone.
+        holds = self.services.settings.commit_together and self.services.settings.threads == 1
+        answers = self.claim(changes, batch) if changes else []
+        for (message, change), answer in zip(changes.items(), answers, strict=True):
+            if answer is not None:
+                hold = batch.held.append if holds and isinstance(answer, Claim) else None
+                batch.ahead[message] = Ahead(answer, hold)
+                self.services.telemetry.decided(change, answer, now=self.services.clock())
+
+    def claim(
+        self, changes: Mapping[Message, Change], batch: Batch, *, for_call: bool = False
+    ) -> Sequence[Claim | Ruling | None]:
+        """Claim these changes in one request. None for each that is claimed alone; see `Ledger.claim_together`."""
         try:
-            answers = self.services.ledger.claim_together(list(changes.values()), lease_ms=batch.lease_ms)
+            return self.services.ledger.claim_together([*changes.values()], lease_ms=batch.lease_ms, for_call=for_call)
         except Exception as error:  # noqa: BLE001 - then each is claimed alone
             self.services.telemetry.log_error("a group could not be claimed", ids_of(changes), error)
-            return
-        batch.answers = {
-            message: answer for message, answer in zip(changes, answers, strict=True) if answer is not None
-        }
-        for message, answer in batch.answers.items():
-            self.services.telemetry.decided(changes[message], answer, now=self.services.clock())
+            return [None] * len(changes)
 
-    def takes(self, change: Change) -> bool:
-        """True if this pipeline handles the change."""
-        return self.services.settings.wants(change.key) and not misdirected(change, self.services)
+    def admitted(self, message: Message, batch: Batch) -> Change | None:
+        """The only change of the message, if it may be claimed with others. None: it is judged in its turn."""
+        change = message.only_change
+        if change is None or not self.services.settings.wants(change.key) or misdirected(change, self.services):
+            return None
+        if message.is_plain:
+            return change
+        from intake_ledger.consumer.stops import admits_ahead  # noqa: PLC0415 - most messages are plain
 
-    def may_wait(self, message: Message, batch: Batch) -> bool:
-        """True if the processor of this message may start before the held commits are written.
-
-        A message that was received before may have ended its worker. Slow processors gain nothing by held commits.
-        """
-        young = self.services.clock() - batch.held[0].since < HOLD_MS
-        return young and len(batch.held) < BATCH_STATEMENTS and batch.is_claimed(message)
+        return change if admits_ahead(message, batch, self.services) else None
 
     def commit(self, batch: Batch) -> None:
         """Write the held commits. Their messages are finished only then."""
@@ -554,3 +504,32 @@ class Groups:
                 wait = self.attempts.settled_by(held.claim, held.message, None, notes[key])
                 if wait is not None:
                     batch.finish(held.message, wait)
+
+
+@dataclass(slots=True, eq=False)
+class InTurn:
+    """Handles messages one after the other."""
+
+    handler: MessageHandler
+    groups: Groups
+
+    def run(self, batch: Batch, messages: Sequence[Message] | None = None) -> None:
+        """Handle these messages of the batch, or all, except those that were finished before."""
+        for message in batch.messages if messages is None else messages:
+            if message in batch.retry_after:
+                continue
+            if batch.held and not self._may_wait(message, batch):
+                self.groups.commit(batch)
+            waits = batch.order.wait_behind(message)
+            batch.finish(message, self.handler.handle(message, batch) if waits is None else waits)
+        if batch.held:
+            self.groups.commit(batch)
+
+    def _may_wait(self, message: Message, batch: Batch) -> bool:
+        """True if the processor of this message may start before the held commits are written.
+
+        A message that was received before may have ended its worker. Slow processors gain nothing by held commits.
+        """
+        young = self.handler.services.clock() - batch.held[0].since < HOLD_MS
+        holds = batch.ahead.get(message, NOT_AHEAD).hold is not None
+        return young and len(batch.held) < BATCH_STATEMENTS and holds

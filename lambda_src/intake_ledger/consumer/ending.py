@@ -32,7 +32,6 @@ from intake_ledger.aws.bucket import is_own_read, s3_refusal
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe, text_of
-from intake_ledger.processor.object_change import Commit
 from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     ExecutionStopped,
@@ -139,10 +138,6 @@ class Outcome:
     """The object was removed before it was processed."""
     keeps_copy: bool = False
     """The message is the copy of a rejection, and goes back to the dead-letter queue."""
-    commit: Commit | None = None
-    """A commit that is not written yet. It is written together with others."""
-    duration_ms: int = 0
-    """The time of the attempt, if its commit is not written yet."""
     counts: RowCounts | None = None
     """The rejected rows of the committed file. None: the commit says nothing about them."""
     late_write: bool = False

@@ -28,8 +28,7 @@ class Services:
     host: Host = IN_LAMBDA
     """Where the consumer runs."""
     is_stopped: Callable[[str], bool] = lambda _: False
-    """True if the operation with this ID was stopped. It reads, and may raise the errors of DynamoDB; see
-    `Batch.is_stopped`."""
+    """True if the operation with this ID was stopped. It reads, and may raise the errors of DynamoDB."""
 
 
 def stops(table: LedgerTable, pipeline: str) -> Callable[[str], bool]:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from intake_ledger.consumer.attempt import Attempts, Failures
-from intake_ledger.consumer.batch import Batch
+from intake_ledger.consumer.batch import NOT_AHEAD, Batch
 from intake_ledger.consumer.group_by_key import group_by_key
 from intake_ledger.consumer.returns import ids_of
 from intake_ledger.consumer.services import Services
@@ -110,12 +110,13 @@ class ParallelGroups:
     threads: ProcessorThreads
     attempts: Attempts
     failures: Failures
+    in_turn: Callable[[Batch, Sequence[Message]], None]
     end_process: Callable[[], None]
 
-    def run(self, batch: Batch, handle_in_turn: Callable[[Sequence[Message], Batch], None]) -> None:
+    def run(self, batch: Batch) -> None:
         """Handle the batch. Ends the process if a processor still runs after its limit."""
         groups = group_by_key([_keys(message, self.services.settings.exclusive_by) for message in batch.messages])
-        work = [partial(handle_in_turn, [batch.messages[place] for place in group], batch) for group in groups]
+        work = [partial(self.in_turn, batch, [batch.messages[place] for place in group]) for group in groups]
         overrun = self.threads.run(work, batch.stopping.set, batch.returns.flush)
         self._finish_rest(overrun, batch)
         if overrun:
@@ -135,7 +136,7 @@ class ParallelGroups:
             retry_after: float | None
             try:
                 if claim is None:
-                    retry_after = self.attempts.release(batch.answers.get(message), 0)
+                    retry_after = self.attempts.release(batch.ahead.get(message, NOT_AHEAD).answer, 0)
                 else:
                     retry_after = self.attempts.overran(claim, message).retry_after
             except Exception as error:  # noqa: BLE001 - its lease runs out, and the message comes again

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger.consumer.withdrawal import has_begun
+from intake_ledger.consumer.stops import has_begun
 from intake_ledger.events.copies import REDRIVEN
 from intake_ledger.events.parser import Message
 from intake_ledger.ledger.dynamodb_table import LedgerTable

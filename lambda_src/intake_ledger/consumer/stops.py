@@ -1,23 +1,32 @@
-"""Withdraw a message of an operation that a person has stopped, before any claim.
+"""Operations that a person has stopped: a message of one is withdrawn before any claim.
 
 A redriven message goes back into the dead-letter queue with its reasons. A request to process again is acknowledged:
 its object is as before. A message whose work has begun is no longer the operation's: it ends as any other work.
 """
 
+from intake_ledger.consumer.batch import Batch
 from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import Message
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.ulids import made_at
-from intake_ledger.requests.redriven import redriven
+from intake_ledger.requests.redriven import Redriven, redriven
 
 
-def withdraw(message: Message, operation: str, services: Services) -> bool:
-    """Withdraw the message. False: work has begun for it, so it is handled as any other.
+def admits_ahead(message: Message, batch: Batch, services: Services) -> bool:
+    """False: a person may have stopped the operation of the message. It is judged alone then, before a claim."""
+    try:
+        return _stopped_operation(message, batch, services) is None
+    except Exception:  # noqa: BLE001 - the error comes again when it is judged
+        return False
+
+
+def admits(message: Message, batch: Batch, services: Services) -> bool:
+    """False: a person has stopped the operation of the message, and it was withdrawn. A claim is never undone.
 
     Args:
-        message: a message of the operation.
-        operation: the ID of the operation, which was stopped.
+        message: a message in its turn.
+        batch: the batch that has it.
         services: those of the consumer.
 
     Raises:
@@ -25,19 +34,41 @@ def withdraw(message: Message, operation: str, services: Services) -> bool:
         ClientError: DynamoDB refuses a request. Also BotoCoreError.
 
     """
-    back = None if message.redriven_by is None else redriven(message.redriven_by)
+    if message in batch.ahead or (operation := _stopped_operation(message, batch, services)) is None:
+        return True
+    back = _redriven(message)
     for change in message.parsed:
         if isinstance(change, Change):
             row = services.ledger.row_of(change)
             if has_begun(change, row, operation, redriven=back is not None):
-                return False
+                return True
             if back is not None and row is None and services.ledger.is_forgotten(change):
-                return False
+                return True
     if back is not None:
         attributes = {**back.attributes, "rejected_fence": message.rejected_fence}
         services.queues.dead_letter(message.body, attributes, message.group)
     services.telemetry.withdrawn(message.only_change, operation, message.id)
-    return True
+    return False
+
+
+def _redriven(message: Message) -> Redriven | None:
+    return None if message.redriven_by is None else redriven(message.redriven_by)
+
+
+def _stopped_operation(message: Message, batch: Batch, services: Services) -> str | None:
+    """The ID of the stopped operation of a person that has sent the message: a redrive or a reprocess.
+
+    Each batch reads once whether an operation was stopped, so that a running one ends.
+    """
+    if message.redriven_by is None:
+        operation = change.reprocess_id if (change := message.only_change) else None
+    else:
+        operation = back.request_id if (back := _redriven(message)) else None
+    if operation is None:
+        return None
+    if operation not in batch.stopped:
+        batch.stopped[operation] = services.is_stopped(operation)
+    return operation if batch.stopped[operation] else None
 
 
 def has_begun(change: Change, row: Row | None, operation: str, *, redriven: bool) -> bool:
