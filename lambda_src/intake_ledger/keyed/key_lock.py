@@ -136,7 +136,7 @@ class KeyLock:
             {
                 "Update": {
                     "TableName": self._table.name,
-                    "Key": to_dynamodb({"pk": place.pk, "sk": place.sk}),
+                    "Key": {"pk": {"S": place.pk}, "sk": {"S": place.sk}},
                     "UpdateExpression": "SET #holder = :free",
                     "ConditionExpression": held.expression,
                     "ExpressionAttributeNames": {"#holder": "holder", "#holder_fence": "holder_fence"},

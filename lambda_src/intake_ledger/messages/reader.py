@@ -31,7 +31,7 @@ class MessageReader:
     """Reads the records of one intake."""
 
     def __init__(self, settings: MessageSettings) -> None:
-        self._source = settings.source
+        self._source, self._is_stream = settings.source, settings.source.is_stream
         self._unwrap_sns = settings.unwrap_sns
         self._bucket = settings.consumer.bucket
         self._last_try_ms = round(last_try_seconds(settings.consumer.max_hold_seconds) * 1000)
@@ -79,7 +79,8 @@ class MessageReader:
         try:
             content, raw = self._decoded(body)
             key, identity = _name("key", self._key, content), _name("identity", self._identity, content)
-            digest = (self._digest_of + _digest(self._compared(content, raw)))[:32]
+            compared = raw if self._fingerprint is None else self._compared(content)
+            digest = (self._digest_of + _digest(compared))[:32]
         except MalformedError as problem:
             return [Unparseable(str(problem), body)]
         change = MessageChange(
@@ -99,10 +100,8 @@ class MessageReader:
         )
         return [change]
 
-    def _compared(self, content: Any, raw: str) -> str:
-        """The text that copies of the message have in common."""
-        if self._fingerprint is None:
-            return raw
+    def _compared(self, content: Any) -> str:
+        """The fingerprint that copies of the message have in common."""
         value = _value("fingerprint", self._fingerprint, content)
         if value is None or (isinstance(value, list | dict) and all(one is None for one in _elements(value))):
             # It would be the same for all messages, and compare nothing.
@@ -129,7 +128,7 @@ class MessageReader:
                 f"the body of message {own.get('identity')} of key {own.get('key')} is not known: send it again from "
                 "its producer"
             )
-        if not self._source.is_stream:
+        if not self._is_stream:
             return self._unwrapped(content, body) if self._unwrap_sns else (content, body)
         if isinstance(own, Mapping) and own.get("kind") == POINTER:
             raise MalformedError(
