@@ -23,7 +23,7 @@ from intake_ledger.runners.later import Later
 from intake_ledger_testing.events import sqs_event, sqs_record
 from tests.protocol.execution_worlds import ExecutionWorld, Outside, Result, World, place_of, search, steps
 from tests.settings import CONSUMER
-from tests.unit.command.forget_support import deployed_in_memory, forget, named_in
+from tests.unit.command.forget_support import deployed_in_memory, forget, named_in, with_variables
 from tests.unit.consumer.test_consumer import FakeTelemetry
 from tests.unit.support import HOUR, MINUTE, START
 
@@ -78,7 +78,7 @@ class MessageWorld(World):
         """Run the command. False: the key is in use."""
         deployed = deployed_in_memory("orders", SETTINGS.bucket, Ordering.EVERY_VERSION, messages=True)
         self.clock.advance(3 * MINUTE)
-        return forget(self.store, self.clock, replace(deployed, state_machine="machine"), "k")
+        return forget(self.store, self.clock, with_variables(deployed, INTAKE_STATE_MACHINE="machine"), "k")
 
     def started(self) -> int:
         """The number of executions, with queued ones."""

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
@@ -64,7 +64,7 @@ from tests.pairs.world import (
     executions_of,
     key_of,
 )
-from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget
+from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget, with_variables
 from tests.unit.support import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
@@ -1101,7 +1101,7 @@ def deployed_of(world: World) -> Any:
     """The intake, as a command finds it."""
     settings = world.settings
     found = deployed_in_memory(settings.pipeline, settings.bucket, world.ordering, messages=world.kind == "messages")
-    return replace(found, state_machine="machine" if world.later else None)
+    return with_variables(found, INTAKE_STATE_MACHINE="machine") if world.later else found
 
 
 def forget_key(world: World, a: int, b: int) -> None:

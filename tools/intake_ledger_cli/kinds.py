@@ -96,7 +96,7 @@ def kind_of(deployed: "DeployedPipeline") -> PipelineKind:
     kind = deployed.work.kind
     if kind is PipelineKind.OBJECTS and deployed.has_executions:
         return PipelineKind.EXECUTIONS
-    return PipelineKind.WORKERS if kind is PipelineKind.OBJECTS and deployed.workers else kind
+    return PipelineKind.WORKERS if kind is PipelineKind.OBJECTS and deployed.setting("has_workers") else kind
 
 
 def check_kind(deployed: "DeployedPipeline", command: str) -> None:
@@ -114,7 +114,7 @@ def check_kind(deployed: "DeployedPipeline", command: str) -> None:
     """
     if command == RUNNING and deployed.has_executions:
         return
-    beside = [PipelineKind.WORKERS] if deployed.workers else []
+    beside = [PipelineKind.WORKERS] if deployed.setting("has_workers") else []
     beside += [PipelineKind.EXECUTIONS] if deployed.has_executions else []
     for kind in (kind_of(deployed), *beside):
         way_out = REFUSED.get(command, {}).get(kind)

@@ -1,7 +1,7 @@
 """The commands of people on a table in memory, with the time of a test."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -88,10 +88,17 @@ def deployed_in_memory(
         alarms=(),
         machines=(),
         reports=None,
-        message_source="sqs" if messages else None,
-        set_variables=sets,
-        max_wait_seconds=DAY // 1000,
+        variables={
+            **({"INTAKE_MESSAGE_SOURCE": "sqs"} if messages else {}),
+            **(sets or {}),
+            "INTAKE_MAX_WAIT_SECONDS": str(DAY // 1000),
+        },
     )
+
+
+def with_variables(deployed: DeployedPipeline, **variables: str) -> DeployedPipeline:
+    """The pipeline whose consumer has more variables."""
+    return replace(deployed, variables={**deployed.variables, **variables})
 
 
 def forget(table: Any, clock: Any, deployed: DeployedPipeline, key: str) -> bool:

@@ -130,13 +130,7 @@ class Site:
         """Return the environment variables of the consumer."""
         deployed = self.deployed
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
-        kind = dict(deployed.set_variables or {})
-        kind |= deployed.message_variables or {}
-        kind |= {"INTAKE_STATE_MACHINE": deployed.state_machine} if deployed.state_machine else {}
-        kind |= {"INTAKE_WORKERS": "true"} if deployed.workers else {}
-        kind |= {"INTAKE_REJECTS": deployed.rejects} if deployed.rejects else {}
-        kind |= {"INTAKE_EXCLUSIVE_BY": str(deployed.exclusive_by)} if deployed.exclusive_by else {}
-        return kind | {
+        return dict(deployed.variables) | {
             "INTAKE_PIPELINE_NAME": deployed.name,
             "INTAKE_BUCKET_NAME": deployed.bucket,
             "INTAKE_TABLE_NAME": deployed.table,
@@ -147,7 +141,6 @@ class Site:
             "INTAKE_RETENTION_SECONDS": str(deployed.retention_seconds),
             "INTAKE_CLOCK_SKEW_SECONDS": str(deployed.clock_skew_seconds),
             "INTAKE_KEY_FILTERS": json.dumps(filters),
-            "INTAKE_DIRECTORY_MARKERS": "true" if deployed.directory_markers else "false",
         }
 
     def audit_environment(self) -> dict[str, str]:
@@ -190,6 +183,7 @@ def make_site(
             alarms=(),
             machines=(),
             reports=None,
+            variables={"INTAKE_DIRECTORY_MARKERS": "true"},
         )
     )
 
@@ -212,8 +206,7 @@ def make_message_site(source: str = "sqs") -> Site:
         site.deployed,
         bucket=f"messages:{NAME}",
         audit_function=None,
-        message_source=source,
-        message_variables=variables,
+        variables=variables,
     )
     if source == "fifo":
         urls = []
@@ -241,7 +234,7 @@ def make_set_site(form: str = "manifest", pattern: str = SET_PATTERN) -> Site:
         "INTAKE_MAX_BACKOFF_SECONDS": "900",
         "INTAKE_MAX_EVENT_AGE_SECONDS": "21600",
     }
-    return Site(replace(site.deployed, audit_function=None, set_variables=variables))
+    return Site(replace(site.deployed, audit_function=None, variables=variables))
 
 
 @dataclass

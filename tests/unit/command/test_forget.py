@@ -14,7 +14,6 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.outputs.conditional_put import source_of
 from intake_ledger.outputs.output import Output
 from intake_ledger.protocol.change import State, StateKind
-from intake_ledger.protocol.group_pattern import GroupPattern
 from intake_ledger.protocol.row import (
     Ordering,
     Row,
@@ -33,6 +32,7 @@ from intake_ledger.requests.record import Command, Entry, RequestBatch, batch_it
 from intake_ledger.set_members.membership import Membership
 from intake_ledger_cli.act import forget_command, forgetting
 from intake_ledger_cli.aws.clients import Aws
+from tests.unit.command.forget_support import with_variables
 from tests.unit.command.support import (
     NAME,
     FakeSts,
@@ -211,7 +211,7 @@ def test_the_lock_of_its_group_names_the_key_no_more(
 ) -> None:
     """Its last attempt may have left it there. Another key that has the group keeps it."""
     site = make_site()
-    site = Site(replace(site.deployed, exclusive_by=GroupPattern("in/{name}.")))
+    site = Site(with_variables(site.deployed, INTAKE_EXCLUSIVE_BY="in/{name}."))
     fill(site, KEY)
     row = row_key(NAME, Ordering.LATEST, site.deployed.bucket, key, "v#v1")
     place = group_key(NAME, "Ana Díaz")
@@ -224,7 +224,7 @@ def test_the_lock_of_its_group_names_the_key_no_more(
 @pytest.mark.failure_mode("F633")
 def test_the_line_of_its_group_names_the_key_no_more(seat: Callable[[Site], Person]) -> None:
     site = make_site()
-    site = Site(replace(site.deployed, exclusive_by=GroupPattern("in/{name}.")))
+    site = Site(with_variables(site.deployed, INTAKE_EXCLUSIVE_BY="in/{name}."))
     fill(site, KEY)
     line = {}
     for number, key in enumerate((KEY, OTHER)):
@@ -239,7 +239,6 @@ def test_the_line_of_its_group_names_the_key_no_more(seat: Callable[[Site], Pers
 
 def test_the_marker_is_the_one_that_workers_read(seat: Callable[[Site], Person]) -> None:
     site = make_message_site()
-    site = Site(replace(site.deployed, max_wait_seconds=None))
     found = seat(site).reads("forget", KEY, *BECAUSE)
     items = [one for one in client("dynamodb").scan(TableName=site.deployed.table)["Items"] if "forgotten_at" in one]
     places = {RowKey(one["pk"]["S"], one["sk"]["S"]) for one in items}
@@ -299,7 +298,7 @@ def test_a_key_in_use_is_refused(
 
 def test_an_execution_may_run(seat: Callable[[Site], Person]) -> None:
     made = make_site()
-    site = Site(replace(made.deployed, state_machine="arn:machine"))
+    site = Site(with_variables(made.deployed, INTAKE_STATE_MACHINE="arn:machine"))
     lapsed = Row(Status.PROCESSING, START, version_id="v1", lease_owner="w", lease_until=START, updated_at=START)
     site.row(KEY, lapsed)
     person = seat(site)
@@ -383,7 +382,7 @@ def test_rejected_rows_need_no_option(
 ) -> None:
     """They have the content of the object. The pipeline knows their place."""
     site = make_site()
-    site.deployed = replace(site.deployed, rejects=f"{outputs}/rejects/")
+    site.deployed = with_variables(site.deployed, INTAKE_REJECTS=f"{outputs}/rejects/")
     person = seat(site)
     bucket, name = rejects_place(f"{outputs}/rejects/", KEY, None)
     rows = Output(client("s3"), bucket, name, fence=7, source=source_of(KEY, None), look_first=False)

@@ -39,7 +39,7 @@ from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START, crea
 DEPLOYED = DeployedPipeline(
     name="p", bucket="b", bucket_owner=None, table="t", queue_url="q", dead_letter_url="d", ordering=Ordering.LATEST,
     deletes=True, retention_seconds=RETENTION // 1000, consumer_function="c", audit_function="a", filters=(), alarms=(),
-    machines=(), reports=None,
+    machines=(), reports=None, variables={"INTAKE_DIRECTORY_MARKERS": "true"},
 )  # fmt: skip
 V1 = State(StateKind.OBJECT, "v1", "e1", 1_204, START - HOUR)
 V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)

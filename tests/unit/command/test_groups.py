@@ -7,9 +7,9 @@ import pytest
 
 from intake_ledger.keyed.group_lock import holder_hash, holder_name
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.group_pattern import GroupPattern
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status, group_key, row_key
+from tests.unit.command.forget_support import with_variables
 from tests.unit.command.support import NAME, Site, client, make_site
 from tests.unit.command.test_commands import Person, sit
 from tests.unit.command.test_kinds import now
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("dynamodb")
 def grouped(*, lease_ms: int) -> tuple[Site, int]:
     """`in/acme/1` has the group `acme`, and two keys wait. One waits for `idle`, which is free."""
     site = make_site()
-    deployed = replace(site.deployed, exclusive_by=GroupPattern("in/{account}/"))
+    deployed = with_variables(site.deployed, INTAKE_EXCLUSIVE_BY="in/{account}/")
     site, at = Site(deployed), now() - 2 * MINUTE
     held = Row(Status.PROCESSING, at, version_id="v1", lease_until=at + lease_ms, lease_owner="w", updated_at=at)
     site.row("in/acme/1", held)

@@ -18,6 +18,7 @@ from intake_ledger_cli import commands
 from intake_ledger_cli.act import forgetting
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.kinds import PipelineKind, kind_of
+from tests.unit.command.forget_support import with_variables
 from tests.unit.command.support import (
     NAME,
     PARTS,
@@ -118,8 +119,9 @@ def site_of(kind: PipelineKind) -> Site:
     if kind is PipelineKind.SETS:
         return make_set_site()
     site = make_site()
-    machine = MACHINE if kind is PipelineKind.EXECUTIONS else None
-    return Site(replace(site.deployed, state_machine=machine, workers=kind is PipelineKind.WORKERS))
+    if kind is PipelineKind.EXECUTIONS:
+        return Site(with_variables(site.deployed, INTAKE_STATE_MACHINE=MACHINE))
+    return Site(with_variables(site.deployed, INTAKE_WORKERS="true")) if kind is PipelineKind.WORKERS else site
 
 
 def fill(site: Site, key: str) -> None:
@@ -154,7 +156,7 @@ def seat(sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch) -> Callabl
     def with_site(site: Site) -> Person:
         person = sit(site, audit=site.deployed.audit_function is not None)
         person.functions.mappings = 2 if site.deployed.reads_stream else 1
-        person.functions.source = "Disabled" if site.deployed.workers else "Enabled"
+        person.functions.source = "Disabled" if site.deployed.setting("has_workers") else "Enabled"
         report = leave_report(site)
         person.functions.answer = {"Payload": io.BytesIO(json.dumps(report).encode())}
         return person
@@ -228,14 +230,14 @@ class TestBesideTheKind:
         self, seat: Callable[[Site], Person], kind: PipelineKind, command: str
     ) -> None:
         site = site_of(kind)
-        person = seat(Site(replace(site.deployed, workers=True, state_machine=MACHINE)))
+        person = seat(Site(with_variables(site.deployed, INTAKE_WORKERS="true", INTAKE_STATE_MACHINE=MACHINE)))
         person.types(*ARGUMENTS[command], ends=2)
         assert "with the service that runs them" in person.complaint
         assert person.functions.updated == []
 
     def test_running_executions_are_listed(self, seat: Callable[[Site], Person], kind: PipelineKind) -> None:
         site = site_of(kind)
-        person = seat(Site(replace(site.deployed, workers=True, state_machine=MACHINE)))
+        person = seat(Site(with_variables(site.deployed, INTAKE_WORKERS="true", INTAKE_STATE_MACHINE=MACHINE)))
         assert person.reads("list", "--status", "running")["executions"] == []
 
 

@@ -120,6 +120,9 @@ def test_the_rate_and_its_line_are_shown(sit: Callable[..., Person]) -> None:
     assert shown["burst"] == 100
     assert shown["inLine"] == pytest.approx(20 * 3_600, rel=0.01)
     assert "in line, the last one in 59" in person.types("status")
+    person.functions.environments["consumer"]["INTAKE_MAX_RATE"] = "fast"
+    person.types("status", ends=1)
+    assert "the function consumer cannot run: INTAKE_MAX_RATE is 'fast'" in person.complaint
 
 
 def write_lines(*lines: str) -> None:

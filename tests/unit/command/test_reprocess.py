@@ -121,7 +121,7 @@ def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Order
 def test_directory_markers_under_a_prefix_are_counted_and_one_that_is_named_is_requested(ordering: Ordering) -> None:
     """A prefix does not mean them, and each would be a dead letter."""
     site, result = make_site(ordering), ReprocessResult()
-    site.deployed = replace(site.deployed, directory_markers=False)
+    site.deployed = replace(site.deployed, variables={})
     site.put("in/a.csv", "in/b/c.csv")
     for key in ("in/", "in/b/"):
         client("s3").put_object(Bucket=site.deployed.bucket, Key=key, Body=b"")

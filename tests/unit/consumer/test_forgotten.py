@@ -17,7 +17,7 @@ from intake_ledger.protocol.row import Ordering, RowKey, forgotten_key
 from intake_ledger.protocol.ulids import ulid
 from intake_ledger.protocol.verdict import is_forgotten
 from intake_ledger_cli.act import forgetting
-from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget, named_in
+from tests.unit.command.forget_support import MemoryAws, deployed_in_memory, forget, named_in, with_variables
 from tests.unit.messages.support import SOURCE_NAME, Intake, Killed, copy_record, sqs
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, START
 
@@ -355,7 +355,7 @@ def test_the_message_of_an_execution_asks_for_its_end(runner: LocalRunner, kind:
     deployed = deployed_in_memory(
         settings.pipeline, settings.bucket, Ordering.EVERY_VERSION, messages=kind == "messages"
     )
-    deployed = replace(deployed, state_machine="machine")
+    deployed = with_variables(deployed, INTAKE_STATE_MACHINE="machine")
     local.clock.advance(10 * MINUTE)
     task = forgetting.Forgetting(MemoryAws(local._dynamodb, local.clock), deployed, KEY)  # type: ignore[arg-type]
     task.mark()

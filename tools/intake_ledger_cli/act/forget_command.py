@@ -213,7 +213,7 @@ def _remains(aws: Aws, deployed: DeployedPipeline, forgetting: Forgetting, now: 
     if deployed.has_executions:
         service = "Step Functions" if deployed.state_machine is not None else "Lambda"
         yield Remain(f"histories of executions in {service}", now + _EXECUTIONS_KEPT_MS)
-    if deployed.machines or deployed.set_variables is not None:
+    if deployed.machines or deployed.has_sets:
         yield Remain(_RUN_FILES, now + 30 * _DAY_MS)
 
 

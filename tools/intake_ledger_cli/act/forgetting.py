@@ -39,11 +39,12 @@ from intake_ledger.protocol.row import (
 )
 from intake_ledger.protocol.ulids import made_at
 from intake_ledger.requests.record import batch_item, batch_key, queried_batches
-from intake_ledger.set_members.forms import FormKind, set_targets
+from intake_ledger.set_members.forms import FormKind
 from intake_ledger_cli.act.selection import form_of
 from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.drain import Drain
 from intake_ledger_cli.errors import CliError, UsageError
+from intake_ledger_cli.pipeline_options.exclusive_by import group_name
 from intake_ledger_cli.show.formatting import duration, relative_time
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Forgetting:
 
     def items(self) -> list[Item]:
         """The key's rows, its lock and its memberships."""
-        sets = {target.name for target in (set_targets(self._deployed.sets) if self._deployed.sets else ())}
+        sets = {target.name for target in self._deployed.sets_of_parts}
         found = []
         for item in self._query(self._pk):
             name, _, kind = item.place.sk.partition("@")
@@ -294,8 +295,7 @@ class Forgetting:
 
     def _leave_group(self) -> None:
         """Remove the key's name from the lock of its group, and from the line of those that wait for it."""
-        groups = self._deployed.exclusive_by
-        if groups is None or (group := groups.group_of(self._key)) is None:
+        if (group := group_name(self._deployed, self._key)) is None:
             return
         place = group_key(self._deployed.name, group)
         holder = self._table.read(place).get("holder", "")
@@ -379,7 +379,7 @@ class Forgetting:
 
     def _form(self) -> FormKind | None:
         """The form of the sets. None: the pipeline has none."""
-        return None if self._deployed.set_variables is None else form_of(self._deployed).kind
+        return form_of(self._deployed).kind if self._deployed.has_sets else None
 
     def _query(self, pk: str) -> list[Item]:
         return [*read_items(self._aws, self._deployed, "query", {":pk": pk}, KeyConditionExpression="#pk = :pk")]
@@ -405,7 +405,8 @@ class Forgetting:
         """
         deployed, versions, found = self._deployed, self._identities(), list[Tombstone]()
         names = versions if deployed.ordering is Ordering.EVERY_VERSION else (None,)
-        places = [rejects_place(deployed.rejects, self._key, name) for name in names] if deployed.rejects else []
+        rejects = deployed.setting("rejects")
+        places = [rejects_place(rejects, self._key, name) for name in names] if rejects else []
         sources = {source_of(self._key, version) for version in (None, *versions)}
         for uri in (*outputs, *("s3://" + "/".join(place) for place in places)):
             bucket, _, name = uri.removeprefix("s3://").partition("/")

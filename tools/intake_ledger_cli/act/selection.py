@@ -200,7 +200,7 @@ class Selection:
             CliError: A key cannot be requested.
 
         """
-        if deployed.set_variables is None:
+        if not deployed.has_sets:
             return list(key_targets(aws.s3, deployed, self.keys, self.version_id, result))
         if self.version_id is not None:
             raise UsageError(f"--version-id {self.version_id} cannot be used: only the present set is processed")
@@ -223,7 +223,7 @@ class Selection:
 
         """
         prefix = self.prefix or ""
-        if deployed.set_variables is not None:
+        if deployed.has_sets:
             if self.of_commits:
                 raise UsageError(
                     "--since, --before and --processor-version cannot be used for sets of files: use --prefix"
@@ -365,7 +365,7 @@ def form_of(deployed: DeployedPipeline) -> FormSettings:
     """The form of the deployed sets."""
     from intake_ledger.sets.settings import set_settings  # noqa: PLC0415 - it imports the runtime's clients
 
-    return set_settings(deployed.set_variables or {}).form
+    return set_settings(deployed.variables).form
 
 
 def check_set_key(deployed: DeployedPipeline, key: str) -> None:

@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.protocol.change import State, is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.group_pattern import GroupPattern
-from intake_ledger.protocol.rate import Rate
 from intake_ledger.protocol.row import Ordering, RowKey, operations_partition, row_key
 from intake_ledger.protocol.settings import (
     DURABLE_FUNCTION,
@@ -27,7 +25,7 @@ from intake_ledger.protocol.settings import (
 )
 from intake_ledger.protocol.settings_audit import AuditSettings, Reports
 from intake_ledger.protocol.settings_durable import DurableSettings
-from intake_ledger.set_members.forms import set_targets
+from intake_ledger.set_members.forms import SetTarget, set_targets
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.errors import CliError, denied_action
 from intake_ledger_cli.kinds import MESSAGES, OBJECTS, SETS, Work
@@ -44,7 +42,7 @@ _MACHINE = "AWS::StepFunctions::StateMachine"
 _STREAMS = ("kinesis", "dynamodb")
 _SAME = (
     *("bucket", "bucket_owner", "table", "queue_url", "ordering", "deletes", "retention_seconds", "clock_skew_seconds"),
-    *("keeps_rows", "skips_existing", "filters", "rejects", "sets", "exclusive_by"),
+    "filters",
 )
 """Settings with the same name in `DeployedPipeline`."""
 _OF_PIPELINES = re.compile("Consumer|Audit")
@@ -53,7 +51,7 @@ _OF_PIPELINES = re.compile("Consumer|Audit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployedPipeline:
-    """A deployed pipeline. It holds only the settings that the commands need, so that it also describes older
+    """A deployed pipeline. The commands read only the settings that they need, so that it also describes older
     deployments.
     """
 
@@ -68,11 +66,9 @@ class DeployedPipeline:
     retention_seconds: int
     clock_skew_seconds: int = 0
     """The largest expected difference between this machine's clock and AWS's clock."""
-    keeps_rows: bool = False
-    skips_existing: bool = False
-    directory_markers: bool = True
-    """See `intake_ledger.protocol.settings.Settings`."""
     consumer_function: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Those of the consumer's function, which `setting` reads."""
     audit_function: str | None
     """None if the audit is disabled."""
     filters: tuple[KeyFilter, ...]
@@ -80,31 +76,52 @@ class DeployedPipeline:
     """All alarms of the stack."""
     machines: tuple[str, ...]
     """The ARNs of all state machines of the stack. One of them may run the audit in parts."""
-    state_machine: str | None = None
-    """The ARN of the state machine that is the processor, if one is."""
     durable: DurableSettings | None = None
     """The settings of the durable function that is the processor, if one is."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
-    message_source: str | None = None
-    """The kind of the source of an intake of messages, such as `sqs` or `kinesis`. None for a pipeline of files."""
-    message_variables: Mapping[str, str] | None = None
-    """The variables of the function of an intake of messages."""
-    workers: bool = False
-    """True if `IntakeWorkers` takes the messages instead of the function, whose event source mapping is disabled."""
-    set_variables: Mapping[str, str] | None = None
-    """The variables of the function of sets of files. None if this is a pipeline of objects."""
-    rejects: str | None = None
-    """The place of outputs with rejected rows. None: there is none."""
-    sets: str = ""
-    """The variable of a pipeline of objects that describes its sets of files. Empty: it has none."""
-    exclusive_by: GroupPattern | None = None
-    """The groups of keys in which one attempt at most is live. None: there are none."""
-    max_wait_seconds: int | None = None
-    """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a former
-    release made the function."""
-    rate: Rate | None = None
-    """The limit of starts. None: there is none."""
+
+    def setting(self, name: str) -> Any:
+        """Read a setting of the consumer, as its function does.
+
+        Args:
+            name: a field of `ConsumerSettings`.
+
+        Raises:
+            CliError: The function cannot run, since its variable is malformed.
+
+        """
+        try:
+            return setting_from(ConsumerSettings, name, self.variables)
+        except SettingsError as problem:
+            raise CliError(f"the function {self.consumer_function} cannot run: {problem}") from None
+
+    @property
+    def message_source(self) -> str | None:
+        """The kind of the source of an intake of messages, such as `sqs` or `kinesis`. None for a pipeline of files."""
+        return self.variables.get(MESSAGE_SOURCE)
+
+    @property
+    def has_sets(self) -> bool:
+        """True if this is a pipeline of sets of files. `sets_of_parts` are those of a pipeline of objects."""
+        return SET_FORM in self.variables
+
+    @property
+    def sets_of_parts(self) -> tuple[SetTarget, ...]:
+        """The sets of files that have the pipeline's objects as parts."""
+        return set_targets(sets) if (sets := self.setting("sets")) else ()
+
+    @property
+    def max_wait_seconds(self) -> int | None:
+        """The time for which a change may wait before it is rejected: `max_wait`, or the deadline of a set. None: a
+        former release made the function.
+        """
+        return self.setting("max_wait_seconds") if _MAX_WAIT in self.variables else None
+
+    @property
+    def state_machine(self) -> str | None:
+        """The ARN of the state machine that is the processor, if one is."""
+        return self.variables.get(STATE_MACHINE)
 
     @property
     def has_executions(self) -> bool:
@@ -116,21 +133,21 @@ class DeployedPipeline:
         """The kind of its work."""
         if self.message_source is not None:
             return MESSAGES
-        return OBJECTS if self.set_variables is None else SETS
+        return SETS if self.has_sets else OBJECTS
 
     def reader_of_names(self) -> Callable[[str], tuple[str, str] | None] | None:
         """Read the key and the identity in a body. It has None without them, and for a bucket.
 
         None: the function is of another release, whose settings this one cannot read.
         """
-        if self.message_variables is None:
+        if self.message_source is None:
             return lambda _: None
         # They import the runtime's clients, which `--help` does not need.
         from intake_ledger.messages.reader import MessageReader  # noqa: PLC0415
         from intake_ledger.messages.settings import message_settings  # noqa: PLC0415
 
         try:
-            return MessageReader(message_settings(self.message_variables)).names_in
+            return MessageReader(message_settings(self.variables)).names_in
         except SettingsError:
             return None
 
@@ -139,8 +156,7 @@ class DeployedPipeline:
         """The bucket, or the kind of the messages' source, as people read it."""
         if self.message_source:
             return f"messages of {self.message_source}"
-        variables = self.set_variables
-        parts = f", sets of parts of {variables[SET_PARTS_PIPELINE]}" if variables else ""
+        parts = f", sets of parts of {self.variables[SET_PARTS_PIPELINE]}" if self.has_sets else ""
         return f"bucket {self.bucket}{parts}"
 
     @property
@@ -163,12 +179,13 @@ class DeployedPipeline:
 
     def skips(self, key: str, state: State) -> bool:
         """True if the pipeline skips this state as a directory marker, unless it has a row."""
-        every_version = self.ordering is Ordering.EVERY_VERSION
-        return not self.directory_markers and is_skipped_marker(key, state, every_version=every_version)
+        if self.has_sets or self.setting("directory_markers"):  # the key of a set may end as that of a marker
+            return False
+        return is_skipped_marker(key, state, every_version=self.ordering is Ordering.EVERY_VERSION)
 
     def is_control(self, key: str) -> bool:
         """True if the key is that of a manifest or a marker, which the pipeline does not process."""
-        return any(target.form.is_control(key) for target in (set_targets(self.sets) if self.sets else ()))
+        return any(target.form.is_control(key) for target in self.sets_of_parts)
 
 
 def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> DeployedPipeline:
@@ -201,21 +218,13 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
             name=name,
             **{one: read(one) for one in _SAME},
             dead_letter_url=read("dlq_url"),
-            # The key of a set may end as that of a directory marker.
-            directory_markers=read("directory_markers") or SET_FORM in variables,
             consumer_function=function,
+            variables=variables,
             audit_function=audit_function,
             alarms=tuple(name for type_, _, name in resources if type_ == _ALARM),
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
-            state_machine=variables.get(STATE_MACHINE),
             durable=settings_from(DurableSettings, variables) if DURABLE_FUNCTION in variables else None,
             reports=_report_prefix(audit_variables, name),
-            message_source=variables.get(MESSAGE_SOURCE),
-            message_variables=variables if MESSAGE_SOURCE in variables else None,
-            workers=read("has_workers"),
-            set_variables=variables if SET_FORM in variables else None,
-            max_wait_seconds=read("max_wait_seconds") if _MAX_WAIT in variables else None,
-            rate=None if (rate := read("max_rate")) is None else Rate(rate, read("max_burst")),
         )
     except SettingsError as problem:
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None

@@ -286,8 +286,8 @@ def read_all_rows_since(client: "DynamoDBClient", deployed: DeployedPipeline) ->
         retention_seconds=deployed.retention_seconds,
         clock_skew_seconds=deployed.clock_skew_seconds,
         filters=deployed.filters,
-        keeps_rows=deployed.keeps_rows,
-        skips_existing=deployed.skips_existing,
+        keeps_rows=deployed.setting("keeps_rows"),
+        skips_existing=deployed.setting("skips_existing"),
     )
     return all_rows_since(read_item(client, deployed, record_key(settings)), settings)
 

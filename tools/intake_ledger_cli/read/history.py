@@ -124,7 +124,7 @@ def read_history(aws: Aws, deployed: DeployedPipeline, key: str, rows: Sequence[
         until = end if cut else min(now, end + REPEATS_MS)
         later = list(_lines(search, deployed.name, key, end + 1, until)) if until > end else []
     except ClientError as error:
-        link = "" if deployed.workers else empty.link
+        link = "" if deployed.setting("has_workers") else empty.link
         return replace(empty, complete=False, why=refusal(error, group.name), link=link)
     attempts = tuple(_attempts(iter(lines), rows, of_messages=not deployed.work.in_bucket))
     repeats = tuple(_repeats([*lines, *later], rows))
@@ -135,7 +135,7 @@ def read_history(aws: Aws, deployed: DeployedPipeline, key: str, rows: Sequence[
         why = f"stopped after {REQUESTS} requests to CloudWatch Logs, and later attempts may follow"
     elif start > begun:
         why = f"only the last {LONGEST_MS // 86_400_000} days were searched"
-    if deployed.workers:
+    if deployed.setting("has_workers"):
         # The link would lead to the log of the function, which may have no line about the key.
         why = why or "workers outside of Lambda write to the log of their own service, which is not searched"
         empty = replace(empty, link=empty.link if attempts else "")

@@ -19,7 +19,7 @@ from intake_ledger_cli.aws.executions import Executions, execution_of, execution
 from intake_ledger_cli.aws.reading import ObjectRow
 from intake_ledger_cli.aws.s3_listing import ListedVersion
 from intake_ledger_cli.errors import UsageError, denied_action, unless_denied
-from intake_ledger_cli.read.groups import GroupState, group_of, with_holder
+from intake_ledger_cli.pipeline_options.exclusive_by import GroupState, group_of, with_holder
 from intake_ledger_cli.read.history import History, history_lines, read_history
 from intake_ledger_cli.show import formatting
 from intake_ledger_cli.show.console import WARNING, escape, heading
@@ -109,7 +109,7 @@ def inspect_key(aws: Aws, deployed: DeployedPipeline, key: str, now: int, *, log
     )
     if not logs:
         return found
-    since = None if deployed.workers else unclaimed_since(deployed, states, now)
+    since = None if deployed.setting("has_workers") else unclaimed_since(deployed, states, now)
     return replace(
         found,
         history=read_history(aws, deployed, key, [one.row for one in states if one.row is not None], now),

@@ -19,8 +19,8 @@ from intake_ledger_cli.aws.executions import executions_table, list_running, wit
 from intake_ledger_cli.aws.reading import LEAST_REQUESTS, ReadBudget
 from intake_ledger_cli.errors import UsageError
 from intake_ledger_cli.options import Call, with_shared_options
+from intake_ledger_cli.pipeline_options.exclusive_by import with_holder
 from intake_ledger_cli.read import listing, pipelines, verdict
-from intake_ledger_cli.read.groups import with_holder
 from intake_ledger_cli.read.inspection import inspect_key, inspect_table, key_in
 from intake_ledger_cli.read.status import read_status
 from intake_ledger_cli.show import formatting, status_table
@@ -197,7 +197,7 @@ def inspect(
     """Compare the row of an object or a set with S3, and show its attempts. Or show the rows of a key of messages."""
     aws, deployed = call.open()
     key, now = key_in(deployed, key), now_ms()
-    if deployed.set_variables is not None:
+    if deployed.has_sets:
         from intake_ledger_cli.read import sets  # noqa: PLC0415 - it imports the runtime's clients
 
         files = sets.inspect_set(aws, deployed, key, now, logs=logs)

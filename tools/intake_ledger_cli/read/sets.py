@@ -64,7 +64,7 @@ def read_set(aws: Aws, deployed: DeployedPipeline, key: str) -> tuple[Row | None
     # The row first, so that a change in between can only make the ledger look late.
     entries = reading.read_rows(aws.dynamodb, deployed, key)
     row = entries[0].row if entries else None
-    settings = set_settings(deployed.set_variables or {})
+    settings = set_settings(deployed.variables)
     reader = SetReader(table, bucket, settings, lambda: time.time_ns() // 1_000_000)
     return row, reader.contents(key, reader.listing(key), row=row, whole=True)
 
@@ -87,7 +87,7 @@ def inspect_set(aws: Aws, deployed: DeployedPipeline, key: str, now: int, *, log
     check_set_key(deployed, key)
     row, contents = read_set(aws, deployed, key)
     table = LedgerTable(aws.dynamodb, deployed.table)
-    settings = set_settings(deployed.set_variables or {})
+    settings = set_settings(deployed.variables)
     parts = []
     for name in contents.listing.keys:
         place = row_key(settings.parts_pipeline, Ordering.LATEST, deployed.bucket, name, None)

@@ -6,6 +6,7 @@ A part that the caller may not read is shown as denied, and a part that AWS thro
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
 from itertools import batched
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.rate import Rate, StartTimes
-from intake_ledger.protocol.row import REVIEW_INDEX, breaker_key, pause_key, rate_key, success_key
+from intake_ledger.protocol.row import REVIEW_INDEX, breaker_key, pause_key, success_key
 from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.app import now_ms
@@ -33,13 +33,17 @@ from intake_ledger_cli.aws.metrics import LastHour, Tick, Values
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.errors import denied_action, is_passing
 from intake_ledger_cli.kinds import kind_of
+from intake_ledger_cli.pipeline_options.exclusive_by import GROUPS
+from intake_ledger_cli.pipeline_options.max_rate import RATE
 from intake_ledger_cli.read import counting
 from intake_ledger_cli.read.counting import Count, Counts
-from intake_ledger_cli.read.groups import GroupState, waiting_groups
+from intake_ledger_cli.show.json_output import camel_case
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType
 
+OPTIONS = (RATE, GROUPS)
+"""The parts of options."""
 _HOUR_MS = 3_600_000
 _WITH_AGES = ("failed", "rejected", "waiting")
 _ALARMS_TOGETHER = 100  # CloudWatch's limit of DescribeAlarms
@@ -107,18 +111,6 @@ class Alarm:
     def meaning(self, pipeline: str) -> str:
         """Return the problem, without the command and the address that end the description."""
         return self.why.removeprefix(f"{pipeline}: ").partition(" (intake-ledger ")[0] or self.name
-
-
-@dataclass(frozen=True, slots=True)
-class StartRate:
-    """The limit of starts of a pipeline, and the line of changes that wait for it."""
-
-    per_second: float
-    burst: int
-    in_line: int
-    """About how many changes stand in line."""
-    last_place_at: int | None
-    """The time of the last place, in epoch milliseconds. None: no change stands in line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +190,6 @@ class PipelineStatus:
     last_hour: LastHour | NotRead
     tick: Tick | NotRead | None
     breaker: BreakerState | NotRead
-    rate: StartRate | NotRead | None
-    """None if the pipeline has no `max_rate`."""
     table: TableSize | NotRead
     audit: AuditState | NotRead
     function: FunctionErrors | None
@@ -212,10 +202,15 @@ class PipelineStatus:
     """Operations of people of the last 14 days whose requests are not all served."""
     from_stream: bool
     """True if a stream has the messages, and no queue."""
-    groups: list[GroupState] | NotRead | None
-    """The groups that keys wait for. None if the pipeline has no groups."""
     max_wait_seconds: int | None
     alarms: list[Alarm] | NotRead
+    options: Mapping[str, Any]
+    """The parts of `OPTIONS`, or why they could not be read. None for an option that the pipeline does not have."""
+
+    def as_document(self) -> dict[str, Any]:
+        """The parts of options are beside the others."""
+        own = {camel_case(one.name): getattr(self, one.name) for one in fields(self) if one.name != "options"}
+        return own | dict(self.options)
 
 
 def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
@@ -225,9 +220,9 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         ClientError: AWS returns an error other than a denial.
 
     """
-    name, rate, executions = deployed.name, deployed.rate, executions_of(aws, deployed)
-    keys = [reading.audit_key(deployed), *(key(name) for key in (breaker_key, success_key, pause_key, rate_key))]
-    # The breaker, the last success, the pause, the rate and the audit in one consistent request.
+    name, executions = deployed.name, executions_of(aws, deployed)
+    keys = [reading.audit_key(deployed), *(key(name) for key in (breaker_key, success_key, pause_key))]
+    # The breaker, the last success, the pause and the audit in one consistent request.
     items = allowed(lambda: LedgerTable(aws.dynamodb, deployed.table).get_items(keys))
     size = allowed(lambda: _table_size(aws, deployed))
     hour = allowed(lambda: metrics.read_metrics(aws, deployed))
@@ -258,7 +253,6 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
                 found.get(breaker_key(name), {}), found.get(success_key(name), {}), known, counted, now
             ),
         ),
-        rate=None if rate is None else _part(items, lambda found: _rate(rate, found.get(rate_key(name), {}), now)),
         table=size,
         audit=_part(
             items,
@@ -269,9 +263,9 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         aborted=None if executions is None else allowed(lambda: last_aborted(executions, now - _HOUR_MS)),
         operations=allowed(lambda: recording.open_operations(aws, deployed, now)),
         from_stream=deployed.reads_stream,
-        groups=allowed(lambda: waiting_groups(aws, deployed, now)),
         max_wait_seconds=deployed.max_wait_seconds,
         alarms=allowed(lambda: _alarms(aws, deployed)),
+        options={part.name: allowed(partial(part.read, aws, deployed, now)) for part in OPTIONS},
     )
 
 
@@ -364,12 +358,6 @@ def _move_task(aws: Aws, url: str) -> MoveTask | NotRead | None:
         running.get("StartedTimestamp", 0),
         running.get("DestinationArn", ""),
     )
-
-
-def _rate(rate: Rate, item: Mapping[str, Any], now: int) -> StartRate:
-    seen = StartTimes(places_until=item.get("places_until", 0), interval_us=item.get("interval_us", 0))
-    waiting = rate.waiting(seen, now * 1_000)
-    return StartRate(rate.per_second, rate.most_at_once, waiting, seen.places_until // 1_000 if waiting else None)
 
 
 def _pause(content: Mapping[str, Any]) -> PauseRecord | None:

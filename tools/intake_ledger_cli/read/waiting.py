@@ -142,7 +142,7 @@ class Wait(Repeated[WaitResult]):
         """Compare the states under the prefix with their rows once."""
         found, keys = self.nothing_known(), set[str]()
         asked = recording.outstanding(self.aws, self.deployed, self.prefix)
-        states = self._sets() if self.deployed.set_variables is not None else self._objects()
+        states = self._sets() if self.deployed.has_sets else self._objects()
         for key, state, row in states:
             mark = key, state.identity
             if request_id := asked.get((key, state.identity), asked.get((key, None))):

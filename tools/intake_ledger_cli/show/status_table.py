@@ -11,7 +11,15 @@ from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.read import verdict
 from intake_ledger_cli.read.counting import Count
-from intake_ledger_cli.read.status import Alarm, BreakerState, BreakerStatus, NotRead, PipelineStatus, QueueDepth
+from intake_ledger_cli.read.status import (
+    OPTIONS,
+    Alarm,
+    BreakerState,
+    BreakerStatus,
+    NotRead,
+    PipelineStatus,
+    QueueDepth,
+)
 from intake_ledger_cli.show import formatting, render
 from intake_ledger_cli.show.console import BAD, DIM, GOOD, WARNING, escape, grid, heading
 from intake_ledger_cli.show.json_output import camel_case, document
@@ -54,7 +62,7 @@ def _content(deployed: DeployedPipeline, found: PipelineStatus) -> dict[str, Any
         if isinstance(count := getattr(found, one.name), Count):
             content[camel_case(one.name)] = count_parts(count)
     if isinstance(found.consumer, str):
-        content["consumer"] = _consumer(found.consumer, workers=deployed.workers)
+        content["consumer"] = _consumer(found.consumer, workers=deployed.setting("has_workers"))
     # A deployment may have enabled the mapping, and left the record of the pause.
     content["pause"] = None if found.consumer == "Enabled" else content["pause"]
     if isinstance(found.breaker, BreakerState) and found.breaker.status is BreakerStatus.CLOSED:
@@ -102,7 +110,7 @@ def status_line(found: PipelineStatus) -> str:
         ("queue", found.queue, lambda one: f"{one.waiting}+{one.hidden}"),
         ("dead_letters", found.dead_letters, lambda one: f"{one.waiting}+{one.hidden}"),
         *((name, getattr(found, name), _brief) for name in ("failed", "rejected", "waiting")),
-        ("in_line", found.rate, lambda one: one.in_line),
+        *((one.brief[0], found.options[one.name], one.brief[1]) for one in OPTIONS if one.brief is not None),
         ("alarms", found.alarms, lambda one: sum(alarm.state == "ALARM" for alarm in one)),
     )
     known = [(name, show(part)) for name, part, show in parts if part is not None and not isinstance(part, NotRead)]

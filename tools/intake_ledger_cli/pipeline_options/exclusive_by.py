@@ -1,11 +1,11 @@
-"""Tells which groups of `exclusive_by` are held, by which keys, and how many keys wait for each."""
+"""The option `exclusive_by`: which groups are held, by which keys, and how many keys wait for each."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intake_ledger.keyed.group_lock import holder_hash, holder_row
 from intake_ledger.keyed.key_lock import is_holding
@@ -16,6 +16,10 @@ from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.aws.reading import ObjectRow, ReadBudget
+from intake_ledger_cli.pipeline_options import StatusPart
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.group_pattern import GroupPattern
 
 MOST_ROWS = 1_000
 """The waiting rows that `status` looks at, those that have waited since their last look for the longest time."""
@@ -35,26 +39,31 @@ class GroupState:
     """The number of keys that wait for the group. None: they were not counted."""
 
 
+def group_name(deployed: DeployedPipeline, key: str) -> str | None:
+    """The name of the group of a key. None: it has none."""
+    pattern: GroupPattern | None = deployed.setting("exclusive_by")
+    return None if pattern is None else pattern.group_of(key)
+
+
 def group_of(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> GroupState | None:
     """The group of a key. None: it has none."""
-    group = deployed.exclusive_by.group_of(key) if deployed.exclusive_by else None
+    group = group_name(deployed, key)
     return None if group is None else _states(aws, deployed, {group: None}, now)[0]
 
 
-def waiting_groups(aws: Aws, deployed: DeployedPipeline, now: int) -> list[GroupState] | None:
+def _waiting_groups(aws: Aws, deployed: DeployedPipeline, now: int) -> list[GroupState] | None:
     """The groups that keys wait for, those with the most keys first. None: the pipeline has no groups.
 
     The index of waiting rows is eventually consistent.
     """
-    pattern = deployed.exclusive_by
-    if pattern is None:
+    if deployed.setting("exclusive_by") is None:
         return None
     names, budget = [waiting_partition(deployed.name)], ReadBudget(_MOST_REQUESTS)
     rows = reading.rows_to_review(aws.dynamodb, deployed, names=names, page_rows=MOST_ROWS, budget=budget)
     groups = Counter(
         group
         for entry in islice(rows, MOST_ROWS)
-        if entry.row.reason_code == ReasonCode.GROUP_HELD and (group := pattern.group_of(entry.key)) is not None
+        if entry.row.reason_code == ReasonCode.GROUP_HELD and (group := group_name(deployed, entry.key)) is not None
     )
     return _states(aws, deployed, dict(groups.most_common(_MOST_GROUPS)), now)
 
@@ -70,8 +79,8 @@ def with_holder(aws: Aws, deployed: DeployedPipeline) -> Callable[[ObjectRow], O
         return str(reading.read_item(aws.dynamodb, deployed, group_key(deployed.name, group)).get("holder", ""))
 
     def named(entry: ObjectRow) -> ObjectRow:
-        row, pattern = entry.row, deployed.exclusive_by
-        group = pattern.group_of(entry.key) if pattern is not None and row.waits_for_group else None
+        row = entry.row
+        group = group_name(deployed, entry.key) if row.waits_for_group else None
         if group is None or row.reason is None or not (holder := holder_of(group)):
             return entry
         key = holder_row(holder).pk.removeprefix(f"{deployed.bucket}/")
@@ -101,3 +110,6 @@ def _read(aws: Aws, deployed: DeployedPipeline, places: Collection[RowKey]) -> d
     if len(places) == 1:  # `inspect` needs no permission for batches
         return {place: item for place in places if (item := reading.read_item(aws.dynamodb, deployed, place))}
     return LedgerTable(aws.dynamodb, deployed.table).get_items([*places]) if places else {}
+
+
+GROUPS = StatusPart("groups", _waiting_groups)
