@@ -82,7 +82,7 @@ class IntakeConsumer(ConsumerFunction):
                 "dynamodb:PartiQLInsert",
                 *(["dynamodb:PartiQLUpdate"] if concurrency.commit_together or processor.max_per_call > 1 else []),
                 "dynamodb:PutItem",
-                *(["dynamodb:Query"] if concurrency.exclusive_by else []),  # the keys that wait for a group
+                *concurrency.table_actions,
                 "dynamodb:UpdateItem",
             ],
             queue=[

@@ -25,11 +25,11 @@ from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, existing_resources
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.objects.pipeline_checks import (
+    extra_problems,
     option_problems,
     plan_problems,
     resource_problems,
     stop_problems,
-    tag_problems,
 )
 from cdk_intake_ledger.kinds.objects.pipeline_delivery import connect_bucket
 from cdk_intake_ledger.kinds.objects.pipeline_grants import PipelineGrants
@@ -181,11 +181,11 @@ class IntakePipeline(PipelineGrants):
         of_bucket = bucket_props_problems(bucket_props, bucket)
         every_version = "a pipeline with the ordering EVERY_VERSION"
         of_stops = stop_problems(self, processor, every_version) if ordering is Ordering.EVERY_VERSION else ()
-        of_tag = tag_problems(after_commit, bucket, deletes=deletes, plan=plan)
+        extras: list[Extra] = [after_commit] if after_commit is not None else []
         if problems := [
             *of_resources,
             *of_bucket,
-            *of_tag,
+            *extra_problems(extras, bucket, deletes=deletes, plan=plan),
             *of_options,
             *of_stops,
             *report_problems(audit, bucket, keys),
@@ -205,7 +205,6 @@ class IntakePipeline(PipelineGrants):
             self, network, monitoring, encryption_key=encryption_key, removal_policy=removal_policy
         )
         bucket_resource = owned_resource(self._bucket)
-        extras: list[Extra] = [after_commit] if after_commit is not None else []
         resources = PipelineResources(
             name=self._name,
             bucket=self._bucket,

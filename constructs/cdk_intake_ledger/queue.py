@@ -13,15 +13,7 @@ from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.final_template import expect
 from cdk_intake_ledger.checks.limits import AWS_MANAGED_KEY, MIN_MESSAGE_BYTES
 from cdk_intake_ledger.checks.nag_suppressions import DEAD_LETTERS, suppress
-from cdk_intake_ledger.checks.plan import (
-    DAY,
-    DEAD_LETTER_RETENTION_DAYS,
-    MAX_RECEIVES,
-    MINUTE,
-    QUEUE_RETENTION_DAYS,
-    Plan,
-    span,
-)
+from cdk_intake_ledger.checks.plan import DEAD_LETTER_RETENTION_DAYS, MAX_RECEIVES, QUEUE_RETENTION_DAYS, Plan
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import WARNING_PREFIX, refuse, warn
 from cdk_intake_ledger.checks.rules.final_rules import KEPT, NONE
@@ -35,6 +27,7 @@ from cdk_intake_ledger.checks.rules.queue_rules import (
     QUEUE_VISIBILITY_UNKNOWN,
 )
 from cdk_intake_ledger.checks.rules.time_rules import DEAD_LETTER_RETENTION_RANGE, QUEUE_RETENTION_RANGE
+from cdk_intake_ledger.checks.spans import DAY, MINUTE, span
 from cdk_intake_ledger.resources.cloudformation import arn_identity
 from cdk_intake_ledger.resources.existing_queue import ExistingQueue, QueueTimes, dead_letter_queue_of
 

@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 
 from cdk_intake_ledger import RetryOptions
-from cdk_intake_ledger.checks.plan import DAY, HOUR, MINUTE, UNKNOWN, Plan, function_timeout, span
+from cdk_intake_ledger.checks.plan import Plan, function_timeout
 from cdk_intake_ledger.checks.plan_check import Check
+from cdk_intake_ledger.checks.spans import DAY, HOUR, MINUTE, UNKNOWN, span
 from cdk_intake_ledger.kinds.objects.pipeline_checks import CHECKS, plan_problems
 
 PLAN = Plan(

@@ -22,13 +22,13 @@ from cdk_intake_ledger.checks.nag_suppressions import (
     OUTCOME_STREAMS,
     suppress,
 )
-from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.reporting import refuse
 from cdk_intake_ledger.checks.rules.ledger_rules import (
     OUTCOME_LATE_AFTER,
     OUTCOME_NO_INTAKE,
     OUTCOME_SEVERAL_LEDGERS,
 )
+from cdk_intake_ledger.checks.spans import span
 from cdk_intake_ledger.functions.consumer_base import MAPPING
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME, runtime_layer

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from constructs import Construct, IConstruct
 
 from cdk_intake_ledger.checks.final_template import FinalTemplates, at_synthesis, expected_in, resource_of
-from cdk_intake_ledger.checks.plan import UNKNOWN, Plan
+from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.registry import Problem, Severity
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.final_rules import TABLE, value_at
+from cdk_intake_ledger.checks.spans import UNKNOWN
 
 _NUMBERS = (
     # The plan's number, the kind of the resource, and the property.

@@ -1,22 +1,12 @@
-"""The numbers of one pipeline that synthesis compares, and the limits and defaults that they are compared with.
-
-A number is NaN if CDK will know it only at deployment (a token), or if it was not given.
-"""
+"""The numbers of one pipeline that synthesis compares, and the limits and defaults that they are compared with."""
 
 import math
 from dataclasses import dataclass
 
+from cdk_intake_ledger.checks.rules.max_rate import StartNumbers
+from cdk_intake_ledger.checks.spans import DAY, NOT_GIVEN, UNKNOWN
 from intake_ledger.protocol.row import lease_length
 from intake_ledger.protocol.settings import HOLD_SHARE, last_try_seconds
-
-UNKNOWN = math.nan
-"""A number that is a token, or that was not given."""
-UNCONVERTED = float("nan")
-"""The number of a token in another unit than seconds, which the CDK cannot convert. It is found by its identity."""
-NOT_GIVEN = float("nan")
-"""A number that was not given, of an option that may be no token. It is found by its identity."""
-
-MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 FUNCTION_MARGIN = 10
 """Seconds of the consumer beyond its processing timeouts, for the ledger and for messages that it returns."""
@@ -60,19 +50,10 @@ RETURN_MARGIN = 30
 MAX_ATTEMPTS = 50
 """The highest number of attempts. Busy keys and other messages of a batch use receives of the queue too."""
 
-COUNTS = frozenset(
-    (
-        *("audit_budget", "backfill_rate", "batch_size", "max_attempts", "max_burst", "max_concurrency"),
-        *("max_per_call", "max_pollers", "max_rate", "memory_size", "min_pollers", "reserved_concurrency"),
-        *("resubmit_rate", "threads"),
-    )
-)
-"""Numbers of a plan that are not times."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The numbers of one pipeline: times in seconds, and `COUNTS`."""
+class Plan(StartNumbers):
+    """The numbers of one pipeline: times in seconds, and `plan_check.COUNTS`."""
 
     processing_timeout: float
     clock_skew: float
@@ -88,9 +69,6 @@ class Plan:
     commit_together: bool
     max_per_call: float = 1
     """The most changes in one call of the processor."""
-    max_rate: float = UNKNOWN
-    """Starts per second. Unknown if it is not set; likewise the burst."""
-    max_burst: float = UNKNOWN
     visibility_timeout: float
     """The value of an existing queue. Unknown if the pipeline sets it."""
     queue_retention: float
@@ -219,20 +197,3 @@ def function_timeout(processing_timeout: float, *, managed: bool = False) -> flo
     """
     most = MAX_MANAGED_TIMEOUT if managed else MAX_FUNCTION_TIMEOUT
     return min(2 * processing_timeout + FUNCTION_MARGIN, most)
-
-
-def span(seconds: float) -> str:
-    """Write a time in its largest whole unit: `90 minutes`."""
-    for unit, size in (("day", DAY), ("hour", HOUR), ("minute", MINUTE)):
-        if seconds and seconds % size == 0:
-            return _counted(seconds / size, unit)
-    return _counted(seconds, "second")
-
-
-def number_text(number: float) -> str:
-    """Write a number with separators: `10,000`."""
-    return f"{number:,.10g}"
-
-
-def _counted(number: float, unit: str) -> str:
-    return f"{number_text(number)} {unit}{'' if number == 1 else 's'}"

@@ -5,10 +5,22 @@ A check whose number is unknown (a token, or not given) is skipped.
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cdk_intake_ledger.checks.plan import COUNTS, Plan, number_text, span
 from cdk_intake_ledger.checks.registry import Problem, Rule, Subject
+from cdk_intake_ledger.checks.spans import number_text, span
+
+if TYPE_CHECKING:
+    from cdk_intake_ledger.checks.plan import Plan
+
+COUNTS = frozenset(
+    (
+        *("audit_budget", "backfill_rate", "batch_size", "max_attempts", "max_concurrency"),
+        *("max_per_call", "max_pollers", "memory_size", "min_pollers", "reserved_concurrency"),
+        *("resubmit_rate", "threads"),
+    )
+)
+"""Numbers of a plan that are not times."""
 
 
 class Check(NamedTuple):
@@ -17,11 +29,11 @@ class Check(NamedTuple):
     rule: Rule
     needs: tuple[str, ...]
     """The numbers of the plan that must be known."""
-    broken: Callable[[Plan], bool]
-    values: Callable[[Plan], dict[str, str]]
+    broken: Callable[["Plan"], bool]
+    values: Callable[["Plan"], dict[str, str]]
     """The values of the message."""
 
-    def problem(self, plan: Plan) -> Problem:
+    def problem(self, plan: "Plan") -> Problem:
         """The message about a plan that breaks the rule."""
         return self.rule.problem(**self.values(plan))
 
@@ -58,11 +70,11 @@ def compare(  # noqa: PLR0917 - a row of a table
     subject: Subject,
     id: str,
     needs: str,
-    broken: Callable[[Plan], bool],
+    broken: Callable[["Plan"], bool],
     what: str,
     why: str,
     fix: str,
-    **times: Callable[[Plan], float],
+    **times: Callable[["Plan"], float],
 ) -> Check:
     """A row: a check of a rule about several numbers of the plan.
 
@@ -74,7 +86,7 @@ def compare(  # noqa: PLR0917 - a row of a table
 
 
 def _values(
-    rule: Rule, plan: Plan, times: Mapping[str, Callable[[Plan], float]] = MappingProxyType({})
+    rule: Rule, plan: "Plan", times: Mapping[str, Callable[["Plan"], float]] = MappingProxyType({})
 ) -> dict[str, str]:
     return {
         name: span(times[name](plan)) if name in times else _text(name, getattr(plan, name)) for name in rule.values()

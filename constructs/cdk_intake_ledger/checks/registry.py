@@ -150,6 +150,7 @@ _IDS: set[str] = set()
 _RULE_MODULES = (
     "argument_rules",
     "number_rules",
+    "max_rate",
     "group_rules",
     "time_rules",
     "bucket_rules",

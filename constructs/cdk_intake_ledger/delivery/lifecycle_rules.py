@@ -6,7 +6,6 @@ from typing import Any
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import (
@@ -15,6 +14,7 @@ from cdk_intake_ledger.checks.rules.bucket_rules import (
     VERSIONS_EXPIRE_EARLY,
 )
 from cdk_intake_ledger.checks.rules.final_rules import value_at
+from cdk_intake_ledger.checks.spans import span
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.options.options import Ordering
 from intake_ledger.delivery_check.lifecycle import early_ends

@@ -8,7 +8,6 @@ from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, Fn, Token
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.durable_rules import (
@@ -19,6 +18,7 @@ from cdk_intake_ledger.checks.rules.durable_rules import (
     DURABLE_VERSION_REMOVED,
 )
 from cdk_intake_ledger.checks.rules.execution_rules import EXECUTION_ENVIRONMENT, EXECUTION_TIMEOUT
+from cdk_intake_ledger.checks.spans import span
 from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 
 _ARN_PARTS = 8

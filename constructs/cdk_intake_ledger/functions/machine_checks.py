@@ -8,7 +8,6 @@ from aws_cdk import Duration, Token
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.execution_rules import (
@@ -19,6 +18,7 @@ from cdk_intake_ledger.checks.rules.execution_rules import (
     MACHINE_WITHOUT_TIMEOUT,
     STOP_EARLY,
 )
+from cdk_intake_ledger.checks.spans import span
 from cdk_intake_ledger.resources.cloudformation import environments_of, properties_of
 
 ARN_PARTS = 7

@@ -17,10 +17,10 @@ from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.limits import LONGEST_WATCH_DAYS
 from cdk_intake_ledger.checks.nag_suppressions import ALARM_ACTION as ACTION_OF_COMPOSITE
 from cdk_intake_ledger.checks.nag_suppressions import suppress
-from cdk_intake_ledger.checks.plan import DAY, span
 from cdk_intake_ledger.checks.reporting import refuse, warn
 from cdk_intake_ledger.checks.rules.audit_rules import AUDIT_NOT_WATCHED
 from cdk_intake_ledger.checks.rules.monitoring_rules import ALARM_ACTION
+from cdk_intake_ledger.checks.spans import DAY, span
 from cdk_intake_ledger.monitoring.alarm_choice import AlarmChoice
 from cdk_intake_ledger.monitoring.metrics import FIVE_MINUTES, IntakeMetrics, MetricOptions
 from cdk_intake_ledger.options.durations import to_seconds

@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
-from cdk_intake_ledger.checks.plan import DAY, span
+from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.tag_rules import (
     TAG_EXPIRY_DAYS,
@@ -19,6 +19,7 @@ from cdk_intake_ledger.checks.rules.tag_rules import (
     TAG_RULES_OF_IMPORTED,
     TAG_TEXTS,
 )
+from cdk_intake_ledger.checks.spans import DAY, span
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.extra import Extra
 from intake_ledger.contract import Need
@@ -76,7 +77,7 @@ class Tag(Extra):
             yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has transitions to an archive")
 
     def problems(
-        self, *, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, deletes: bool, message_life: float
+        self, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, *, deletes: bool, plan: Plan
     ) -> Iterator[Problem]:
         """Find reasons why S3 would refuse the tag, or why a rule would lose data.
 
@@ -84,7 +85,7 @@ class Tag(Extra):
             bucket: the option of the pipeline.
             resource: its resource; None for an imported bucket and for the pipeline's own.
             deletes: whether the pipeline processes removals.
-            message_life: the longest time for which a message waits in both queues, in seconds.
+            plan: of the pipeline.
 
         """
         if problem := tag_problem(self.key, self.value):
@@ -95,7 +96,7 @@ class Tag(Extra):
             yield TAG_RULES_OF_IMPORTED.problem(bucket=bucket.node.path)
         if self.expire_after is None:
             return
-        seconds = to_seconds(self.expire_after)
+        seconds, message_life = to_seconds(self.expire_after), plan.queue_retention + plan.dead_letter_retention
         if seconds % DAY or seconds < message_life:
             yield TAG_EXPIRY_DAYS.problem(value=span(seconds), message_life=span(message_life))
         if deletes:

@@ -6,6 +6,7 @@ from typing import ClassVar
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.registry import Problem
 from intake_ledger.contract import Need
 from intake_ledger.protocol.settings import KeyFilter
@@ -26,6 +27,17 @@ class Extra:
 
     def change_bucket(self, bucket: s3.IBucket, filters: Sequence[KeyFilter]) -> None:
         """Change the bucket, for a pipeline with these filters."""
+
+    def problems(
+        self,
+        bucket: s3.IBucket | None,  # noqa: ARG002 - likewise
+        resource: s3.CfnBucket | None,  # noqa: ARG002 - likewise
+        *,
+        deletes: bool,  # noqa: ARG002 - likewise
+        plan: Plan,  # noqa: ARG002 - likewise
+    ) -> Iterator[Problem]:
+        """Reasons why the option cannot work. `bucket` is that of the pipeline's arguments, and `resource` its own."""
+        yield from ()
 
     def problems_of_parts(self, path: str) -> Iterator[Problem]:  # noqa: ARG002 - for others
         """Reasons why objects of a pipeline with this path cannot be parts of sets."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from aws_cdk import Duration, Token
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
@@ -16,16 +16,11 @@ from constructs import Construct
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.audit_rules import BACKFILL_RATE_NEEDS_BACKFILL, RESUBMIT_RATE_NEEDS_PARTS
-from cdk_intake_ledger.checks.rules.group_rules import (
-    GROUP_COMMIT_TOGETHER,
-    GROUP_OUTSIDE_FILTERS,
-    GROUP_PATTERN,
-    GROUP_PER_CALL,
-)
+from cdk_intake_ledger.checks.rules.max_rate import StartRate
 from cdk_intake_ledger.options.audit_scale import AuditScale
-from intake_ledger.protocol.group_pattern import GroupPattern, GroupPatternError
+from cdk_intake_ledger.options.exclusive_by import KeyGroups
 from intake_ledger.protocol.row import Ordering
-from intake_ledger.protocol.settings import KeyFilter, Reasons
+from intake_ledger.protocol.settings import Reasons
 from intake_ledger.protocol.settings_audit import Delivery
 
 __all__ = [
@@ -44,7 +39,7 @@ __all__ = [
 
 @check_arguments
 @dataclass(frozen=True, kw_only=True)
-class ConcurrencyOptions:
+class ConcurrencyOptions(StartRate, KeyGroups):
     """Batches of messages, and how many of them are processed at the same time."""
 
     batch_size: int = 10
@@ -76,55 +71,14 @@ class ConcurrencyOptions:
     omitted. Use more than 1 for a thread-safe processor that mostly waits for I/O. Records of the same key never run at
     the same time. A processor that exceeds `processing_timeout` ends its process."""
 
-    max_rate: float | None = None
-    """The maximum number of starts of the processor per second, over all invocations, 1/3600 to 400; no limit when
-    omitted. A change that finds no start waits in line, without an attempt, and is rejected after `max_wait`. See
-    docs/protocol.md, "A rate of starts"."""
-
-    max_burst: int | None = None
-    """The starts that may come at once after a time without any, from 1 to those of an hour; those of five seconds, and
-    at least 2, when omitted. With fewer, fewer starts happen than `max_rate` allows."""
-
     commit_together: bool = False
     """True to commit changes that were claimed together in one request, up to 25 at a time; a request for each change
     when omitted. It saves CPU time. A worker that stops before the commit repeats the effects of up to
     25 changes instead of one. It needs `threads=1`."""
 
-    exclusive_by: str | None = None
-    """A pattern that names the group of a key, such as `invoices/{account}/`; no groups when omitted. At most one live
-    attempt works on a group. The other keys of the group wait, without an attempt, and keys without a group never do. A
-    placeholder stands for text without a slash, up to the text after it. `{_}` stands for text that is not a part of
-    the group. The order of a group's keys is not promised: see docs/options.md."""
-
     clock_skew: Duration = field(default_factory=lambda: Duration.minutes(2))
     """The largest expected difference between the clocks of two workers, 1 second to 1 hour; 2 minutes when omitted. A
     lease lasts this much longer than its invocation."""
-
-    def problems(self, filters: Sequence[KeyFilter], *, max_per_call: int) -> Iterator[Problem]:
-        """Reasons why `exclusive_by` cannot work.
-
-        Args:
-            filters: the keys that are processed; all keys when empty.
-            max_per_call: of the processor.
-
-        """
-        if (text := self.exclusive_by) is None:
-            return
-        if Token.is_unresolved(text):
-            yield GROUP_PATTERN.problem(pattern=text, why="it is a token, and its value is needed at synthesis")
-            return
-        try:
-            pattern = GroupPattern(text)
-        except GroupPatternError as error:
-            yield GROUP_PATTERN.problem(pattern=text, why=str(error))
-            return
-        prefixes = [one.prefix for one in filters if not Token.is_unresolved(one.prefix)]
-        if prefixes and len(prefixes) == len(filters) and not any(map(pattern.fits, prefixes)):
-            yield GROUP_OUTSIDE_FILTERS.problem(pattern=text, prefixes=" or ".join(map(repr, prefixes)))
-        if max_per_call > 1:
-            yield GROUP_PER_CALL.problem(pattern=text, most=max_per_call)
-        if self.commit_together:
-            yield GROUP_COMMIT_TOGETHER.problem(pattern=text)
 
 
 @check_arguments

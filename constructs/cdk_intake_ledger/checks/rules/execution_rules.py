@@ -1,8 +1,8 @@
 """Rules about executions as the processor, and about state machines."""
 
-from cdk_intake_ledger.checks.plan import DAY
 from cdk_intake_ledger.checks.plan_check import Check, between, compare
 from cdk_intake_ledger.checks.registry import Subject
+from cdk_intake_ledger.checks.spans import DAY
 
 SUBJECT = Subject("Executions and state machines as processors")
 

@@ -5,20 +5,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from cdk_intake_ledger.checks.limits import MANAGED_MEMORY, MEMORY
-from cdk_intake_ledger.checks.plan import (
-    FUNCTION_MARGIN,
-    HOUR,
-    MAX_ATTEMPTS,
-    MINUTE,
-    NOT_GIVEN,
-    PROCESSOR_MARGIN,
-    UNCONVERTED,
-    Plan,
-    number_text,
-)
+from cdk_intake_ledger.checks.plan import FUNCTION_MARGIN, MAX_ATTEMPTS, PROCESSOR_MARGIN, Plan
 from cdk_intake_ledger.checks.plan_check import Check, between, compare, whole
 from cdk_intake_ledger.checks.registry import Problem, Subject
-from intake_ledger.protocol.rate import MAX_BURST_SECONDS, MAX_RATE, MIN_RATE
+from cdk_intake_ledger.checks.spans import HOUR, MINUTE, NOT_GIVEN, UNCONVERTED, number_text
 from intake_ledger.protocol.settings import MOST_PER_CALL
 
 SUBJECT = Subject("The consumer's numbers")
@@ -47,14 +37,6 @@ DURATION_UNIT = SUBJECT.error(
     what="{name} is a token in another unit than seconds",
     why="the CDK cannot convert a token",
     fix="Pass Duration.seconds() of it",
-)
-
-_BURST_ALONE = SUBJECT.error(
-    "max-burst-alone",
-    inputs=("max_burst", "max_rate"),
-    what="max_burst is {max_burst} and max_rate is not set",
-    why="only starts that are limited are saved",
-    fix="Set max_rate, or omit max_burst",
 )
 
 _WHOLE_SECONDS = SUBJECT.error(
@@ -168,21 +150,6 @@ CHECKS: tuple[Check, ...] = (
             "threads is {threads} and batch_size is {batch_size}",
             "a consumer cannot process more records at the same time than a batch has",
             "Lower threads, or raise batch_size"),
-    compare(SUBJECT, "max-rate-range", "max_rate", lambda plan: not MIN_RATE <= plan.max_rate <= MAX_RATE,
-            "max_rate is {max_rate}",
-            f"it must be 1/3600 to {MAX_RATE} starts a second: one item of DynamoDB, which has 1,000 writes a "
-            "second, counts all starts, and a start whose message waited takes more than two",
-            "Lower max_rate, or omit it and limit max_concurrency"),
-    compare(SUBJECT, "max-burst-range", "max_burst max_rate",
-            lambda plan: not 1 <= plan.max_burst <= max(2, plan.max_rate * MAX_BURST_SECONDS),
-            "max_burst is {max_burst} and max_rate is {max_rate}", "it must be 1 to the starts of an hour",
-            "Set a value in this range, or omit max_burst"),
-    Check(
-        _BURST_ALONE,
-        ("max_burst",),
-        lambda plan: math.isnan(plan.max_rate) and plan.max_burst > 0,
-        lambda plan: {"max_burst": number_text(plan.max_burst)},
-    ),
     compare(SUBJECT, "commit-together-without-threads", "commit_together threads",
             lambda plan: plan.commit_together and plan.threads > 1, "commit_together is on and threads is {threads}",
             "changes that are committed together are processed one after the other", "Omit one of the two"),

@@ -1,8 +1,8 @@
 """Rules about sets of files."""
 
-from cdk_intake_ledger.checks.plan import DAY, HOUR, MINUTE, span
 from cdk_intake_ledger.checks.plan_check import Check, compare
 from cdk_intake_ledger.checks.registry import Subject
+from cdk_intake_ledger.checks.spans import DAY, HOUR, MINUTE, span
 
 SUBJECT = Subject("Sets of files")
 LONGEST_QUIET = 11 * HOUR

@@ -1,8 +1,9 @@
 """Rules about retention, visibility, the ledger and the audit: how long each thing must last for the others."""
 
-from cdk_intake_ledger.checks.plan import ABORT_MULTIPART_DAYS, DAY, HOUR, MINUTE
+from cdk_intake_ledger.checks.plan import ABORT_MULTIPART_DAYS
 from cdk_intake_ledger.checks.plan_check import Check, between, compare
 from cdk_intake_ledger.checks.registry import Subject
+from cdk_intake_ledger.checks.spans import DAY, HOUR, MINUTE
 
 SUBJECT = Subject("Retention, visibility and the audit's times")
 

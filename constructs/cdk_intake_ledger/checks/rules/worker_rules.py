@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from cdk_intake_ledger.checks.plan import HOUR, PROCESSOR_MARGIN, span
+from cdk_intake_ledger.checks.plan import PROCESSOR_MARGIN
 from cdk_intake_ledger.checks.registry import Problem, Subject
+from cdk_intake_ledger.checks.spans import HOUR, span
 
 SUBJECT = Subject("Workers outside of Lambda")
 LONGEST = 11 * HOUR

@@ -8,7 +8,7 @@ from aws_cdk import Duration
 from constructs import Construct
 
 from cdk_intake_ledger.checks.limits import MAX_STREAM_BATCH
-from cdk_intake_ledger.checks.plan import DAY, NOT_GIVEN, UNCONVERTED, UNKNOWN, Plan, number_text, span
+from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules import message_rules
 from cdk_intake_ledger.checks.rules.message_rules import (
@@ -23,6 +23,7 @@ from cdk_intake_ledger.checks.rules.message_rules import (
     MESSAGE_TABLE_STREAM,
 )
 from cdk_intake_ledger.checks.rules.number_rules import DURATION_UNIT, unknown_numbers
+from cdk_intake_ledger.checks.spans import DAY, NOT_GIVEN, UNCONVERTED, UNKNOWN, number_text, span
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.messages.expressions import expression_problems

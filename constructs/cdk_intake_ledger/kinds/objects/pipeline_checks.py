@@ -11,7 +11,7 @@ from constructs import Construct
 from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.checks.plan_check import Check
 from cdk_intake_ledger.checks.registry import Problem
-from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, number_rules, set_rules, time_rules
+from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, max_rate, number_rules, set_rules, time_rules
 from cdk_intake_ledger.checks.rules.bucket_rules import EXISTING_DELIVERY_NEEDS_BOTH
 from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.checks.rules.key_network_rules import KEY_IN_SAME_REGION
@@ -22,12 +22,15 @@ from cdk_intake_ledger.delivery.delivery_problems import bucket_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, filter_problems
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.ledger_table import IntakeLedger
-from cdk_intake_ledger.options.after_commit import Tag
+from cdk_intake_ledger.options.extra import Extra
 from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
 
-CHECKS = (*number_rules.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS, *durable_rules.CHECKS, *set_rules.CHECKS)
+CHECKS = (
+    *(*number_rules.CHECKS, *max_rate.CHECKS, *time_rules.CHECKS, *execution_rules.CHECKS),
+    *(*durable_rules.CHECKS, *set_rules.CHECKS),
+)
 """Every check of a plan, in the order of the messages."""
 
 
@@ -66,18 +69,21 @@ def option_problems(
         *unknown_numbers(plan),
         *plan_problems(plan),
         *filter_problems(filters),
-        *concurrency.problems(filters, max_per_call=processor.max_per_call),
+        *concurrency.group_problems(
+            filters, max_per_call=processor.max_per_call, commit_together=concurrency.commit_together
+        ),
         *audit.problems(),
         *(key_problems(scope, encryption_key) if encryption_key else ()),
     ]
 
 
-def tag_problems(tag: Tag | None, bucket: s3.IBucket | None, *, deletes: bool, plan: Plan) -> Iterator[Problem]:
-    """Reasons why versions cannot get this tag, or why its lifecycle rules would lose data."""
-    if tag is not None:
-        life = plan.queue_retention + plan.dead_letter_retention
-        resource = owned_resource(bucket) if bucket else None
-        yield from tag.problems(bucket=bucket, resource=resource, deletes=deletes, message_life=life)
+def extra_problems(
+    extras: Sequence[Extra], bucket: s3.IBucket | None, *, deletes: bool, plan: Plan
+) -> Iterator[Problem]:
+    """Reasons why these options cannot work."""
+    resource = owned_resource(bucket) if bucket else None
+    for extra in extras:
+        yield from extra.problems(bucket, resource, deletes=deletes, plan=plan)
 
 
 def processor_problems(scope: Construct, processor: Processor) -> Iterator[Problem]:

@@ -3,9 +3,9 @@
 from constructs import Construct
 
 from cdk_intake_ledger.checks.final_template import at_synthesis
-from cdk_intake_ledger.checks.plan import span
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_LIFECYCLE_UNKNOWN
+from cdk_intake_ledger.checks.spans import span
 from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
 from cdk_intake_ledger.delivery.bucket_validation import BucketCheck

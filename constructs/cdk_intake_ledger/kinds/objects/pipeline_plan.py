@@ -2,26 +2,29 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Duration, Token
 
 from cdk_intake_ledger.checks.plan import (
-    DAY,
     DEAD_LETTER_RETENTION_DAYS,
     LEDGER_RETENTION_DAYS,
     MAX_RECEIVES,
     QUEUE_RETENTION_DAYS,
-    UNCONVERTED,
-    UNKNOWN,
     Plan,
 )
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.number_rules import NEEDED_AT_SYNTHESIS
+from cdk_intake_ledger.checks.spans import DAY, UNCONVERTED, UNKNOWN
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, RetryOptions
 from cdk_intake_ledger.queue import IntakeQueue
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def plan_of(
@@ -36,7 +39,11 @@ def plan_of(
 ) -> Plan:
     """The numbers that these options give. A token is `UNKNOWN`."""
     executions = processor.executions
+    numbers = named(concurrency, retry, audit)
+    if concurrency.max_batching_window is None:
+        numbers["max_batching_window"] = 0
     return Plan(
+        **numbers,
         memory_size=number_of(processor.memory_size),
         max_per_call=number_of(processor.max_per_call),
         processor_timeout=seconds_of(processor.function_timeout),
@@ -50,29 +57,22 @@ def plan_of(
         dead_letter_retention=(seconds_of(queue.dead_letter_retention) if queue else DEAD_LETTER_RETENTION_DAYS * DAY),
         max_receives=queue.max_receives if queue else MAX_RECEIVES,
         processing_timeout=seconds_of(processing_timeout),
-        clock_skew=seconds_of(concurrency.clock_skew),
-        max_attempts=number_of(retry.max_attempts),
-        min_backoff=seconds_of(retry.min_backoff),
-        max_backoff=seconds_of(retry.max_backoff),
-        max_wait=seconds_of(retry.max_wait),
-        batch_size=number_of(concurrency.batch_size),
-        max_batching_window=seconds_of(concurrency.max_batching_window) if concurrency.max_batching_window else 0,
-        max_concurrency=number_of(concurrency.max_concurrency),
-        reserved_concurrency=number_of(concurrency.reserved_concurrency),
-        min_pollers=number_of(concurrency.min_pollers),
-        max_pollers=number_of(concurrency.max_pollers),
-        threads=number_of(concurrency.threads),
-        commit_together=concurrency.commit_together,
-        max_rate=number_of(concurrency.max_rate),
-        max_burst=number_of(concurrency.max_burst),
         ledger_retention=seconds_of(ledger.retention) if ledger else LEDGER_RETENTION_DAYS * DAY,
         audit_interval=seconds_of(audit.interval),
-        settle_time=seconds_of(audit.settle_time),
-        look_back=seconds_of(audit.look_back),
         audit_budget=number_of(audit.budget),
-        resubmit_rate=number_of(audit.resubmit_rate),
-        backfill_rate=number_of(audit.backfill_rate),
     )
+
+
+def named(*groups: "DataclassInstance") -> dict[str, Any]:
+    """The numbers of a plan that are options of these groups, by their common name."""
+    names = {one.name for one in fields(Plan)}
+    return {
+        one.name: _number(getattr(group, one.name)) for group in groups for one in fields(group) if one.name in names
+    }
+
+
+def _number(value: Duration | float | None) -> float:
+    return seconds_of(value) if isinstance(value, Duration) else number_of(value)
 
 
 def seconds_of(duration: Duration | None) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from aws_cdk import Duration, Stack
 from constructs import Construct
 
-from cdk_intake_ledger.checks.plan import DAY, NOT_GIVEN, QUEUE_RETENTION_DAYS, Plan, span
+from cdk_intake_ledger.checks.plan import QUEUE_RETENTION_DAYS, Plan
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.set_rules import (
@@ -19,6 +19,7 @@ from cdk_intake_ledger.checks.rules.set_rules import (
     SET_PER_CALL,
     SET_ROWS_EXPIRE,
 )
+from cdk_intake_ledger.checks.spans import DAY, NOT_GIVEN, span
 from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.objects.pipeline_plan import seconds_of
