@@ -19,10 +19,10 @@ from intake_ledger import Commit, ObjectChange
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.consumer.consumer import Consumer
 from intake_ledger.events.parser import own_message
-from intake_ledger.keyed.group_lock import GroupLock, holder_row
 from intake_ledger.kinds.objects import Objects
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import LedgerOptions
+from intake_ledger.options.exclusive_by import GroupLock, holder_row
 from intake_ledger.protocol.change import Origin, State, StateKind
 from intake_ledger.protocol.group_pattern import GroupPattern
 from intake_ledger.protocol.row import Ordering, row_key

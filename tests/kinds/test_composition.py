@@ -71,9 +71,8 @@ def test_groups_are_locked_in_each_cell(kind: str, runner: str) -> None:
 def test_the_changes_of_a_call_have_no_groups() -> None:
     variables = {"INTAKE_EXCLUSIVE_BY": "in/{account}/", "INTAKE_MAX_PER_CALL": "2"}
     environment = KINDS["Objects"] | RUNNERS["Inline"] | variables
-    services = make_parts(environment).services
     with pytest.raises(SettingsError, match="would hold several groups"):
-        make_runner(environment, services)
+        make_parts(environment)
     with pytest.raises(ValueError, match="exclusive_by is set, and a call would hold several groups"):
         LocalPipeline(lambda _: None, exclusive_by="in/{account}/", max_per_call=2)
 

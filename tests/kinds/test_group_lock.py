@@ -10,10 +10,10 @@ import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner, LocalSets, MemoryDynamoDB
 from intake_ledger import Commit, ObjectChange
-from intake_ledger.keyed.group_lock import GroupLock, holder_hash, holder_name
 from intake_ledger.ledger.conditions import Condition
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import Claim, Ledger, LedgerOptions
+from intake_ledger.options.exclusive_by import GroupLock, holder_hash, holder_name
 from intake_ledger.protocol.change import Change, Origin, State, StateKind
 from intake_ledger.protocol.errors import Fenced, LateWriteFound
 from intake_ledger.protocol.group_pattern import GroupPattern
@@ -455,11 +455,11 @@ def test_the_fence_of_a_group_grows_although_a_clock_is_behind() -> None:
     workers.clock.advance(-MINUTE)
     second = claimed(workers.ledger(), workers.upload("acme/2"))
     assert second.row.fence < first.row.fence
-    assert lock.group_fence(second) == workers.lock("acme")["fence"] == first.row.fence + 1
+    assert lock.fences(second)["group_fence"] == workers.lock("acme")["fence"] == first.row.fence + 1
     # A claim that continues an execution has not taken the lock itself.
-    assert lock.group_fence(replace(second, lock_fence=None)) == first.row.fence + 1
+    assert lock.fences(replace(second, lock_fence=None)) == {"group_fence": first.row.fence + 1}
     with pytest.raises(Fenced):
-        lock.group_fence(replace(first, lock_fence=None))
+        lock.fences(replace(first, lock_fence=None))
 
 
 @pytest.mark.parametrize("kind", ["objects", "sets"])

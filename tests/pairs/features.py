@@ -20,11 +20,11 @@ from intake_ledger import Commit, NotYet, Rejects, outcome_events
 from intake_ledger.contract import OUTCOME_BUS, OUTCOME_INTAKES
 from intake_ledger.events.parser import body_unknown, own_message
 from intake_ledger.executions.decide import execution_name
-from intake_ledger.keyed.group_lock import holder_name, holder_row
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import break_claim, end_work
 from intake_ledger.once import Busy, Duplicate, Fenced, OnceLedger
+from intake_ledger.options.exclusive_by import holder_name, holder_row
 from intake_ledger.protocol.change import Origin, StateKind, identity_of
 from intake_ledger.protocol.commit_tag import CommitTag
 from intake_ledger.protocol.reasons import Reason, ReasonCode

@@ -17,15 +17,15 @@ from intake_ledger.consumer import hooks
 ROOT = Path(__file__).resolve().parents[2]
 CALLS_AND_CHANGES = {OBJECTS: (142, 87), MESSAGES: (142, 95), SETS: (278, 141), EXECUTIONS: (122, 82)}
 """The calls for a record after the first one, and the changes from one file to another."""
-FILES = {"after_commit": 22, "max_rate": 14, "exclusive_by": 19}
+FILES = {"after_commit": 17, "max_rate": 12, "exclusive_by": 11}
 """For an option, the number of files of production code that use its own names."""
 NAMES = {
     "after_commit": """after_commit CommitTag CommitTags commit_tag tag_problem tag_problems TagRefused TagsFull
-        TAG_CODES tagged untagged tags_pending tags_unchanged waits_for_tag judge_tags MAX_UNTAGGED""",
+        TAG_CODES tagged untagged tags_pending tags_unchanged judge_tags MAX_UNTAGGED""",
     "max_rate": """max_rate max_burst MaxRate Starts Rate StartTimes rate_problem rate_key in_line MAX_RATE MIN_RATE
         read_rate read_burst MAX_BURST_SECONDS LONGEST_LINE_SECONDS""",
-    "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock group_locks GroupHeld
-        GroupGuard group_fence""",
+    "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock GroupHeld
+        group_fence""",
 }
 RESOURCES = 40
 """Of the stack of the start page."""

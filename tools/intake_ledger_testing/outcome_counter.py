@@ -10,7 +10,7 @@ from intake_ledger.aws.queues import NotDone
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.telemetry import Telemetry
 from intake_ledger.protocol.change import Change
-from intake_ledger.protocol.errors import CopyRefused, Fenced, TagRefused
+from intake_ledger.protocol.errors import Fenced, LibraryError
 from intake_ledger.protocol.reasons import OutcomeKind, Reason
 from intake_ledger.protocol.row import Row
 from intake_ledger.protocol.verdict import Ruling, content_differs
@@ -60,5 +60,6 @@ class OutcomeCounter(Telemetry):
     @override
     def log_error(self, text: str, message_id: str, error: Exception) -> None:
         # An overtaken worker can neither release its claim nor change the visibility of its message.
-        if not isinstance(error, Fenced | ClientError | NotDone | CopyRefused | TagRefused):
+        is_counted = isinstance(error, LibraryError) and error.metric != ""
+        if not is_counted and not isinstance(error, Fenced | ClientError | NotDone):
             raise error

@@ -263,8 +263,11 @@ class Attempts:
 
     def settled(self, key: RowKey, change: Change, row: Row, message: Message) -> float | None:
         """Let the options act on a settled row. Returns the longest wait of one that is not done. None: all are."""
-        waits = [act(key, change, row, message) for act in self.hooks.settled]
-        return max((wait for wait in waits if wait is not None), default=None)
+        waits = [wait for act in self.hooks.settled if (wait := act(key, change, row, message)) is not None]
+        if not waits:
+            return None
+        message.waits_for_option = True
+        return max(waits)
 
     def settled_by(
         self, claim: Claim, message: Message, counts: RowCounts | None = None, note: Reason | None = None
@@ -382,7 +385,7 @@ class Attempts:
         return self._commit(claim, commit, message, run.counts)
 
     def _work(self, claim: Claim) -> Work | None:
-        """The work of the claim. Raises GroupHeld if another key of its group is in work."""
+        """The work of the claim. Raises NotYet if another key holds its guard."""
         if claim.held is not None:
             raise claim.held
         return self.kind.work(claim)

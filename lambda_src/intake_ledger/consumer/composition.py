@@ -4,7 +4,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -15,6 +15,7 @@ from intake_ledger.aws.clients import POOL, bucket_client, ledger_client, make_c
 from intake_ledger.aws.invocation_context import InvocationContext
 from intake_ledger.aws.queues import Queues
 from intake_ledger.consumer.consumer import Consumer
+from intake_ledger.consumer.hooks import GUARDS, check_options, modules_of
 from intake_ledger.consumer.host import IN_LAMBDA, Host
 from intake_ledger.consumer.services import Services, stops
 from intake_ledger.garbage import no_garbage_collection
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from intake_ledger.consumer.set_wakes import SetWakes
     from intake_ledger.kinds import Kind
     from intake_ledger.kinds.sets import Sets
-    from intake_ledger.ledger.ledger import GroupGuard
+    from intake_ledger.ledger.ledger import FencingGuard
     from intake_ledger.observability.telemetry import Telemetry
     from intake_ledger.runners import Runner
 
@@ -158,7 +159,9 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA, platform:
         SettingsError: A variable is missing or malformed, or belongs to another kind of work.
 
     """
-    settings, make_kind, telemetry_class = _kind(environment)
+    named = _named(environment)
+    settings, make_kind, telemetry_class = _kind(environment, named)
+    check_options(settings, named)
     # Each thread has one request under way, and one or two streams.
     pool = max(POOL, 3 * settings.threads)
     clock = platform.clock
@@ -249,9 +252,6 @@ def _check_calls(settings: ConsumerSettings, environment: Mapping[str, str]) -> 
         f"{variable_of(ConsumerSettings, 'threads')} is {settings.threads}, and a call is made in the main thread": (
             settings.threads > 1
         ),
-        f"{variable_of(ConsumerSettings, 'exclusive_by')} is set, and a call would hold several groups": (
-            settings.exclusive_by is not None
-        ),
         f"{variable_of(ConsumerSettings, 'commit_together')} is true, and the commits of a call are together already": (
             settings.commit_together
         ),
@@ -269,16 +269,17 @@ class _Kind(NamedTuple):
     telemetry: type[PowertoolsTelemetry] = PowertoolsTelemetry
 
 
-def _kind(environment: Mapping[str, str]) -> _Kind:
-    """The settings of the kind, and how it is made. A cold start imports its own kind only."""
+def _named(environment: Mapping[str, str]) -> dict[str, str]:
+    """The kind of work, with a variable that names it. Empty for objects."""
     named = {kind: name for kind, names in _KINDS.items() for name in names if environment.get(name)}
     if len(named) > 1:
         both = " and ".join(f"{name} of {kind}" for kind, name in named.items())
         raise SettingsError(f"{both} are set: a consumer has one kind of work. Set the variables of one construct only")
-    after_commit = variable_of(ConsumerSettings, "after_commit")
-    if named and environment.get(after_commit):
-        [(kind, name)] = named.items()
-        raise SettingsError(f"{after_commit} and {name} are set, and {kind} have no version in S3: omit {after_commit}")
+    return named
+
+
+def _kind(environment: Mapping[str, str], named: Mapping[str, str]) -> _Kind:
+    """The settings of the kind, and how it is made. A cold start imports its own kind only."""
     if "messages" in named:
         return _messages(environment)
     if named:
@@ -289,26 +290,17 @@ def _kind(environment: Mapping[str, str]) -> _Kind:
 
     def make(tools: KindTools) -> "Kind":
         sets = _set_wakes(settings, tools)
-        guards = _groups(settings, tools, is_control=sets.is_control if sets else None)
+        guards = _guards(settings, tools, sets.is_control if sets else None)
         return Objects(settings, tools.bucket, tools.outputs, sets=sets, guards=guards)
 
     return _Kind(settings, make)
 
 
-def _groups(
+def _guards(
     settings: ConsumerSettings, tools: KindTools, is_control: Callable[[str], bool] | None = None
-) -> "Sequence[GroupGuard]":
-    """The locks of groups; see `group_locks`."""
-    if settings.exclusive_by is None:
-        return ()
-    from intake_ledger.keyed.group_lock import group_locks  # noqa: PLC0415 - most pipelines have no groups
-
-    longest = _longest_work_ms(tools.environment)
-    retention, clock = tools.options.retention, tools.platform.clock
-    wake = Queues(tools.sqs, settings.queue_url, settings.dlq_url).wake
-    return group_locks(
-        settings, tools.table, retention, clock=clock, wake=wake, longest_work_ms=longest, is_control=is_control
-    )
+) -> "list[FencingGuard]":
+    """The guards of options that are set. `is_control` tells keys without work. All keys have work when omitted."""
+    return [module.make_guard(settings, tools, is_control) for module in modules_of(settings, GUARDS)]
 
 
 def _longest_work_ms(environment: Mapping[str, str]) -> int | None:
@@ -328,11 +320,6 @@ def _messages(environment: Mapping[str, str]) -> _Kind:
         raise SettingsError(
             f"{place} is set and {MESSAGE_SOURCE} is {settings.source}: a message group or a shard "
             "would wait for each execution. Use the source sqs or eventbridge, or a processor that ends in minutes"
-        )
-    if settings.consumer.exclusive_by is not None:
-        raise SettingsError(
-            f"{variable_of(ConsumerSettings, 'exclusive_by')} and {MESSAGE_SOURCE} are set: messages of one key "
-            "exclude each other. Use the group as the key"
         )
     longest_ms = _longest_work_ms(environment)
 
@@ -367,7 +354,7 @@ def _sets(environment: Mapping[str, str]) -> _Kind:
             tools.platform.clock,
             output_client=tools.outputs,
             lists=lists,
-            guards=_groups(consumer, tools),
+            guards=_guards(consumer, tools),
         )
 
     return _Kind(settings.consumer, make, SetTelemetry)

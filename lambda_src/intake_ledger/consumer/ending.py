@@ -36,7 +36,6 @@ from intake_ledger.protocol.errors import (
     MAX_RETRY_IN,
     ExecutionStopped,
     Fenced,
-    GroupHeld,
     LateWriteFound,
     NotBegun,
     NotYet,
@@ -307,7 +306,7 @@ def _waiting(claim: Claim, missing: NotYet, facts: Facts) -> Outcome:
     text = text_of(missing) or "the processor said NotYet and gave no reason"
     # Waits grow, so that they do not use up the queue's maxReceiveCount.
     wanted = max(wait_seconds(missing) or _RETRY_IN_SECONDS, _waited_ms(claim, facts) / 1000 * GROWTH)
-    held = isinstance(missing, GroupHeld)
+    held = claim.held is not None
     wanted *= _spread(claim) if held else 1
     reason = Reason(code_of(missing, ReasonCode.NOT_YET), text)
     return _wait(claim, wanted, reason, facts, rejected=ReasonCode.MAX_WAIT, share=0.1 if held else 0.5)

@@ -8,7 +8,7 @@
 Each option is a module of `intake_ledger.options` with the name of its setting and a function `make`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Self
 from intake_ledger.protocol.settings import ConsumerSettings
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from intake_ledger.consumer.attempt import Failures
     from intake_ledger.events.parser import Message
     from intake_ledger.ledger.ledger import Claim
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 OPTIONS = ("after_commit", "max_rate")
 """The settings whose options have hooks, in the order in which they are asked. `max_rate` stays last: nothing may end
 an attempt between its start and the processor, or the start is lost."""
+
+GUARDS = ("exclusive_by",)
+"""The settings whose options guard claims. Their modules have a function `make_guard`."""
+CHECKED = ("after_commit", "exclusive_by")
+"""The settings whose options do not work with everything. Their modules have a function `check`."""
 
 
 class Option:
@@ -78,7 +85,22 @@ NO_HOOKS = Hooks()
 
 def hooks_of(settings: ConsumerSettings, failures: "Failures") -> Hooks:
     """The hooks of the options that are set. Only their modules are imported."""
-    chosen = [name for name in OPTIONS if getattr(settings, name) is not None]
-    if not chosen:
-        return NO_HOOKS
-    return Hooks.of(import_module(f"intake_ledger.options.{name}").make(failures) for name in chosen)
+    modules = modules_of(settings, OPTIONS)
+    return Hooks.of(module.make(failures) for module in modules) if modules else NO_HOOKS
+
+
+def check_options(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:
+    """Refuse an option that cannot work. `kinds` has a variable of the kind of work, unless it is objects.
+
+    Raises:
+        SettingsError: The text names the variables.
+
+    """
+    for module in modules_of(settings, CHECKED):
+        module.check(settings, kinds)
+
+
+def modules_of(settings: ConsumerSettings, names: Iterable[str]) -> "list[ModuleType]":
+    """The modules of options that are set: the setting differs from its default."""
+    off = {field.name: field.default for field in fields(settings)}
+    return [import_module(f"intake_ledger.options.{name}") for name in names if getattr(settings, name) != off[name]]

@@ -48,13 +48,13 @@ class SetWakes:
     def before_acknowledging(self, batch: Batch) -> None:
         """Wake the sets of all finished messages. A message whose sets cannot be woken is delivered again.
 
-        A message that comes again only for a tag does not hold back the sets of its object.
+        A message that comes again only for an option does not hold back the sets of its object.
         """
         parts: dict[Wake, dict[str, None]] = defaultdict(dict)
         messages: dict[Wake, list[Message]] = defaultdict(list)
         settings = self.settings
         for message in batch.messages:
-            if batch.retry_after[message] is not None and not message.waits_for_tag:
+            if batch.retry_after[message] is not None and not message.waits_for_option:
                 continue
             changes = [
                 part

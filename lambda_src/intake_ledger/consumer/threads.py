@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from intake_ledger.consumer.attempt import Attempts, Failures
 from intake_ledger.consumer.batch import NOT_AHEAD, Batch
@@ -18,10 +17,7 @@ from intake_ledger.consumer.group_by_key import group_by_key
 from intake_ledger.consumer.returns import ids_of
 from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import Message
-from intake_ledger.ledger.ledger import Claim
-
-if TYPE_CHECKING:
-    from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.ledger.ledger import Claim, FencingGuard
 
 
 class ProcessorThreads:
@@ -115,7 +111,7 @@ class ParallelGroups:
 
     def run(self, batch: Batch) -> None:
         """Handle the batch. Ends the process if a processor still runs after its limit."""
-        groups = group_by_key([_keys(message, self.services.settings.exclusive_by) for message in batch.messages])
+        groups = group_by_key([_keys(message, self.attempts.kind.guards) for message in batch.messages])
         work = [partial(self.in_turn, batch, [batch.messages[place] for place in group]) for group in groups]
         overrun = self.threads.run(work, batch.stopping.set, batch.returns.flush)
         self._finish_rest(overrun, batch)
@@ -165,11 +161,10 @@ class ParallelGroups:
         self.end_process()
 
 
-def _keys(message: Message, groups: "GroupPattern | None") -> frozenset[str]:
-    """Keys of a message, and their groups: threads that shared a group would only wait for each other."""
-    if groups is None:
-        return message.keys
-    return message.keys | {group for key in message.keys if (group := groups.group_of(key)) is not None}
+def _keys(message: Message, guards: Sequence[FencingGuard]) -> frozenset[str]:
+    """Keys of a message, and what their guards hold: threads that shared it would only wait for each other."""
+    names = {guard.in_turn(key) for guard in guards for key in message.keys}
+    return message.keys | {name for name in names if name is not None}
 
 
 def exit_now() -> None:

@@ -479,8 +479,8 @@ class Message:
         """The number of times that it was delivered to be judged, with this one and those of earlier copies."""
         self.is_named = False
         """True if the row names this message: it comes again."""
-        self.waits_for_tag = False
-        """True if its changes are finished, and it comes again only to set a tag."""
+        self.waits_for_option = False
+        """True if its changes are finished, and it comes again only for an option."""
         self.is_passed_on = False
         """True if it is a copy that is not due. It was not judged."""
         self.in_shard = False

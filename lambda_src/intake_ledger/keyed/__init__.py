@@ -1,1 +1,1 @@
-"""Keys and identities of messages, and the locks of keys and groups."""
+"""Keys and identities of messages, and the locks of keys."""

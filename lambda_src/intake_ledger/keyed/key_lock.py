@@ -126,6 +126,14 @@ class KeyLock:
             raise Fenced(f"fence {claim.row.fence} of {claim.key.pk} does not hold its key")
         return int(item["fence"])
 
+    def in_turn(self, key: str) -> str | None:  # noqa: ARG002 - messages of one key are in turn anyway
+        """See `FencingGuard`."""
+        return None
+
+    def fences(self, claim: Claim) -> dict[str, int]:  # noqa: ARG002 - the kind asks for it itself
+        """See `FencingGuard`."""
+        return {}
+
     def with_commit(self, claim: Claim) -> Sequence[Element]:
         """See `Guard`. The lock is freed with the commit, if the claim's row still holds it.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 if TYPE_CHECKING:
     from intake_ledger.consumer.batch import Batch
     from intake_ledger.events.parser import Message
-    from intake_ledger.ledger.ledger import Claim, GroupGuard, Guard
+    from intake_ledger.ledger.ledger import Claim, FencingGuard
     from intake_ledger.protocol.change import Change, State
     from intake_ledger.protocol.errors import ObjectGone
     from intake_ledger.protocol.row import Row, RowCounts
@@ -88,21 +88,27 @@ class ReceivedMessages(NamedTuple):
     order: Order
 
 
-def group_fence(locks: "Sequence[GroupGuard]", claim: "Claim") -> int | None:
-    """The fence of the claim's group. None: the pipeline has no groups, or the key has none.
+def fences_of(guards: "Sequence[FencingGuard]", claim: "Claim", *, in_json: bool = False) -> dict[str, Any]:
+    """The fences of the claim's guards: fields of the processor's argument, or of its request.
 
     Raises:
-        Fenced: The row does not hold its group.
+        Fenced: The row does not hold a guard.
 
     """
-    return next((lock.group_fence(claim) for lock in locks), None)
+    fences = [item for guard in guards for item in guard.fences(claim).items()]
+    return {_camel_case(name) if in_json else name: fence for name, fence in fences}
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 class Kind(Protocol):
     """The decisions of a consumer that depend on the kind of the claimed thing."""
 
     @property
-    def guards(self) -> "Sequence[Guard]":
+    def guards(self) -> "Sequence[FencingGuard]":
         """Each claim must hold them besides its row."""
 
     def read(self, event: Mapping[str, Any]) -> ReceivedMessages:

@@ -10,7 +10,7 @@ from intake_ledger.events.parser import Message, in_order
 from intake_ledger.keyed.key_lock import KeyLock
 from intake_ledger.keyed.names import idempotency_key
 from intake_ledger.kinds import FORMAT, ReceivedMessages
-from intake_ledger.ledger.ledger import Claim, Guard
+from intake_ledger.ledger.ledger import Claim, FencingGuard
 from intake_ledger.messages.keyed_message import KeyedMessage, MessageChange
 from intake_ledger.messages.reader import MessageReader, is_stream_record, pointer_of
 from intake_ledger.messages.settings import MessageSettings, MessageSourceType
@@ -34,7 +34,7 @@ class Messages:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Make the kind of an intake. `lock` lets the messages of a key exclude each other."""
-        self.guards: Sequence[Guard] = (lock,)
+        self.guards: Sequence[FencingGuard] = (lock,)
         self._fence_of = lock.fence_of
         self._source = settings.source
         self._reader = MessageReader(settings)

@@ -9,8 +9,8 @@ from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.clients import bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events.parser import read_batch
-from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
-from intake_ledger.ledger.ledger import Claim, GroupGuard, object_states
+from intake_ledger.kinds import FORMAT, ReceivedMessages, fences_of
+from intake_ledger.ledger.ledger import Claim, FencingGuard, object_states
 from intake_ledger.processor.object_change import ObjectChange, make_object_change
 from intake_ledger.processor.object_stream import OpenedObject
 from intake_ledger.protocol.change import State
@@ -38,7 +38,7 @@ class Objects:
         output_client: "Callable[[], S3Client]" = bucket_client,
         *,
         sets: "SetWakes | None" = None,
-        guards: Sequence[GroupGuard] = (),
+        guards: Sequence[FencingGuard] = (),
     ) -> None:
         """Make the kind.
 
@@ -47,7 +47,7 @@ class Objects:
             bucket: reads objects.
             output_client: gives the client that writes outputs. Each attempt calls it at its first output.
             sets: wakes the sets of files that have the objects as parts. There are none when omitted.
-            guards: the locks of groups. There are no groups when omitted.
+            guards: of claims, which options bring. There are none when omitted.
 
         """
         self.guards = guards
@@ -85,7 +85,7 @@ class ObjectWork(OpenedObject):
         settings: ConsumerSettings,
         bucket: Bucket,
         output_client: "Callable[[], S3Client]",
-        guards: Sequence[GroupGuard] = (),
+        guards: Sequence[FencingGuard] = (),
     ) -> None:
         super().__init__(partial(bucket.open, claim.change.key, claim.state))
         self._claim = claim
@@ -111,7 +111,7 @@ class ObjectWork(OpenedObject):
             opened=self,
             output=outputs.output,
             begin_rejects=partial(self._rejects.begin, source=claim.change.key, state=claim.state),
-            group_fence=group_fence(self._guards, claim) if self._guards else None,
+            fences=fences_of(self._guards, claim) if self._guards else {},
         )
 
     def returned(self) -> RowCounts | None:
@@ -132,11 +132,10 @@ class ObjectWork(OpenedObject):
             opened=OpenedObject(_nothing),
             output=_nothing,
             begin_rejects=_nothing,
-            group_fence=group_fence(self._guards, self._claim) if self._guards else None,
         )
         request = request_of(given)
         del request["eventTime"]
-        return request
+        return request | fences_of(self._guards, self._claim, in_json=True) if self._guards else request
 
     def gone(self, error: ObjectGone) -> ObjectGone:
         """See `Work`. Its version vanished while it was read."""
@@ -223,7 +222,7 @@ def _nothing(*_: object) -> NoReturn:
 
 def request_of(change: ObjectChange) -> dict[str, Any]:
     """The function's request, as docs/processor.md describes it."""
-    request = {
+    return {
         "format": FORMAT,
         "bucket": change.bucket,
         "key": change.key,
@@ -237,4 +236,3 @@ def request_of(change: ObjectChange) -> dict[str, Any]:
         "fence": change.fence,
         "idempotencyKey": change.idempotency_key,
     }
-    return request if change.group_fence is None else request | {"groupFence": change.group_fence}

@@ -12,10 +12,10 @@ from intake_ledger.aws.bucket import Bucket
 from intake_ledger.aws.clients import bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events.parser import read_batch
-from intake_ledger.kinds import FORMAT, ReceivedMessages, group_fence
+from intake_ledger.kinds import FORMAT, ReceivedMessages, fences_of
 from intake_ledger.kinds.objects import ClaimOutputs, ClaimRejects
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable
-from intake_ledger.ledger.ledger import Claim, GroupGuard, present_state
+from intake_ledger.ledger.ledger import Claim, FencingGuard, present_state
 from intake_ledger.processor.file_set import FileSet, SetFile
 from intake_ledger.processor.object_stream import OpenedObject
 from intake_ledger.protocol.change import Change, State, state_key
@@ -70,7 +70,7 @@ class Sets:
         *,
         output_client: "Callable[[], S3Client]" = bucket_client,
         lists: PartLists | None = None,
-        guards: Sequence[GroupGuard] = (),
+        guards: Sequence[FencingGuard] = (),
     ) -> None:
         """Make the kind.
 
@@ -143,7 +143,7 @@ class SetWork:
             attempt=claim.row.attempts,
             fence=claim.row.fence,
             idempotency_key=self._idempotency_key(),
-            group_fence=group_fence(self._kind.guards, claim),
+            **fences_of(self._kind.guards, claim),
             _remaining_seconds=remaining_seconds,
             _output=outputs.output,
         )
@@ -173,7 +173,7 @@ class SetWork:
             except AWS_ERRORS as error:
                 # It would be taken for S3's refusal of an object.
                 raise LibraryError("the list of the parts could not be stored", detail=repr(error)) from error
-        request = {
+        return {
             "format": FORMAT,
             "bucket": claim.change.bucket,
             "key": claim.change.key,
@@ -183,9 +183,8 @@ class SetWork:
             "attempt": claim.row.attempts,
             "fence": claim.row.fence,
             "idempotencyKey": self._idempotency_key(),
+            **fences_of(self._kind.guards, claim, in_json=True),
         }
-        fence = group_fence(self._kind.guards, claim)
-        return request if fence is None else request | {"groupFence": fence}
 
     def gone(self, error: ObjectGone) -> Exception:
         """See `Work`. The commit of another version wakes the set. Until then, each attempt would end like this one."""

@@ -37,9 +37,9 @@ from intake_ledger.protocol import row as row_changes
 from intake_ledger.protocol.change import Change, State, StateKind, may_be_directory_marker
 from intake_ledger.protocol.errors import (
     Fenced,
-    GroupHeld,
     InvalidTransactionError,
     LateWriteFound,
+    NotYet,
     ObjectGone,
     TransactionRefused,
 )
@@ -91,8 +91,8 @@ class Claim:
     lock_fence: int | None = None
     """The fence of the lock of its key or group, which orders all attempts on it. None: this attempt has not taken one.
     """
-    held: GroupHeld | None = None
-    """Another key of its group is in work, so its work may not begin. The attempt ends with this error."""
+    held: NotYet | None = None
+    """Its guard is held by another key, so its work may not begin. The attempt ends with this error."""
 
     verdict: ClassVar = Verdict.ACCEPTED
     continued: ClassVar = False
@@ -147,14 +147,17 @@ class Guard(Protocol):
         """The attempt is over. `ended`: the row shows how. Otherwise its end could not be written."""
 
 
-class GroupGuard(Guard, Protocol):
-    """A guard of groups of keys."""
+class FencingGuard(Guard, Protocol):
+    """A guard that a kind brings. It orders the work of several rows."""
 
-    def group_fence(self, claim: Claim) -> int | None:
-        """The fence that orders the work of all keys of the claim's group. None: the key has no group.
+    def in_turn(self, key: str) -> str | None:
+        """The name of what attempts on the key would wait for. Messages with the same name are handled in turn."""
+
+    def fences(self, claim: Claim) -> Mapping[str, int]:
+        """The fences that order its work, by the fields of the processor's argument.
 
         Raises:
-            Fenced: The row does not hold its group.
+            Fenced: The row does not hold it.
 
         """
 

@@ -4,6 +4,7 @@ The commit's own write names the version in the row. So each later message of th
 a worker did not set. A tag is set by version, again and again until S3 has taken it: that changes nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
@@ -17,9 +18,10 @@ from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
 from intake_ledger.observability.error_text import describe
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.commit_tag import CommitTag
-from intake_ledger.protocol.errors import TagRefused, TagsFull
+from intake_ledger.protocol.errors import SettingsError, TagRefused, TagsFull
 from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
 from intake_ledger.protocol.row import Row, RowKey
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 _GROWTH = 1 / 16
 """A tag that is refused for longer is tried again after this share of the age of its message."""
@@ -62,7 +64,6 @@ class CommitTags(Option):
         self.services.telemetry.log_error("a committed version has no tag yet", message.id, problem)
         if self.failures.is_given_up(message) or 2 * message.receives > self.services.settings.max_receives:
             return None  # the row says so, and each audit sends a message
-        message.waits_for_tag = True
         age = (self.services.clock() - (message.sent_at or self.services.clock())) / 1000
         return max(self.failures.backoff(message.receives), age * _GROWTH)
 
@@ -79,6 +80,13 @@ def _refusal(error: Exception) -> TagRefused:
     code = error.response["Error"].get("Code", "") if isinstance(error, ClientError) else type(error).__name__
     operation = error.operation_name if isinstance(error, ClientError) else "the request"
     return TagRefused(f"{operation} was refused: {code}", detail=str(error))
+
+
+def check(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:  # noqa: ARG001 - for others
+    """Refuse work that has no versions; see `check_options`."""
+    own = variable_of(ConsumerSettings, "after_commit")
+    for kind, name in kinds.items():
+        raise SettingsError(f"{own} and {name} are set, and {kind} have no version in S3: omit {own}")
 
 
 def make(failures: Failures) -> CommitTags:

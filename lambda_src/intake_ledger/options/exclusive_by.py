@@ -1,4 +1,4 @@
-"""The lock of a group of keys: the guard of a pipeline with `exclusive_by`.
+"""The option `exclusive_by`: the lock of a group of keys guards each claim of the group.
 
 It is the lock of a key, with one item per group, whose holder may be the row of any key of the group. A key that has to
 wait for its group waits as after a `NotYet`: its row shows that, the wait counts no attempt, and it ends at `max_wait`.
@@ -17,19 +17,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from intake_ledger.aws.queues import Queues
 from intake_ledger.events.parser import own_message
 from intake_ledger.keyed.key_lock import KeyLock, is_holding
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.protocol.change import Origin
-from intake_ledger.protocol.errors import GroupHeld
+from intake_ledger.protocol.errors import GroupHeld, SettingsError
 from intake_ledger.protocol.handover import Element
 from intake_ledger.protocol.row import Retention, RowKey, group_key, group_line
-from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.settings import ConsumerSettings, longest_execution_seconds, variable_of
 from intake_ledger.protocol.verdict import Ruling
+
+if TYPE_CHECKING:
+    from intake_ledger.consumer.composition import KindTools
 
 _MOST_GONE = 25
 """Keys in line that wait no more, and that one end removes. The next end goes on."""
@@ -98,9 +102,13 @@ class GroupLock(KeyLock):
                 return
             self._wake_next(claim)
 
-    def group_fence(self, claim: Claim) -> int | None:
-        """See `GroupGuard`."""
-        return None if self._group(claim) is None else self.fence_of(claim)
+    def in_turn(self, key: str) -> str | None:
+        """See `FencingGuard`."""
+        return self._group_of(key)
+
+    def fences(self, claim: Claim) -> dict[str, int]:
+        """See `FencingGuard`. The fence orders the work of all keys of the group."""
+        return {} if self._group(claim) is None else {"group_fence": self.fence_of(claim)}
 
     def _busy(self, claim: Claim, wait_ms: int, item: Mapping[str, Any]) -> Claim:
         why = f"another key of the group {self._group(claim)} is in work"
@@ -155,38 +163,33 @@ class GroupLock(KeyLock):
         return holder_row(holder)
 
 
-def group_locks(
-    settings: ConsumerSettings,
-    table: LedgerTable,
-    retention: Retention,
-    *,
-    clock: Callable[[], int],
-    wake: Callable[[str], None],
-    longest_work_ms: int | None,
-    is_control: Callable[[str], bool] | None = None,
-) -> Sequence[GroupLock]:
-    """The guards of a pipeline: the lock of the groups that `exclusive_by` names, or none.
-
-    Args:
-        settings: of the pipeline.
-        table: as for `GroupLock`.
-        retention: as for `KeyLock`.
-        clock: gives epoch milliseconds.
-        wake: as for `GroupLock`.
-        longest_work_ms: as for `KeyLock`.
-        is_control: tells keys without work, which need no lock. All keys have work when omitted.
-
-    """
-    if (pattern := settings.exclusive_by) is None:
-        return ()
-
-    def group_of(key: str) -> str | None:
-        return None if is_control is not None and is_control(key) else pattern.group_of(key)
-
-    lock = GroupLock(
-        table, settings.pipeline, retention, group_of, clock=clock, wake=wake, longest_work_ms=longest_work_ms
+def make_guard(settings: ConsumerSettings, tools: "KindTools", is_control: Callable[[str], bool] | None) -> GroupLock:
+    """The lock of the groups that `exclusive_by` names. Keys without work, which `is_control` tells, need no lock."""
+    pattern = settings.exclusive_by
+    assert pattern is not None, "the setting is set"
+    longest = longest_execution_seconds(tools.environment)
+    return GroupLock(
+        tools.table,
+        settings.pipeline,
+        tools.options.retention,
+        lambda key: None if is_control is not None and is_control(key) else pattern.group_of(key),
+        clock=tools.platform.clock,
+        wake=Queues(tools.sqs, settings.queue_url, settings.dlq_url).wake,
+        longest_work_ms=None if longest is None else longest * 1000,
     )
-    return (lock,)
+
+
+def check(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:
+    """Refuse groups of messages, and calls with several changes; see `check_options`."""
+    own, calls = variable_of(ConsumerSettings, "exclusive_by"), variable_of(ConsumerSettings, "max_per_call")
+    if source := kinds.get("messages"):
+        raise SettingsError(
+            f"{own} and {source} are set: messages of one key exclude each other. Use the group as the key"
+        )
+    if settings.max_per_call > 1:
+        raise SettingsError(
+            f"{calls} is {settings.max_per_call}, and {own} is set, and a call would hold several groups: omit {calls}"
+        )
 
 
 def holder_name(key: RowKey) -> str:

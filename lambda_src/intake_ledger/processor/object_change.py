@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, override
 
 from intake_ledger.processor.object_stream import ObjectStream, OpenedObject, ReadableObject
@@ -182,7 +183,7 @@ def make_object_change(
     opened: OpenedObject,
     output: "Callable[[str, str], Output]",
     begin_rejects: "Callable[[Rejects], Reading]",
-    group_fence: int | None = None,
+    fences: Mapping[str, Any] = MappingProxyType({}),
 ) -> ObjectChange:
     """Make the argument of the processor for a claim."""
     return ObjectChange(
@@ -198,7 +199,7 @@ def make_object_change(
         fence=row.fence,
         fenced_version=state.version_id or state.etag if ordering is Ordering.EVERY_VERSION else None,
         idempotency_key=state_key(pipeline, change.bucket, change.key, state.identity, row.first_claimed_at),
-        group_fence=group_fence,
+        **fences,
         _remaining_seconds=remaining_seconds,
         _open=opened.open,
         _download=opened.download,

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from intake_ledger.keyed.group_lock import holder_name
 from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.options.exclusive_by import holder_name
 from intake_ledger.outputs.conditional_put import source_of
 from intake_ledger.outputs.output import Output
 from intake_ledger.protocol.change import State, StateKind

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from intake_ledger.keyed.group_lock import holder_hash, holder_name
 from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.options.exclusive_by import holder_hash, holder_name
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status, group_key, row_key
 from tests.unit.command.forget_support import with_variables

@@ -17,10 +17,10 @@ from urllib.parse import quote, quote_plus
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.keyed.group_lock import holder_row
 from intake_ledger.ledger.conditions import Condition, ConditionFailed, row_unchanged
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.forgotten import FORGOTTEN_AT, REMOVED, UNCHECKED_MS
+from intake_ledger.options.exclusive_by import holder_row
 from intake_ledger.outputs.conditional_put import REMOVED as OUTPUT_REMOVED
 from intake_ledger.outputs.conditional_put import Present, source_of
 from intake_ledger.protocol.change import StateKind

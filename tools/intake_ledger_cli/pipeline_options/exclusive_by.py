@@ -7,9 +7,9 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from intake_ledger.keyed.group_lock import holder_hash, holder_row
 from intake_ledger.keyed.key_lock import is_holding
 from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.options.exclusive_by import holder_hash, holder_row
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import RowKey, group_key, row_from_attributes, waiting_partition
 from intake_ledger_cli.aws import reading
