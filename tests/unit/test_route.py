@@ -17,7 +17,10 @@ from intake_ledger.consumer import hooks
 ROOT = Path(__file__).resolve().parents[2]
 CALLS_AND_CHANGES = {OBJECTS: (142, 87), MESSAGES: (142, 95), SETS: (278, 141), EXECUTIONS: (122, 82)}
 """The calls for a record after the first one, and the changes from one file to another."""
-FILES = {"after_commit": 17, "max_rate": 12, "exclusive_by": 11}
+FILES = {
+    **{"after_commit": 17, "max_rate": 12, "exclusive_by": 11, "rejects": 30, "stop_overtaken": 16},
+    "outcome_events": 4,
+}
 """For an option, the number of files of production code that use its own names."""
 NAMES = {
     "after_commit": """after_commit CommitTag CommitTags commit_tag tag_problem tag_problems TagRefused TagsFull
@@ -26,6 +29,11 @@ NAMES = {
         read_rate read_burst MAX_BURST_SECONDS LONGEST_LINE_SECONDS""",
     "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock GroupHeld
         group_fence""",
+    "rejects": """rejects keep_rejects Rejects ClaimRejects claim_rejects AttemptRejects RejectedRows RowCounts
+        rejects_place rejects_may_exist no_place begin_rejects rejected_rows rejected_rows_partition TooManyRejects
+        max_share forgets_rejects rejects_partition""",
+    "stop_overtaken": "stop_overtaken stops_overtaken STOP_OVERTAKEN is_overtaken",
+    "outcome_events": "OutcomeEvents HasOutcomes Outcomes outcome_of check_loops",
 }
 RESOURCES = 40
 """Of the stack of the start page."""

@@ -13,19 +13,17 @@ from intake_ledger.kinds import FORMAT, ReceivedMessages, fences_of
 from intake_ledger.ledger.ledger import Claim, FencingGuard, object_states
 from intake_ledger.processor.object_change import ObjectChange, make_object_change
 from intake_ledger.processor.object_stream import OpenedObject
-from intake_ledger.protocol.change import State
 from intake_ledger.protocol.errors import ObjectGone, OutputError
-from intake_ledger.protocol.row import Ordering, RowCounts, rejects_may_exist, rejects_place
+from intake_ledger.protocol.row import Ordering, RowCounts
 from intake_ledger.protocol.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from intake_ledger.consumer.set_wakes import SetWakes
+    from intake_ledger.options.rejects import ClaimRejects
     from intake_ledger.outputs.output import AttemptOutputs, Output
-    from intake_ledger.processor.rejects import AttemptRejects, Reading, Rejects
-
-REJECTS_TYPE = "application/x-ndjson"
+    from intake_ledger.processor.rejects import Reading, Rejects
 
 
 class Objects:
@@ -100,7 +98,10 @@ class ObjectWork(OpenedObject):
         if not claim.state.removed and not together:
             self.open_ahead()
         outputs = ClaimOutputs(claim, settings.ordering, self._output_client, removals=settings.deletes)
-        self._rejects = ClaimRejects(outputs, settings, self._keep)
+        begin: Callable[[Rejects], Reading] = no_place
+        if settings.rejects is not None:
+            self._rejects = claim_rejects(outputs, settings, self._keep)
+            begin = partial(self._rejects.begin, source=claim.change.key, state=claim.state)
         return make_object_change(
             claim.change,
             claim.state,
@@ -110,14 +111,13 @@ class ObjectWork(OpenedObject):
             remaining_seconds=remaining_seconds,
             opened=self,
             output=outputs.output,
-            begin_rejects=partial(self._rejects.begin, source=claim.change.key, state=claim.state),
+            begin_rejects=begin,
             fences=fences_of(self._guards, claim) if self._guards else {},
         )
 
     def returned(self) -> RowCounts | None:
         """See `Work`."""
-        place = self._settings.rejects
-        return self._rejects.write(place) if self._rejects is not None and place is not None else None
+        return None if self._rejects is None else self._rejects.write()
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the row says everything
         """See `Work`. The fields of docs/processor.md, without the time of an event."""
@@ -172,48 +172,21 @@ class ClaimOutputs:
         return self._outputs.output(bucket, key)
 
 
-@dataclass(slots=True)
-class ClaimRejects:
-    """The output with the rejected rows of a claim. Its method is the function behind `on_error` of `csv_rows`."""
+def claim_rejects(
+    outputs: ClaimOutputs, settings: ConsumerSettings, keep: Callable[[BinaryIO], object]
+) -> "ClaimRejects":
+    """The rejected rows of a claim, with the setting `rejects`. `keep` closes a file at the end of the attempt."""
+    from intake_ledger.options.rejects import ClaimRejects  # noqa: PLC0415 - most pipelines have no place for them
 
-    outputs: ClaimOutputs
-    settings: ConsumerSettings
-    keep: Callable[[BinaryIO], object]
-    """Closes a temporary file at the end of the attempt."""
-    _rejects: "AttemptRejects | None" = field(default=None, init=False)
+    return ClaimRejects(outputs, settings, keep)
 
-    def begin(self, rejects: "Rejects", *, source: str, state: State) -> "Reading":
-        """Start a reading of the object with this key and state. The first call imports the module."""
-        if self.settings.rejects is None:
-            raise OutputError(
-                "on_error needs a place for the rejected rows: call keep_rejects(bucket, prefix) of the pipeline or of "
-                "the sets in the stack. In tests: LocalPipeline(process, keep_rejects=True)"
-            )
-        if self._rejects is None:
-            from intake_ledger.processor.rejects import AttemptRejects  # noqa: PLC0415 - most processors reject no rows
 
-            self._rejects = AttemptRejects(self.outputs.claim.row.fence)
-        reading = self._rejects.begin(rejects, source, state)
-        self.keep(reading.file)
-        return reading
-
-    def write(self, place: str) -> RowCounts | None:
-        """Write the output, or remove that of an earlier attempt. None: there are no rejected rows, and were none.
-
-        `place` is the setting `rejects`.
-        """
-        rejects, claim = self._rejects, self.outputs.claim
-        bad = rejects.rejected if rejects is not None else 0
-        if not bad and not rejects_may_exist(claim.seen):
-            return None
-        version = claim.state.identity if self.settings.ordering is Ordering.EVERY_VERSION else None
-        output = self.outputs.output(*rejects_place(place, claim.change.key, version))
-        if rejects is None or not bad:
-            output.remove()
-            return RowCounts(0, 0)
-        with rejects.whole_file() as file:
-            output.put(file, content_type=REJECTS_TYPE)
-        return RowCounts(rejects.read, bad)
+def no_place(rejects: "Rejects") -> NoReturn:  # noqa: ARG001 - as `ClaimRejects.begin`
+    """Refuse `on_error`, without a place for rejected rows."""
+    raise OutputError(
+        "on_error needs a place for the rejected rows: call keep_rejects(bucket, prefix) of the pipeline or of "
+        "the sets in the stack. In tests: LocalPipeline(process, keep_rejects=True)"
+    )
 
 
 def _nothing(*_: object) -> NoReturn:

@@ -13,7 +13,7 @@ from intake_ledger.aws.clients import bucket_client
 from intake_ledger.consumer.batch import ANY_ORDER, Batch
 from intake_ledger.events.parser import read_batch
 from intake_ledger.kinds import FORMAT, ReceivedMessages, fences_of
-from intake_ledger.kinds.objects import ClaimOutputs, ClaimRejects
+from intake_ledger.kinds.objects import ClaimOutputs, claim_rejects, no_place
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, LedgerTable
 from intake_ledger.ledger.ledger import Claim, FencingGuard, present_state
 from intake_ledger.processor.file_set import FileSet, SetFile
@@ -28,6 +28,8 @@ from intake_ledger.sets.settings import SetSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from intake_ledger.options.rejects import ClaimRejects
 
 
 class PartLists(Protocol):
@@ -133,13 +135,14 @@ class SetWork:
         claim, contents = self._claim, self._checked()
         quiet, settings = self._kind.settings.form.kind is FormKind.QUIET, self._kind.settings.consumer
         outputs = ClaimOutputs(claim, Ordering.LATEST, self._kind.output_client, removals=settings.deletes)
-        self._rejects = rejects = ClaimRejects(outputs, settings, self._streams.enter_context)
+        if settings.rejects is not None:
+            self._rejects = claim_rejects(outputs, settings, self._streams.enter_context)
         return FileSet(
             bucket=claim.change.bucket,
             key=claim.change.key,
             version=claim.state.version_id or "",
-            manifest=None if quiet else self._file(claim.change.key, contents.listing.source, rejects),
-            parts=tuple(self._file(key, contents.parts[key], rejects) for key in contents.listing.keys),
+            manifest=None if quiet else self._file(claim.change.key, contents.listing.source),
+            parts=tuple(self._file(key, contents.parts[key]) for key in contents.listing.keys),
             attempt=claim.row.attempts,
             fence=claim.row.fence,
             idempotency_key=self._idempotency_key(),
@@ -150,8 +153,7 @@ class SetWork:
 
     def returned(self) -> RowCounts | None:
         """See `Work`."""
-        place = self._kind.settings.consumer.rejects
-        return self._rejects.write(place) if self._rejects is not None and place is not None else None
+        return None if self._rejects is None else self._rejects.write()
 
     def request(self, *, repeated: bool = False) -> dict[str, Any]:
         """See `Work`. The list of the parts is stored before: the set may have changed at a repeated request.
@@ -240,11 +242,12 @@ class SetWork:
         if contents.missing:
             raise NotYet(contents.what_is_missing())
 
-    def _file(self, key: str, state: State, rejects: ClaimRejects) -> SetFile:
+    def _file(self, key: str, state: State) -> SetFile:
         opened = self._streams.enter_context(
             OpenedObject(partial(self._kind.bucket.open, key, state), one_of_many=True)
         )
-        return SetFile(key, state, opened, partial(rejects.begin, source=key, state=state))
+        begin = no_place if self._rejects is None else partial(self._rejects.begin, source=key, state=state)
+        return SetFile(key, state, opened, begin)
 
     def _idempotency_key(self) -> str:
         claim, pipeline = self._claim, self._kind.settings.consumer.pipeline
