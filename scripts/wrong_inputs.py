@@ -8,14 +8,16 @@ from collections import Counter
 from pathlib import Path
 
 TABLES = Path(__file__).parents[1] / "tests" / "synth"
-_CASE = re.compile(r"^(\S.*)\n    (.+)$", re.MULTILINE)
+_ANSWER = re.compile(r"^(\w[\w ]*): .+\n((?:    .+\n)+)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^\S.*\n    .+$", re.MULTILINE)
 
 
 def answers() -> Counter[str]:
     """The numbers of inputs by their answers. A refusal has the value and the fix."""
-    inputs = _CASE.findall((TABLES / "wrong_inputs.txt").read_text(encoding="utf-8"))
-    arguments = _CASE.findall((TABLES / "wrong_arguments.txt").read_text(encoding="utf-8"))
-    return Counter(answer.partition(":")[0] for _, answer in inputs) + Counter({"refused": len(arguments)})
+    found = Counter({"refused": len(_ARGUMENT.findall((TABLES / "wrong_arguments.txt").read_text(encoding="utf-8")))})
+    for answer, inputs in _ANSWER.findall((TABLES / "wrong_inputs.txt").read_text(encoding="utf-8")):
+        found[answer] += inputs.count("\n")
+    return found
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def test_every_rule_is_broken_in_a_test() -> None:
     table = (Path(__file__).parent / "wrong_inputs.txt").read_text(encoding="utf-8")
     named = {
         rule
-        for _, rules in re.findall(r"^    (refused|warned).*: (.+)$", table, re.MULTILINE)
+        for _, rules in re.findall(r"^(refused|warned).*: (.+)$", table, re.MULTILINE)
         for rule in rules.split()
     }
     for path in Path(__file__).parent.glob("test_*.py"):

@@ -1,4 +1,4 @@
-"""Inputs of the right type that are wrong, or look so: `wrong_inputs.txt` has each with its answer."""
+"""Inputs of the right type that are wrong, or look so: `wrong_inputs.txt` has them below their answers."""
 
 import re
 from collections import Counter
@@ -32,7 +32,11 @@ from tests.synth.build import new_app, new_stack, rules_in, template_of, warning
 pytestmark = pytest.mark.thorough
 
 TABLE = (Path(__file__).parent / "wrong_inputs.txt").read_text(encoding="utf-8")
-CASES: list[tuple[str, str, str]] = re.findall(r"^(\S.*)\n    (\w[\w ]*): (.+)$", TABLE, re.MULTILINE)
+CASES = [
+    (call, answer, told)
+    for answer, told, calls in re.findall(r"^(\w[\w ]*): (.+)\n((?:    .+\n)+)", TABLE, re.MULTILINE)
+    for call in map(str.strip, calls.splitlines())
+]
 """Each case: the input, the answer, and the rules or the reason."""
 ARN = "arn:aws:sqs:eu-central-1:111122223333:{}"
 VIEWS = dynamodb.StreamViewType
