@@ -11,12 +11,14 @@ LAST_OF_THE_CATALOGUE = 162
 _LINE = re.compile(r"^\| F(\d+) \|(.+)\|$", re.MULTILINE)
 _LINK = re.compile(r"\[✓\]\(([^)#]+\.py)#(\w+)\)")
 _MARKER = re.compile(r"failure_mode\(([^)]*)\)")
+_STORY = re.compile(r"^ +((?:F\d+ )+)\w", re.MULTILINE)
 _TEST = re.compile(r"((?:^ *@.*\n(?:^ +[^\s@].*\n|^ *\"*\).*\n)*)*)^ *def (test_\w+)", re.MULTILINE)
 
 
 def numbers_of(decorators: str) -> set[int]:
-    """Numbers that the decorators of a test carry: `failure_mode("F07", "F12")`."""
-    return {int(number) for number in re.findall(r"F(\d+)", " ".join(_MARKER.findall(decorators)))}
+    """Numbers that the decorators of a test carry: `failure_mode("F07", "F12")`, or the names of its stories."""
+    texts = [*_MARKER.findall(decorators), *_STORY.findall(decorators)]
+    return {int(number) for number in re.findall(r"F(\d+)", " ".join(texts))}
 
 
 def carried() -> dict[int, set[str]]:
@@ -58,8 +60,10 @@ def test_no_test_carries_a_number_that_the_page_does_not_explain() -> None:
 
 
 def test_numbers_are_read_from_markers() -> None:
-    """Decorators may have several lines."""
+    """Decorators may have several lines, and stories have numbers before their names."""
     marker = "@pytest.mark.failure_mode('F20', 'F21')\n"
-    source = f"{marker}@pytest.mark.parametrize(\n    'a',\n    [1],\n)\ndef test_a_worker_of_f99_pauses() -> None:\n"
-    (test,) = _TEST.findall(source)
-    assert numbers_of(test[0]) == {20, 21}
+    table = "@pytest.mark.parametrize(\n    'a',\n    [1],\n)\n"
+    told = '@stories("""\n    F30 F31 a copy\n        put F32; created F32 commits\n    late\n        wait 1 d\n""")\n'
+    for decorators, numbers in ((marker + table, {20, 21}), (told, {30, 31})):
+        (test,) = _TEST.findall(f"{decorators}def test_a_worker_of_f99_pauses() -> None:\n")
+        assert numbers_of(test[0]) == numbers

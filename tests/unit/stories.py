@@ -49,8 +49,10 @@ from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger.protocol.verdict import Ruling, Verdict
 from tests.unit.support import (
     DAY,
+    HOUR,
     KEY,
     LEASE,
+    MINUTE,
     RETENTION,
     SECOND,
     AllRows,
@@ -76,7 +78,7 @@ _REPORTS: dict[str, Callable[..., Change]] = {
     "eventbridge": lambda state, at: one_change(eventbridge(KEY, state, at=at)),
 }
 _STORY = re.compile(r"^(\S.*)\n((?:[ ]+.*\n)+)", re.MULTILINE)
-_UNITS = {"ms": 1, "s": SECOND, "d": DAY}
+_UNITS = {"ms": 1, "s": SECOND, "min": MINUTE, "h": HOUR, "d": DAY}
 _EVENT = re.compile(
     r"(?P<event>\w+) (?P<name>\S+) (?P<outcome>\w+)(?: (?!attempt|round|for)(?P<state>\S+))?"
     r"(?: attempt (?P<attempt>\d+))?(?: round (?P<round>\d+))?(?: for (?P<time>\d+ \w+))?"
@@ -84,7 +86,10 @@ _EVENT = re.compile(
 
 
 def stories(text: str) -> pytest.MarkDecorator:
-    """A row for each story of the text: its name in one line, and its steps in indented ones."""
+    """A row for each story of the text: its name in one line, and its steps in indented ones.
+
+    A name may begin with the numbers of tests/failure-modes.md that its story holds: `F32 F33 the original event`.
+    """
     rows = [pytest.param(" ".join(steps.split()), id=name) for name, steps in _STORY.findall(dedent(text))]
     return pytest.mark.parametrize("story", rows)
 
@@ -137,7 +142,7 @@ class Story:
                 self.world.s3.delete_version(KEY, self.states[name])
                 self.times[f"deleted {name}"] = self.world.clock()
             case ["wait", *time]:
-                self.world.clock.advance(_milliseconds(time))
+                self.world.clock.advance(milliseconds(time))
             case ["expire"]:
                 self.world.expire(self._last())
             case ["exhaust"]:
@@ -193,7 +198,7 @@ class Story:
         self.open = answer
         assert answer.row.attempts == int(parts["attempt"] or answer.row.attempts), f"attempt {answer.row.attempts}"
         assert answer.row.redrive_count == int(parts["round"] or answer.row.redrive_count)
-        retry_at = self.world.clock() + _milliseconds(parts["time"].split()) if parts["time"] else None
+        retry_at = self.world.clock() + milliseconds(parts["time"].split()) if parts["time"] else None
         self._end(answer, parts["outcome"], item, retry_at)
 
     def _change(self, event: str, name: str) -> Change:
@@ -301,5 +306,6 @@ def _commit(row: Row | None) -> tuple[object, ...]:
     return (row.committed_state, row.committed_fence, row.commit_id) if row else (None, None, None)
 
 
-def _milliseconds(time: list[str]) -> int:
-    return int(time[0]) * _UNITS[time[1]]
+def milliseconds(time: list[str]) -> int:
+    """A number and its unit, such as `2.5 h`."""
+    return round(float(time[0]) * _UNITS[time[1]])

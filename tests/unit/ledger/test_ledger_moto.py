@@ -280,7 +280,6 @@ def test_a_live_lease_refuses_the_swap_itself(world: World) -> None:
         )
 
 
-@pytest.mark.failure_mode("F01", "F83")
 @stories("""
     F83 of two that judged the same row, one swaps
         put 1; created 1 commits; put 2; meanwhile created 2 claims; created 2 BUSY
@@ -320,7 +319,6 @@ def test_of_two_that_reject_an_exhausted_row_one_succeeds(world: World) -> None:
     assert not world.ledger.exhaust(change, other.row, world.ledger.exhausted_row(change, other.row))
 
 
-@pytest.mark.failure_mode("F32", "F33", "F50", "F59", "F65", "F66")
 @stories("""
     F32 the original event after the audit's
         put 1; put 2; audited 2 commits 2; created 2 DUPLICATE; wait 30 d; created 2 DUPLICATE
@@ -342,7 +340,6 @@ def test_nothing_runs_after_the_commit_of_the_newest_state(make_world: MakeWorld
     tell(make_world, story)
 
 
-@pytest.mark.failure_mode("F05", "F06", "F07", "F48", "F49", "F51", "F52", "F53", "F55", "F58", "F72", "F73", "F80")
 @stories("""
     F05 an older event claims the newer state
         put 1; put 2; created 2 dies; created 1 claims 2 attempt 2; row committed_state=None sequencer=None
@@ -390,7 +387,6 @@ def test_unversioned_new_bytes_are_a_new_change(make_world: MakeWorld) -> None:
     assert world.verdict(change) is Verdict.ACCEPTED
 
 
-@pytest.mark.failure_mode("F10", "F53", "F77", "F81", "F90")
 @stories("""
     without an earlier row, the row goes
         put 1; created 1 releases; no row; created 1 claims 1 attempt 1
@@ -415,7 +411,6 @@ def test_a_claim_without_an_attempt_leaves_the_row_as_it_was(make_world: MakeWor
     tell(make_world, story)
 
 
-@pytest.mark.failure_mode("F23", "F73", "F78")
 @stories("""
     F23 each message for the state
         put 1; put 2; created 2 fails for 8 s; wait 7999 ms; created 2 BUSY; eventbridge 2 BUSY; audited 2 BUSY;
@@ -432,7 +427,6 @@ def test_a_failed_state_waits(make_world: MakeWorld, story: str) -> None:
     tell(make_world, story)
 
 
-@pytest.mark.failure_mode("F44", "F84", "F86")
 @stories("""
     failures and deaths count, and a new state begins at one
         put 1; created 1 fails attempt 1; created 1 dies attempt 2; created 1 dies attempt 3; put 2;
@@ -452,7 +446,6 @@ def test_attempts_are_counted_and_end(make_world: MakeWorld, story: str) -> None
     tell(make_world, story)
 
 
-@pytest.mark.failure_mode("F10", "F63", "F64", "F76", "F77")
 @stories("""
     F76 a duplicate and an audit open no round
         put 1; created 1 rejects; created 1 REJECTED; audited 1 REJECTED; eventbridge 1 REJECTED
@@ -493,7 +486,6 @@ def test_the_sparse_index_holds_rows_that_need_review(world: World) -> None:
     assert sorted(item["pk"]["S"] for item in found) == ["uploads/again", "uploads/bad"]
 
 
-@pytest.mark.failure_mode("F76", "F78", "F87", "F88")
 @stories("""
     F78 A, B, A
         put 1; created 1 commits; reprocess a commits; reprocess b commits; reprocess a DUPLICATE;
@@ -519,7 +511,6 @@ def test_each_request_to_process_again_is_served_once(make_world: MakeWorld, sto
     tell(make_world, story)
 
 
-@pytest.mark.failure_mode("F08", "F65", "F75", "F79")
 @stories("""
     F65 old events after the row has expired
         put 1; put 2; created 2 commits; wait 37 d; expire; created 1 STALE; created 2 STALE; audited 2 STALE; no row
@@ -549,7 +540,6 @@ def test_the_expiry_is_a_number_of_seconds_after_the_retention(world: World) -> 
     assert int(stored["N"]) == START // 1000 + 35 * 86_400 + 86_400
 
 
-@pytest.mark.failure_mode("F89")
 @stories("""
     a removal is recorded once
         deletes off: put 1; created 1 commits; mark M; marked M SETTLED; row status=PROCESSED committed_state=M;
@@ -660,7 +650,6 @@ def test_the_same_version_written_late_changes_nothing(deaf: World) -> None:
     assert deaf.known(created(one)).has_committed(one.identity)
 
 
-@pytest.mark.failure_mode("F65", "F81")
 @stories("""
     each is processed once in any order
         every version: put 0; put 1; put 2; created 2 commits 2; created 1 commits 1; created 0 commits 0;

@@ -16,7 +16,9 @@ from intake_ledger.set_members.wakes import Wakes
 from intake_ledger.sets.waiting import SetTelemetry
 from intake_ledger_testing.local_settings import BUCKET
 from tests.unit.sets.bench import SetBench
-from tests.unit.support import DAY, HOUR, MINUTE, one_change
+from tests.unit.sets.stories import expire_rows, runs, tell
+from tests.unit.stories import stories
+from tests.unit.support import HOUR, MINUTE, one_change
 
 if TYPE_CHECKING:
     from intake_ledger.kinds.sets import Sets
@@ -43,18 +45,53 @@ def finished(form: FormSettings, keys: Sequence[str] = KEYS, **options: Any) -> 
     return bench
 
 
-def expire_rows(bench: SetBench) -> None:
-    """Let all rows expire. The items that say in which manifest a part is listed stay."""
-    bench.now += 40 * DAY
-    bench.dynamodb.items = {key: item for key, item in bench.dynamodb.items.items() if "set_key" in item}
-
-
 def set_key(form: FormSettings) -> str:
     return CONTROL.get(form, "s/1/")
 
 
-def runs(bench: SetBench) -> list[list[str]]:
-    return [[key for key, _ in run.parts] for run in bench.runs]
+@stories("""
+    F274 a part that is removed alone makes a version after the quiet time, and until then the folder misses nothing
+        marker, quiet: finished a b c d; delete b; run 6 min; runs a b c d; audit sees no wait; run;
+        runs a b c d, a c d; within 10 to 12 min
+    F274 a part that comes back or is replaced runs the set at once
+        manifest, marker: finished a b c d; delete b; run 3 min; put b as corrected; run; runs a b c d, a b c d;
+        within 1 min
+    F274 the same in a quiet folder
+        quiet: finished a b c d; delete b; run 3 min; put b as corrected; run; runs a b c d, a b c d; within 11 min
+    F274 an empty export is processed, and an emptied one only if a person asks or a new one is empty
+        marker: close; run; runs -; put a; run; delete a; run; runs -, a; ask; run; runs -, a, -; versions 1 2 1;
+        close; run; runs -, a, -, -
+    F274 an old finished set is never rejected by a removal or a late wake, and a change is shown
+        manifest: finished a b c d; wait 20 d; delete a; run; wake; run; PROCESSED; no dead letters; never waited;
+        put b as corrected; run 1 h; reason 1 of 4 parts are missing
+    F275 lifecycle expirations are no change of a finished set, also when the audit or another wake looks later
+        each form: finished a b c d;
+        wait 1 d; expire a; run; wake; run; wait 2 h; audit wakes nothing; run;
+        wait 1 d; expire b; run; wake; run; wait 2 h; audit wakes nothing; run;
+        wait 1 d; expire c; run; wake; run; wait 2 h; audit wakes nothing; run;
+        runs a b c d; no dead letters; PROCESSED
+    F275 an expiration before the set was finished says nothing of later removals
+        marker: put a; run; expire a; run; put b c d; close; run; delete b; run; runs b c d, c d
+    F275 the same in a quiet folder
+        quiet: put a; run; expire a; run; put b c d; run; delete b; run; runs a, b c d, c d
+    F276 a quiet folder of replicas is processed once, since their commits tell that they arrive now
+        quiet: replicate a of 30 d; run 72 s; replicate b of 30 d; run 72 s; replicate c of 30 d; run; runs a b c;
+        within 8 to 12 min
+    F278 a part that is replaced after the rows expired is shown, and the set waits for the other parts
+        manifest: finished a b c d; rows expire; wake; run; no row; put a as corrected; run 1 h; waits;
+        reason 3 of 4 parts are missing; put b c d; run; runs a b c d, a b c d
+    F278 a replicated manifest is as young as its first commit
+        manifest: replicate list a b of 40 d; run 1 h; reason 2 of 2 parts are missing;
+        replicate a b of 40 d; run; runs a b
+    F282 a late wake does not open an expired set
+        each form: finished a b c; rows expire; wake a b c exports/2/a; run; STALE; no row; no dead letters; runs a b c
+    F282 a removed part does not open an expired set
+        each form: finished a b c; rows expire; delete b; run; STALE; no row; no dead letters; runs a b c
+    F282 a part that a person processes again does not open an expired set
+        each form: finished a b c; rows expire; ask b; run; STALE; no row; no dead letters; runs a b c
+""")
+def test_only_people_and_new_versions_change_a_finished_set(story: str) -> None:
+    tell(story)
 
 
 @FORMS
@@ -78,33 +115,6 @@ def test_a_folder_that_is_deleted_file_by_file_runs_nothing(form: FormSettings, 
 
 
 @pytest.mark.failure_mode("F274")
-@pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
-def test_a_part_that_is_removed_alone_makes_a_version_after_the_quiet_time(form: FormSettings) -> None:
-    bench = finished(form)
-    bench.delete(KEYS[1])
-    began = bench.now
-    bench.run(0.1)
-    assert runs(bench) == [KEYS]
-    assert bench.run_audit().oldest_waiting_ms is None, "the folder misses nothing"
-    bench.run()
-    assert runs(bench) == [KEYS, [KEYS[0], *KEYS[2:]]]
-    assert 10 * MINUTE <= bench.runs[1].at - began < 12 * MINUTE
-
-
-@FORMS
-@pytest.mark.failure_mode("F274")
-def test_a_part_that_comes_back_or_is_replaced_runs_the_set_at_once(form: FormSettings) -> None:
-    bench = finished(form)
-    bench.delete(KEYS[1])
-    bench.run(0.05)
-    began = bench.now
-    bench.put(KEYS[1], "corrected")
-    bench.run()
-    assert runs(bench) == [KEYS, KEYS]
-    assert bench.runs[1].at - began < (11 * MINUTE if form is QUIET else MINUTE)
-
-
-@pytest.mark.failure_mode("F274")
 @pytest.mark.parametrize("minutes", [1, 20])
 def test_a_processor_that_fails_after_removals_is_retried_and_rejected_as_ever(minutes: int) -> None:
     """Its own wait for quiet is over, so each further attempt counts."""
@@ -123,92 +133,6 @@ def test_a_processor_that_fails_after_removals_is_retried_and_rejected_as_ever(m
     assert bench.known(CONTROL[MARKER]).status is Status.REJECTED
 
 
-@pytest.mark.failure_mode("F274")
-def test_an_empty_export_is_processed_and_an_emptied_one_only_if_a_person_asks() -> None:
-    bench = SetBench(MARKER)
-    bench.put(CONTROL[MARKER], "")
-    bench.run()
-    assert runs(bench) == [[]]
-    bench.put(KEYS[0])
-    bench.run()
-    bench.delete(KEYS[0])
-    bench.run()
-    assert runs(bench) == [[], [KEYS[0]]]
-    request = own_message(Origin.REPROCESS, BUCKET, CONTROL[MARKER], reprocess_id=ulid(bench.now, 0))
-    bench.send(request)
-    bench.run()
-    assert runs(bench) == [[], [KEYS[0]], []]
-    assert bench.runs[2].version == bench.runs[0].version != bench.runs[1].version
-    bench.put(CONTROL[MARKER], "")
-    bench.run()
-    assert runs(bench) == [[], [KEYS[0]], [], []], "a new export that is empty"
-
-
-@pytest.mark.failure_mode("F274")
-def test_an_old_finished_set_is_never_rejected_by_a_removal_or_a_late_wake() -> None:
-    bench = finished(MANIFEST)
-    bench.now += 20 * DAY
-    bench.delete(KEYS[0])
-    bench.run()
-    bench.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
-    bench.run()
-    row = bench.known(CONTROL[MANIFEST])
-    assert (row.status, bench.dead_letters) == (Status.PROCESSED, [])
-    assert bench.outcomes["Waiting"] == 0
-    bench.put(KEYS[1], "corrected")
-    bench.run(1)
-    assert "1 of 4 parts are missing" in str(bench.known(CONTROL[MANIFEST]).reason), "it is a change, and is shown"
-
-
-@FORMS
-@pytest.mark.failure_mode("F275")
-def test_lifecycle_expirations_are_no_change_of_a_finished_set(form: FormSettings) -> None:
-    """Not with their own wakes, and not when the audit or another wake looks later."""
-    bench = finished(form)
-    for key in KEYS[:3]:
-        bench.now += DAY
-        bench.expire(key)
-        bench.run()
-        bench.send(own_message(Origin.PART, BUCKET, set_key(form)))
-        bench.run()
-        bench.now += 2 * HOUR
-        assert bench.run_audit().woken == []
-        bench.run()
-    assert runs(bench) == [KEYS]
-    assert (bench.dead_letters, bench.known(set_key(form)).status) == ([], Status.PROCESSED)
-
-
-@pytest.mark.failure_mode("F275")
-@pytest.mark.parametrize("form", [MARKER, QUIET], ids=["marker", "quiet"])
-def test_an_expiration_before_the_set_was_finished_says_nothing_of_later_removals(form: FormSettings) -> None:
-    bench = SetBench(form)
-    bench.put(KEYS[0])
-    bench.run()
-    bench.expire(KEYS[0])
-    bench.run()
-    for key in KEYS[1:]:
-        bench.put(key)
-    if form in CONTROL:
-        bench.put(CONTROL[form])
-    bench.run()
-    bench.delete(KEYS[1])
-    bench.run()
-    assert runs(bench)[-1] == KEYS[2:]
-
-
-@pytest.mark.failure_mode("F276")
-def test_a_quiet_folder_of_replicas_is_processed_once() -> None:
-    """Their Last-Modified is old, so only their commits tell that they arrive now."""
-    bench = SetBench(QUIET)
-    for key in KEYS:
-        bench.put_replica(key)
-        bench.run(0.02)
-    last = bench.now
-    bench.run()
-    assert runs(bench) == [KEYS]
-    assert 8 * MINUTE <= bench.runs[0].at - last < 12 * MINUTE
-
-
 @pytest.mark.failure_mode("F276")
 def test_a_part_that_is_processed_again_does_not_reopen_its_folder() -> None:
     bench = finished(QUIET)
@@ -219,37 +143,6 @@ def test_a_part_that_is_processed_again_does_not_reopen_its_folder() -> None:
     bench.run()
     assert bench.part_calls.count(KEYS[0]) == 2
     assert (runs(bench), bench.outcomes["Waiting"]) == ([KEYS], waits)
-
-
-@pytest.mark.failure_mode("F278")
-def test_a_part_that_is_replaced_after_the_rows_expired_is_shown() -> None:
-    """The set waits with its reason for the other parts. A late wake alone changes nothing."""
-    bench = finished(MANIFEST)
-    expire_rows(bench)
-    bench.send(own_message(Origin.PART, BUCKET, CONTROL[MANIFEST]))
-    bench.run()
-    assert bench.row(CONTROL[MANIFEST]) is None
-    bench.put(KEYS[0], "corrected")
-    bench.run(1)
-    row = bench.known(CONTROL[MANIFEST])
-    assert row.waiting_since is not None
-    assert "3 of 4 parts are missing" in str(row.reason)
-    for key in KEYS[1:]:
-        bench.put(key)
-    bench.run()
-    assert runs(bench) == [KEYS, KEYS]
-
-
-@pytest.mark.failure_mode("F278")
-def test_a_replicated_manifest_is_as_young_as_its_first_commit() -> None:
-    bench = SetBench(MANIFEST)
-    bench.put_replica(CONTROL[MANIFEST], json.dumps(["0.csv", "1.csv"]), days=40)
-    bench.run(1)
-    assert "2 of 2 parts are missing" in str(bench.known(CONTROL[MANIFEST]).reason)
-    for key in KEYS[:2]:
-        bench.put_replica(key, days=40)
-    bench.run()
-    assert runs(bench) == [KEYS[:2]]
 
 
 @pytest.mark.failure_mode("F282")
@@ -312,25 +205,6 @@ def test_more_parts_than_a_look_reads_have_a_wake_for_each_hundred() -> None:
         assert max(map(len, named)) <= 100
         assert max(map(len, sent)) <= 64 * 1024
         assert all(named) == bool(keys)
-
-
-@FORMS
-@pytest.mark.failure_mode("F282")
-@pytest.mark.parametrize("what", ["a late wake", "a removed part", "a part that a person processes again"])
-def test_nothing_but_a_new_version_of_a_part_opens_an_expired_set(form: FormSettings, what: str) -> None:
-    bench = finished(form)
-    expire_rows(bench)
-    if what == "a late wake":
-        bench.send(own_message(Origin.PART, BUCKET, set_key(form), parts=[*KEYS, "s/2/other.csv"]))
-    elif what == "a removed part":
-        bench.delete(KEYS[1])
-    else:
-        request = own_message(Origin.REPROCESS, BUCKET, KEYS[1], reprocess_id=ulid(bench.now, 0))
-        bench.parts.send(request)
-    before = bench.verdicts["STALE"]
-    bench.run()
-    assert bench.verdicts["STALE"] == before + 1
-    assert (bench.row(set_key(form)), bench.dead_letters, runs(bench)) == (None, [], [KEYS])
 
 
 @pytest.mark.failure_mode("F284")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from intake_ledger import FileSet, Unprocessable
+from intake_ledger import FileSet
 from intake_ledger.events.parser import own_message
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.errors import SettingsError
@@ -24,6 +24,8 @@ from intake_ledger_testing.local_worker import Killed
 from tests.unit.protocol.test_settings import CONSUMER
 from tests.unit.sets import bench as set_bench
 from tests.unit.sets.bench import SetBench
+from tests.unit.sets.stories import tell
+from tests.unit.stories import stories
 from tests.unit.support import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
@@ -54,83 +56,74 @@ def raising(error: BaseException) -> Any:
     return raise_it
 
 
+@stories("""
+    a set is processed once, when all parts are committed
+        manifest: list a b; put a; run 1 h; runs; FAILED; waits; reason 1 of 2 parts are missing: {b};
+        put b; run; runs a@1 b@1 list@1; within 1 min; PROCESSED
+    the manifest comes first
+        manifest: list a b; put a b; run; runs a b
+    the manifest comes last
+        manifest: put a b; list a b; run; runs a b
+    the manifest comes between its parts
+        manifest: put b; list a b; put a; run; runs a b
+    a replaced part makes another version of the set
+        manifest: put a b; list a b; run; put a as corrected; run; runs a@1 b@1, a@2 b@1; versions 1 2
+    a newer manifest decides while parts of the older one are missing
+        manifest: put a; list a b; run 1 h; list a; run; runs a list@2
+    a part that only a newer manifest names wakes the set, since the parts of each version are recorded
+        manifest: put a; list a; run; list a b; run 1 h; put b; run; runs a, a b; within 1 min
+    F152 a part that never comes rejects the set at the deadline, and heals it later
+        manifest, max wait 6 h: put a; list a b c; run; REJECTED max_wait; dead letter max_wait; ended 6 to 7 h;
+        reason 2 of 3 parts are missing; put b c; run; runs a b c; PROCESSED
+    F152 parts that come one after the other do not move the deadline
+        manifest, max wait 6 h: list a b c; run 2.5 h; put a; run 2.5 h; put b; run; REJECTED; ended 6 to 7 h
+    F154 a part whose newer version fails keeps its committed version
+        manifest: put a b; run; parts fail; put a as bad; run; parts work; list a b; run; runs a@1 b
+    F154 a deleted part is missing while its next version fails, although its row has the marker as a committed version
+        manifest, max wait 1 h: put a b; run; delete a; run; parts fail; put a as bad; run; parts work; list a b; run;
+        runs; reason 1 of 2 parts are missing: {a}
+    a part whose removal is committed is missing
+        manifest: put a; run; delete a; run; removed a; list a; run 1 h; runs; reason 1 of 1 parts are missing: {a}
+    F165 a request for an incomplete set waits for its parts, of which the last runs the set, and is then served
+        manifest: list a b; put a; run 1 h; ask; run 1 h; runs; waits; put b; run; runs a b, a b; versions 1 1;
+        PROCESSED; served
+    a marker closes its folder with the subfolders
+        marker: put a day=1/b exports/2/c other; run; runs; close; run; runs a day=1/b;
+        put day=1/b as late; run; runs a@1 day=1/b@1, a@1 day=1/b@2
+    a marker waits for objects that are not committed
+        marker: upload a; close; run 1 h; waits; put a; run; runs a
+    F655 bookkeeping ends the quiet of a folder, since its writer works there, and is no set
+        quiet: put a; run 6 min; put _temporary/b; run 6 min; runs; put exports/2/_started; run; runs a;
+        no dead letters
+""")
+def test_a_set_is_processed_when_it_is_complete(story: str) -> None:
+    tell(story)
+
+
+@stories("""
+    a young set, whose messages may still be on the way
+        manifest: list a; put a; parts run; audit wakes nothing; run 2 h; runs a; audit wakes nothing
+    a waiting set
+        manifest: list a; parts run; audit wakes nothing; run 2 h; waits; audit wakes nothing
+    F171 a waiting set whose message was lost
+        manifest: list a; run 1 h; lose wakes; wait 30 h; audit wakes set
+    F171 a processed set whose part was replaced, and the wake about it was lost
+        manifest: put a; list a; run; put a as corrected; parts run; lose wakes; wait 2 h; audit wakes set; run;
+        runs a@1, a@2
+    a set that was committed a day ago: otherwise each audit would wake it for two weeks
+        manifest: put a; list a; run; PROCESSED; wait 24 h; audit checks 1; audit wakes nothing
+    a set that was rejected a day ago
+        manifest: rejects; put a; list a; run; REJECTED; wait 24 h; audit checks 1; audit wakes nothing
+    the other forms
+        marker, quiet: put a b/c other; close; parts run; lose wakes; wait 2 h; audit wakes set
+    another folder without a marker
+        marker: put a exports/2/a; close; parts run; lose wakes; wait 2 h; audit wakes set
+""")
+def test_the_audit_wakes_sets_that_have_lost_their_message(story: str) -> None:
+    tell(story)
+
+
 class TestManifests:
-    def test_a_set_is_processed_once_when_all_parts_are_committed(self) -> None:
-        bench = SetBench(MANIFEST)
-        bench.put(KEY, manifest(A, B))
-        bench.put(A)
-        bench.run(1)
-        assert bench.runs == []
-        row = bench.known(KEY)
-        assert (row.status, row.reason) == (Status.FAILED, f"1 of 2 parts are missing: {B}")
-        assert row.waiting_since is not None
-        bench.put(B)
-        began = bench.now
-        bench.run()
-        [run] = bench.runs
-        assert run.parts == ((A, bench.committed(A)), (B, bench.committed(B)))
-        assert run.manifest == bench.committed(KEY)
-        assert run.at - began < MINUTE, "the last part wakes the set at once"
-        assert bench.part_calls == [A, B], "the manifest is not given to the processor of the parts"
-        assert bench.known(KEY).status is Status.PROCESSED
-
-    @pytest.mark.parametrize("order", [(KEY, A, B), (A, B, KEY), (B, KEY, A)])
-    def test_the_order_of_the_uploads_does_not_matter(self, order: tuple[str, ...]) -> None:
-        bench = SetBench(MANIFEST)
-        for key in order:
-            bench.put(key, manifest(A, B) if key == KEY else "content")
-        bench.run()
-        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A, B]]
-
-    def test_a_replaced_part_makes_another_version_of_the_set(self) -> None:
-        bench = SetBench(MANIFEST)
-        for key in (A, B, KEY):
-            bench.put(key, manifest(A, B) if key == KEY else "content")
-        bench.run()
-        replaced = bench.put(A, "corrected")
-        bench.run()
-        first, second = bench.runs
-        assert first.version != second.version
-        assert second.parts == ((A, replaced), (B, bench.committed(B)))
-
-    def test_a_newer_manifest_decides_while_parts_of_the_older_one_are_missing(self) -> None:
-        bench = SetBench(MANIFEST)
-        bench.put(A)
-        bench.put(KEY, manifest(A, B))
-        bench.run(1)
-        newest = bench.put(KEY, manifest(A))
-        bench.run()
-        [run] = bench.runs
-        assert (run.manifest, [key for key, _ in run.parts]) == (newest, [A])
-
-    @pytest.mark.failure_mode("F152")
-    def test_a_part_that_never_comes_rejects_the_set_at_the_deadline_and_heals_it_later(self) -> None:
-        bench = SetBench(MANIFEST, max_wait=6 * 3600)
-        bench.put(A)
-        bench.put(KEY, manifest(A, B, C))
-        bench.run()
-        row = bench.known(KEY)
-        assert (row.status, row.reason_code) == (Status.REJECTED, "max_wait")
-        assert "2 of 3 parts are missing" in str(row.reason)
-        assert bench.dead_letters[-1].attributes["reason_code"] == "max_wait"
-        assert 6 * HOUR <= bench.now - BEGAN < 7 * HOUR
-        for key in (B, C):
-            bench.put(key)
-        bench.run()
-        assert len(bench.runs) == 1
-        assert bench.known(KEY).status is Status.PROCESSED
-
-    @pytest.mark.failure_mode("F152")
-    def test_parts_that_come_one_after_the_other_do_not_move_the_deadline(self) -> None:
-        bench = SetBench(MANIFEST, max_wait=6 * 3600)
-        bench.put(KEY, manifest(A, B, C))
-        for key in (A, B):
-            bench.run(2.5)
-            bench.put(key)
-        bench.run()
-        assert bench.known(KEY).status is Status.REJECTED
-        assert bench.now - BEGAN < 7 * HOUR
-
     @pytest.mark.failure_mode("F153")
     @pytest.mark.parametrize("victim", [A, KEY])
     def test_a_worker_that_dies_between_commit_and_wake_loses_no_set(self, victim: str) -> None:
@@ -187,39 +180,6 @@ class TestManifests:
         assert [run.parts for run in bench.runs] == [((A, bench.committed(A)), (B, bench.committed(B)))]
         assert bench.outcomes["VersionGone"] == 1
 
-    @pytest.mark.failure_mode("F154")
-    def test_a_part_whose_newer_version_fails_keeps_its_committed_version(self) -> None:
-        bench = SetBench(MANIFEST)
-        first = bench.put(A)
-        bench.put(B)
-        bench.run()
-        bench.process_part = raising(Unprocessable("not a CSV"))
-        bench.put(A, "bad")
-        bench.run()
-        bench.process_part = lambda _: None
-        bench.put(KEY, manifest(A, B))
-        bench.run()
-        [run] = bench.runs
-        assert dict(run.parts)[A] == first
-
-    @pytest.mark.failure_mode("F154")
-    def test_a_deleted_part_is_missing_even_while_its_next_version_fails(self) -> None:
-        """The committed state of its row is a delete marker then, which is spelled as a version."""
-        bench = SetBench(MANIFEST, max_wait=3600)
-        for key in (A, B):
-            bench.put(key)
-        bench.run()
-        bench.delete(A)
-        bench.run()
-        bench.process_part = raising(Unprocessable("not a CSV"))
-        bench.put(A, "bad")
-        bench.run()
-        bench.process_part = lambda _: None
-        bench.put(KEY, manifest(A, B))
-        bench.run()
-        assert bench.runs == []
-        assert f"1 of 2 parts are missing: {A}" in str(bench.known(KEY).reason)
-
     def test_a_version_that_is_gone_waits_for_the_next_one(self) -> None:
         """The processor's attempts are not spent on a version that S3 no longer holds."""
         bench = SetBench(MANIFEST, versioned=False)
@@ -258,25 +218,6 @@ class TestManifests:
         assert (first.version, first.parts) == (second.version, second.parts)
         assert bench.known(KEY).served_reprocess_id == later
 
-    @pytest.mark.failure_mode("F165")
-    def test_a_request_for_an_incomplete_set_waits_for_its_parts(self) -> None:
-        """The part that arrives last runs the set, and the request is then served once more."""
-        bench = SetBench(MANIFEST)
-        bench.put(KEY, manifest(A, B))
-        bench.put(A)
-        bench.run(1)
-        request = ulid(bench.now, 0)
-        bench.send(own_message(Origin.REPROCESS, BUCKET, KEY, reprocess_id=request))
-        bench.run(1)
-        assert bench.runs == []
-        assert bench.known(KEY).waiting_since is not None
-        bench.put(B)
-        bench.run()
-        assert [len(run.parts) for run in bench.runs] == [2, 2]
-        assert len({run.version for run in bench.runs}) == 1
-        row = bench.known(KEY)
-        assert (row.status, row.served_reprocess_id) == (Status.PROCESSED, request)
-
     @pytest.mark.failure_mode("F272")
     @pytest.mark.parametrize("parts", [PartsFormat.JSON, PartsFormat.CSV])
     def test_a_manifest_that_names_a_version_waits_for_exactly_this_one(self, parts: PartsFormat) -> None:
@@ -312,20 +253,6 @@ class TestManifests:
         bench.run()
         assert len(bench.runs) == 1
 
-    def test_a_part_that_only_a_newer_manifest_names_wakes_the_set(self) -> None:
-        """The parts of each version of a manifest are recorded."""
-        bench = SetBench(MANIFEST)
-        bench.put(A)
-        bench.put(KEY, manifest(A))
-        bench.run()
-        bench.put(KEY, manifest(A, B))
-        bench.run(1)
-        began = bench.now
-        bench.put(B)
-        bench.run()
-        assert [[key for key, _ in run.parts] for run in bench.runs] == [[A], [A, B]]
-        assert bench.runs[1].at - began < MINUTE
-
     def test_a_replaced_manifest_is_read_again_by_a_worker_that_knows_the_earlier_one(self) -> None:
         bench = SetBench(MANIFEST)
         reader = cast("Sets", bench.new_worker().kind).reader
@@ -333,20 +260,6 @@ class TestManifests:
         assert reader.listing(KEY).keys == (A,)
         bench.put(KEY, manifest(B))
         assert reader.listing(KEY).keys == (B,)
-
-    def test_a_part_whose_removal_is_committed_is_missing(self) -> None:
-        bench = SetBench(MANIFEST)
-        bench.put(A)
-        bench.run()
-        bench.delete(A)
-        bench.run()
-        marker = bench.part_row(A)
-        assert marker is not None
-        assert (marker.status, marker.committed_state) == (Status.PROCESSED, marker.identity)
-        bench.put(KEY, manifest(A))
-        bench.run(1)
-        assert bench.runs == []
-        assert f"1 of 1 parts are missing: {A}" in str(bench.known(KEY).reason)
 
     def test_a_version_of_the_set_that_returns_has_another_idempotency_key(self) -> None:
         """Without versioning, a part may get its earlier content. The downstream must not drop that load."""
@@ -508,22 +421,6 @@ class TestForms:
         bench.run()
         assert [[key for key, _ in run.parts] for run in bench.runs] == [[A]]
 
-    def test_a_marker_closes_its_folder_with_the_subfolders(self) -> None:
-        bench = SetBench(MARKER)
-        keys = ["exports/1/part-0", "exports/1/year=2026/part-1"]
-        for key in (*keys, "exports/2/part-9", "other"):
-            bench.put(key)
-        bench.run()
-        assert bench.runs == []
-        bench.put("exports/1/_SUCCESS", "")
-        bench.run()
-        [run] = bench.runs
-        assert (run.key, [key for key, _ in run.parts]) == ("exports/1/_SUCCESS", keys)
-        late = bench.put(keys[1], "late")
-        bench.run()
-        assert dict(bench.runs[1].parts)[keys[1]] == late
-        assert "exports/1/_SUCCESS" not in bench.part_calls
-
     @pytest.mark.parametrize("form", [MARKER, FormSettings(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
     @pytest.mark.parametrize("placeholder", [b"", b"made by a tool"])
     def test_a_folder_has_neither_its_placeholder_nor_keys_outside_of_the_filters(
@@ -559,20 +456,6 @@ class TestForms:
         assert [[key for key, _ in run.parts] for run in bench.runs] == [expected]
 
     @pytest.mark.failure_mode("F655")
-    def test_bookkeeping_ends_the_quiet_of_a_folder_and_is_no_set(self) -> None:
-        """Its writer works there."""
-        bench = SetBench(QUIET)
-        bench.put("incoming/1/a.csv")
-        bench.run(0.1)
-        bench.put("incoming/1/_temporary/b.csv")
-        bench.run(0.1)
-        assert bench.runs == []
-        bench.put("incoming/2/_started")
-        bench.run()
-        assert [[key for key, _ in run.parts] for run in bench.runs] == [["incoming/1/a.csv"]]
-        assert bench.dead_letters == []
-
-    @pytest.mark.failure_mode("F655")
     @pytest.mark.parametrize("form", [MARKER, FormSettings(FormKind.QUIET, "exports/*/", quiet_seconds=60)])
     def test_a_set_that_was_committed_with_hidden_parts_keeps_them(self, form: FormSettings) -> None:
         """A release or an option that leaves them out processes no set again. A new part does, without them."""
@@ -591,16 +474,6 @@ class TestForms:
         bench.put("exports/1/part-1")
         bench.run()
         assert [[key for key, _ in run.parts] for run in bench.runs] == [keys, ["exports/1/part-0", "exports/1/part-1"]]
-
-    def test_a_marker_waits_for_objects_that_are_not_committed(self) -> None:
-        bench = SetBench(MARKER)
-        bench.s3.put("exports/1/part-0", b"its event is late")
-        bench.put("exports/1/_SUCCESS", "")
-        bench.run(1)
-        assert bench.known("exports/1/_SUCCESS").waiting_since is not None
-        bench.put("exports/1/part-0")
-        bench.run()
-        assert len(bench.runs) == 1
 
     @pytest.mark.failure_mode("F157")
     def test_a_folder_is_processed_when_it_is_quiet(self) -> None:
@@ -786,68 +659,6 @@ class TestTheAudit:
         bench.dynamodb.items = {key: item for key, item in bench.dynamodb.items.items() if KEY not in key[0]}
         bench.now += 11 * DAY
         assert bench.run_audit().woken == []
-
-    def test_a_set_that_is_finished_waiting_or_young_is_left_alone(self) -> None:
-        bench = SetBench(MANIFEST)
-        for key in (KEY, A, "exports/2/manifest.json"):
-            bench.put(key, manifest(A) if key == KEY else json.dumps(["missing.csv"]))
-        bench.parts.run()
-        assert bench.run_audit().woken == [], "the messages may still be on the way"
-        bench.run(2)
-        assert bench.run_audit().woken == []
-
-    @pytest.mark.failure_mode("F171")
-    def test_a_waiting_set_whose_message_was_lost_is_found(self) -> None:
-        bench = SetBench(MANIFEST)
-        bench.put(KEY, manifest(A))
-        bench.run(1)
-        bench.lose_wakes()
-        bench.now += 30 * HOUR
-        assert bench.run_audit().woken == [KEY]
-
-    @pytest.mark.failure_mode("F171")
-    def test_a_set_that_has_a_newer_state_than_its_row_is_found(self) -> None:
-        """The set is processed. Then a part is replaced, and the wake about it is lost."""
-        bench = SetBench(MANIFEST)
-        for key in (A, KEY):
-            bench.put(key, manifest(A) if key == KEY else "content")
-        bench.run()
-        bench.put(A, "corrected")
-        bench.parts.run()
-        bench.lose_wakes()
-        bench.now += 2 * HOUR
-        assert bench.run_audit().woken == [KEY]
-        bench.run()
-        assert len(bench.runs) == 2
-
-    @pytest.mark.parametrize("process", [lambda _: None, raising(Unprocessable("no header"))])
-    def test_a_set_that_has_been_finished_for_a_day_is_not_woken(self, process: Any) -> None:
-        """Committed or rejected: otherwise each audit would wake it for two weeks."""
-        bench = SetBench(MANIFEST, process=process)
-        for key in (A, KEY):
-            bench.put(key, manifest(A) if key == KEY else "content")
-        bench.run()
-        bench.now += 24 * HOUR
-        found = bench.run_audit()
-        assert (found.checked, found.woken) == (1, [])
-
-    @pytest.mark.parametrize(
-        ("form", "keys", "expected"),
-        [
-            (MARKER, ("exports/1/a", "exports/1/_SUCCESS", "exports/2/a"), ["exports/1/_SUCCESS"]),
-            (QUIET, ("incoming/1/a", "incoming/1/b/c", "other/a"), ["incoming/1/"]),
-        ],
-    )
-    def test_the_other_forms_are_found_too(
-        self, form: FormSettings, keys: tuple[str, ...], expected: list[str]
-    ) -> None:
-        bench = SetBench(form)
-        for key in keys:
-            bench.put(key)
-        bench.parts.run()
-        bench.lose_wakes()
-        bench.now += 2 * HOUR
-        assert bench.run_audit().woken == expected
 
     def test_an_audit_without_time_says_that_it_is_incomplete(self) -> None:
         bench = SetBench(MANIFEST)

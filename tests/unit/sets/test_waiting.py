@@ -15,6 +15,8 @@ from intake_ledger.sets.audit import SetFindings
 from intake_ledger.sets.waiting import SetTelemetry
 from tests.unit.observability.test_telemetry import values
 from tests.unit.sets.bench import SetBench
+from tests.unit.sets.stories import tell
+from tests.unit.stories import stories
 from tests.unit.support import DAY, HOUR, MINUTE, START, created, make_reason
 
 MANIFEST = FormSettings(FormKind.MANIFEST, "**/manifest.json")
@@ -26,6 +28,16 @@ KEY, A = "exports/1/manifest.json", "exports/1/a.csv"
 def _service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "IntakeLedger")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "loads")
+
+
+@stories("""
+    a set that waits no more has no age
+        manifest: list a; run 1 h; put a; run; audit sees no wait
+    a folder that still gets uploads does not wait for a part
+        quiet: put a; run 3 min; waits; audit sees no wait
+""")
+def test_a_set_that_misses_nothing_has_no_age(story: str) -> None:
+    tell(story)
 
 
 class TestTheAudit:
@@ -52,21 +64,6 @@ class TestTheAudit:
         assert found.checked == 0
         assert found.oldest_waiting_ms is not None
         assert found.oldest_waiting_ms > 20 * DAY
-
-    def test_a_set_that_waits_no_more_has_no_age(self) -> None:
-        bench = SetBench(MANIFEST)
-        bench.put(KEY, '["a.csv"]')
-        bench.run(1)
-        bench.put(A)
-        bench.run()
-        assert bench.run_audit().oldest_waiting_ms is None
-
-    def test_a_folder_that_still_gets_uploads_does_not_wait_for_a_part(self) -> None:
-        bench = SetBench(QUIET)
-        bench.put("incoming/1/a")
-        bench.run(0.05)
-        assert bench.known("incoming/1/").waiting_since is not None
-        assert bench.run_audit().oldest_waiting_ms is None
 
     @pytest.mark.parametrize(("age", "written"), [(5 * HOUR, {"OldestWaitingSet": [5.0 * HOUR]}), (None, {})])
     def test_it_writes_the_age_if_there_is_one(
