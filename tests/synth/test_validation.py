@@ -107,9 +107,7 @@ def test_every_rule_is_broken_in_a_test() -> None:
     """Its ID is a text of a test, or in the table of wrong inputs. A test that breaks the rule names it."""
     table = (Path(__file__).parent / "wrong_inputs.txt").read_text(encoding="utf-8")
     named = {
-        rule
-        for _, rules in re.findall(r"^(refused|warned).*: (.+)$", table, re.MULTILINE)
-        for rule in rules.split()
+        rule for _, rules in re.findall(r"^(refused|warned).*: (.+)$", table, re.MULTILINE) for rule in rules.split()
     }
     for path in Path(__file__).parent.glob("test_*.py"):
         if path != Path(__file__):

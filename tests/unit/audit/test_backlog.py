@@ -9,8 +9,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 from intake_ledger.audit import backlog as audit_backlog
 from intake_ledger.audit.backlog import Backlog
 from intake_ledger.audit.diff import Window
-from tests.unit.audit.support import AuditWorld
-from tests.unit.support import DAY, HOUR, MINUTE, START
+from tests.unit.support import MINUTE, START
 
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/111122223333/Messages"
 
@@ -78,40 +77,6 @@ def test_without_cloudwatch_a_waiting_message_may_be_of_any_age(error: Exception
     assert backlog == Backlog(3, None)
     assert backlog.unknown
     assert not look(Queue(0), CloudWatch(error=error)).unknown
-
-
-def audited(backlog: Backlog, world: AuditWorld) -> dict[str, int]:
-    window = audit_backlog.narrowed(world.window(), backlog, now=world.clock())
-    return dict(world.run(window=window, resubmit=not backlog.unknown).counts)
-
-
-@pytest.mark.failure_mode("F31")
-def test_a_queue_hours_behind() -> None:
-    """A state that is younger than the oldest message waits. An older one is lost."""
-    world = AuditWorld()
-    world.s3.put("waiting", age=4 * HOUR)
-    world.s3.put("lost", age=6 * HOUR)
-    assert audited(Backlog(1_000, 5 * 3600), world) == {"missing": 1}
-    assert world.sent == ["lost"]
-
-
-@pytest.mark.failure_mode("F31")
-def test_a_key_that_is_gone_has_no_date() -> None:
-    """Its removal may wait in the queue."""
-    world = AuditWorld()
-    world.commit("gone", world.s3.put("gone", age=DAY), age=DAY)
-    del world.s3.keys["gone"]
-    assert audited(Backlog(1_000, 5 * 3600), world) == {}
-    assert audited(Backlog(1_000, 60), world) == {"removed": 1}
-
-
-@pytest.mark.failure_mode("F31")
-def test_nothing_is_resubmitted_into_a_queue_of_unknown_age() -> None:
-    """Found, told, and left to the next run."""
-    world = AuditWorld()
-    world.s3.put("key", age=DAY)
-    assert audited(Backlog(1, None), world) == {"missing": 1}
-    assert world.sent == []
 
 
 def test_the_settle_time_is_the_least() -> None:

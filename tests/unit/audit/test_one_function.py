@@ -6,10 +6,12 @@ from intake_ledger.audit.diff import Line
 from intake_ledger.audit.look import BATCH
 from intake_ledger.audit.report import Stopped
 from intake_ledger.protocol.change import State, StateKind
-from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.row import Status
 from intake_ledger.protocol.settings import KeyFilter
+from tests.unit.audit.stories import tell
 from tests.unit.audit.support import AuditWorld
-from tests.unit.support import DAY, HOUR, MINUTE
+from tests.unit.stories import stories
+from tests.unit.support import HOUR
 
 
 @pytest.fixture
@@ -17,25 +19,66 @@ def world() -> AuditWorld:
     return AuditWorld()
 
 
-@pytest.mark.failure_mode("F39")
-def test_a_lost_removal_is_found_by_its_row(world: AuditWorld) -> None:
-    """The ledger against the listing."""
-    world.commit("gone", world.s3.put("gone"))
-    world.commit("kept", world.s3.put("kept"))
-    del world.s3.keys["gone"]
-    report = world.run()
-    assert world.sent == ["gone"]
-    assert report.findings == [{"key": "gone", "why": "removed", "state": "absent"}]
-    assert report.complete
-
-
-@pytest.mark.failure_mode("F39")
-def test_a_lost_delete_marker_is_found_in_the_listing(world: AuditWorld) -> None:
-    """And its row is not asked about again."""
-    world.commit("gone", world.s3.put("gone"))
-    world.s3.mark("gone")
-    assert world.run().counts == {"removed": 1}
-    assert world.s3.heads == ["gone"]
+@stories("""
+    F39 a lost removal is found by its row
+        latest: put gone kept; commit gone; commit kept; lose gone; run; finds removed gone; sends gone; complete
+    F39 a lost delete marker is found in the listing, and its row is not asked about again
+        latest: put gone; commit gone; mark gone; run; finds removed gone; heads gone
+    F40 lifecycle deletions are found like any other
+        latest: put old 30 d old; commit old 30 d ago; mark old; run; finds removed old
+    a removal that was committed is not asked about
+        latest: commit gone absent; run; finds; checked 0; heads
+    F74 version 1 is processed, and the event of version 2 is lost: the row is neither missing nor failed nor stuck
+        latest: put k; commit k; put k; run; finds overtaken k
+    F70 the table is restored from a backup of hours ago: states that were committed since then are sent again
+        latest: put before 1 d old; commit before 1 d ago; put since; run; finds missing since; sends since
+    F34 a multipart upload was begun ten days ago, which is its date
+        latest: put large 10 d old; run; finds missing large
+    F38 F75 an old object whose row has expired was settled, also after a noncurrent version was deleted
+        latest, each version: put old 40 d old; put older 60 d old; run; finds; asks Scan
+    F31 a fresh object is left to its message, with a row or without one
+        latest, each version: put k 59 min old; put new begun 0 min old; row begun FAILED; forget requests; run; finds;
+        asks Scan
+    only what is due is sent
+        latest, each version: put fresh 30 min old; put due 2 h old; put old 30 d old; run; sends due
+    F43 what was rejected is left alone, since a message each day would be a flood of known failures
+        latest: put k; row k REJECTED; run; finds
+    F37 new bytes without versions are found by their ETag
+        latest, without versions: put k same; commit k; commit same; put k; run; finds overtaken k
+    F31 the next run reports and does not send the same again
+        latest: put k; run; run; finds missing k; resubmitted 0; sends k
+    F91 a message that is lost is sent again after the settle time
+        latest: put k; run; wait 1 h; wait 1 ms; run; sends k k
+    each lost version is found, the overtaken one too
+        each version: put k; put k; commit k; run; finds missing k@1
+    F44 a version that vanished half done gets its reason, since no listing shows it
+        each version: row k FAILED; row m PROCESSING; run; finds unsettled k, unsettled m; sends k m
+    F44 a version that is half done and still there is found once
+        each version: put k; row k FAILED; run; finds unsettled k
+    a version that is gone and settled is no loss
+        each version: commit k; row m REJECTED; run; finds
+    an old state is judged where there is a row: a rollback shows it
+        latest, each version: put k 60 d old; row k FAILED; run; finds unsettled k
+    a row that was committed since the rows were read is no finding
+        latest, each version: put k; meanwhile commit k; run; finds; dismissed 1
+    the budget is not exceeded within a page
+        latest, budget 3: put a b c d e; run; resubmitted 3; stopped BUDGET
+    a budget that suffices exactly is not used up
+        latest, budget 2: put a b; run; complete
+    a dry run writes and sends nothing, and no budget stops it
+        latest, budget 2: put a b c; dry run; finds missing a, missing b, missing c; sends; resubmitted 0;
+        writes nothing
+    F31 a state that is younger than the oldest message in the queue waits
+        latest, backlog 5 h of 1000: put waiting 4 h old; put lost 6 h old; run; finds missing lost; sends lost
+    F31 a key that is gone has no date, and its removal may wait in the queue
+        latest, backlog 5 h of 1000: put gone 1 d old; commit gone 1 d ago; lose gone; run; finds
+    F31 unless the queue is up to date
+        latest, backlog 60 s of 1000: put gone 1 d old; commit gone 1 d ago; lose gone; run; finds removed gone
+    F31 nothing is sent into a queue of unknown age: it is found, told, and left to the next run
+        latest, backlog unknown of 1: put k 1 d old; run; finds missing k; sends
+""")
+def test_a_run_finds_what_is_lost(story: str) -> None:
+    tell(story)
 
 
 def test_no_head_for_what_the_listing_has_shown(world: AuditWorld) -> None:
@@ -47,47 +90,6 @@ def test_no_head_for_what_the_listing_has_shown(world: AuditWorld) -> None:
     report = world.run()
     assert world.s3.heads == ["gone"]
     assert (report.listed, report.checked) == (500, 501)
-
-
-def test_a_removal_that_was_committed_is_not_asked_about(world: AuditWorld) -> None:
-    """Such rows stay for the retention."""
-    world.commit("gone", State(StateKind.ABSENT))
-    assert world.run().checked == 0
-    assert world.s3.heads == []
-
-
-@pytest.mark.failure_mode("F74")
-def test_version_1_processed_and_version_2s_event_lost(world: AuditWorld) -> None:
-    """The row is neither missing nor failed nor stuck: states are compared."""
-    world.commit("key", world.s3.put("key"))
-    second = world.s3.put("key")
-    assert world.run().findings == [{"key": "key", "why": "overtaken", "state": second.identity}]
-
-
-@pytest.mark.failure_mode("F75")
-def test_a_noncurrent_version_deleted_after_the_row_expired(world: AuditWorld) -> None:
-    """The current version, older than the look-back, is not run again."""
-    world.s3.put("key", age=60 * DAY)
-    world.s3.put("key", age=50 * DAY)
-    world.s3.keys["key"].pop(0)
-    assert not world.run().counts
-
-
-@pytest.mark.failure_mode("F70")
-def test_the_table_restored_from_a_backup_hours_old(world: AuditWorld) -> None:
-    """States that were committed since then are sent again. The downstream sees their commit identity."""
-    world.commit("before", world.s3.put("before", age=DAY), age=DAY)
-    world.s3.put("since")
-    assert world.run().counts == {"missing": 1}
-    assert world.sent == ["since"]
-
-
-@pytest.mark.failure_mode("F40")
-def test_lifecycle_deletions_are_found_like_any_other(world: AuditWorld) -> None:
-    """The listing shows a delete marker, or no key."""
-    world.commit("expired", world.s3.put("expired", age=30 * DAY), age=30 * DAY)
-    world.s3.mark("expired")
-    assert world.run().counts == {"removed": 1}
 
 
 @pytest.mark.failure_mode("F46")
@@ -137,25 +139,6 @@ class TestFilters:
 
 
 class TestMarks:
-    """F31: two runs do not resubmit the same twice."""
-
-    @pytest.mark.failure_mode("F31")
-    def test_the_next_run_reports_but_does_not_resubmit(self, world: AuditWorld) -> None:
-        """The first run's message may still be in the queue."""
-        world.s3.put("key")
-        world.run()
-        again = world.run()
-        assert (again.counts, again.resubmitted, world.sent) == ({"missing": 1}, 0, ["key"])
-
-    @pytest.mark.failure_mode("F91")
-    def test_a_message_that_is_lost_is_sent_again(self, world: AuditWorld) -> None:
-        """The mark lapses after the settle time."""
-        world.s3.put("key")
-        world.run()
-        world.clock.advance(HOUR + 1)
-        world.run()
-        assert world.sent == ["key", "key"]
-
     def test_a_row_that_changes_meanwhile_gets_no_mark(self, world: AuditWorld) -> None:
         """A worker has it: the message is one more, and the row stays as the worker writes it."""
         world.insert("key", world.s3.put("key"), Status.FAILED)
@@ -170,59 +153,6 @@ class TestMarks:
         assert world.run().resubmitted == 1
         assert world.sent == ["key"]
         assert not any("audit_resubmitted_at" in item for item in world.store.items.values())
-
-    @pytest.mark.failure_mode("F43")
-    def test_what_was_rejected_is_left_alone(self, world: AuditWorld) -> None:
-        """A message each day would be a flood of known failures."""
-        world.insert("key", world.s3.put("key"), Status.REJECTED)
-        assert not world.run().counts
-
-
-class TestEveryVersion:
-    """Each version has a row."""
-
-    @pytest.fixture
-    def world(self) -> AuditWorld:
-        return AuditWorld(Ordering.EVERY_VERSION)
-
-    def test_each_lost_version_is_found(self, world: AuditWorld) -> None:
-        """The overtaken one too."""
-        first, second = world.s3.put("key"), world.s3.put("key")
-        world.commit("key", second)
-        assert world.run().findings == [{"key": "key", "why": "missing", "state": first.identity}]
-
-    @pytest.mark.failure_mode("F44")
-    @pytest.mark.parametrize("status", [Status.PROCESSING, Status.FAILED])
-    def test_a_version_that_vanished_half_done_gets_its_reason(self, world: AuditWorld, status: Status) -> None:
-        """Its message died, no listing shows it: the consumer is asked to settle it, or it would stay for ever."""
-        world.insert("key", State(StateKind.OBJECT, "1", "e", 5), status)
-        assert world.run().findings == [{"key": "key", "why": "unsettled", "state": "v#1"}]
-        assert [body["versionId"] for body in world.sqs.bodies] == ["1"]
-
-    @pytest.mark.failure_mode("F44")
-    def test_a_version_half_done_that_is_still_there_is_found_once(self, world: AuditWorld) -> None:
-        """By the listing, and not by its row too."""
-        world.insert("key", world.s3.put("key"), Status.FAILED)
-        assert world.run().counts == {"unsettled": 1}
-
-    def test_a_version_that_is_gone_and_settled_is_nobodys_loss(self, world: AuditWorld) -> None:
-        """Lifecycle removes it some day."""
-        world.commit("key", State(StateKind.OBJECT, "1", "e", 5))
-        world.insert("other", State(StateKind.OBJECT, "1", "e", 5), Status.REJECTED)
-        assert not world.run().counts
-
-
-class TestUnversioned:
-    """An existing bucket without versioning."""
-
-    @pytest.mark.failure_mode("F37")
-    def test_new_bytes_are_found_by_their_etag(self) -> None:
-        """The listing shows one state of each key."""
-        world = AuditWorld(versioned=False)
-        world.commit("key", world.s3.put("key", version="one"))
-        world.commit("same", world.s3.put("same", version="two"))
-        world.s3.put("key", version="three")
-        assert world.run().findings == [{"key": "key", "why": "overtaken", "state": "e#three"}]
 
 
 class TestStopping:
@@ -252,14 +182,6 @@ class TestStopping:
         assert (report.lines.total(), report.unlisted.total()) == (report.listed, 30) == (30, 30)
         assert report.lines[Line.NOT_LOOKED] + report.unlisted[Line.NOT_LOOKED] == 60 - BATCH
 
-    def test_the_budget_is_not_exceeded_within_a_page(self) -> None:
-        """It is looked at before each send."""
-        world = AuditWorld(budget=3)
-        for number in range(5):
-            world.s3.put(f"{number}")
-        report = world.run()
-        assert (report.resubmitted, report.stopped, len(world.sent)) == (3, Stopped.BUDGET, 3)
-
     def test_candidates_that_fail_each_time_do_not_hold_up_the_others(self) -> None:
         """Each run takes its candidates in another order."""
         world = AuditWorld(budget=3)
@@ -271,45 +193,9 @@ class TestStopping:
         assert report.stopped is Stopped.BUDGET
         assert set(world.sent) == {f"{number}" for number in range(12)}
 
-    def test_a_budget_that_suffices_exactly_is_not_used_up(self) -> None:
-        """Nothing is left over."""
-        world = AuditWorld(budget=2)
-        for number in range(2):
-            world.s3.put(f"{number}")
-        assert world.run().complete
-
     def test_a_dry_run_that_is_out_of_time_promises_nothing(self, world: AuditWorld) -> None:
         """No later run continues it."""
         for number in range(30):
             world.s3.put(f"{number}")
         report = world.run(dry_run=True, remaining_ms=lambda: 0 if world.s3.heads else 900_000)
         assert report.summary(world.clock()).endswith("; out of time, the rest was not looked at")
-
-    def test_a_dry_run_writes_and_sends_nothing(self, world: AuditWorld) -> None:
-        """And is not stopped by the budget."""
-        for number in range(3):
-            world.s3.put(f"{number}")
-        report = world.run(dry_run=True)
-        assert (report.counts, report.resubmitted, world.sent) == ({"missing": 3}, 0, [])
-        assert world.store.items == {}
-
-
-@pytest.mark.failure_mode("F34")
-def test_a_multipart_upload_begun_ten_days_ago(world: AuditWorld) -> None:
-    """Its date is its beginning."""
-    world.s3.put("large", age=10 * DAY)
-    assert world.run().counts == {"missing": 1}
-
-
-@pytest.mark.failure_mode("F38")
-def test_an_old_object_whose_row_has_expired(world: AuditWorld) -> None:
-    """It was settled."""
-    world.s3.put("old", age=40 * DAY)
-    assert not world.run().counts
-
-
-@pytest.mark.failure_mode("F31")
-def test_a_fresh_object_is_left_to_its_message(world: AuditWorld) -> None:
-    """The settle time."""
-    world.s3.put("fresh", age=HOUR - MINUTE)
-    assert not world.run().counts

@@ -5,7 +5,6 @@ import pytest
 from intake_ledger.audit.diff import Line
 from intake_ledger.protocol.row import STORED_STATUSES, Ordering, Status
 from tests.unit.audit.support import AuditWorld
-from tests.unit.support import DAY, HOUR
 
 
 @pytest.fixture(params=list(Ordering))
@@ -24,22 +23,6 @@ class TestRequests:
         world.store.requests.clear()
         report = world.run()
         assert (report.checked, report.complete, dict(report.counts)) == (300, True, {})
-        assert set(world.store.requests) == {"Scan"}
-
-    @pytest.mark.failure_mode("F38")
-    def test_nor_of_an_old_object_without_a_row(self, world: AuditWorld) -> None:
-        """Most of a large bucket is older than the retention."""
-        world.s3.put("old", age=60 * DAY)
-        world.run()
-        assert set(world.store.requests) == {"Scan"}
-
-    @pytest.mark.failure_mode("F31")
-    def test_nor_of_a_fresh_one(self, world: AuditWorld) -> None:
-        """It is not judged anyway, whether it has a row or not."""
-        world.s3.put("new", age=0)
-        world.insert("begun", world.s3.put("begun", age=0), Status.FAILED)
-        world.store.requests.clear()
-        world.run()
         assert set(world.store.requests) == {"Scan"}
 
     def test_only_what_differs_is(self, world: AuditWorld) -> None:
@@ -85,12 +68,6 @@ class TestTruth:
         world.s3.meanwhile = lambda: done.append(world.s3.put("key").identity)
         assert [finding["state"] for finding in world.run().findings] == done
 
-    def test_an_old_state_is_judged_where_there_is_a_row(self, world: AuditWorld) -> None:
-        """A rollback shows an old state: the row says that another one was processed last."""
-        first = world.s3.put("key", age=60 * DAY)
-        world.insert("key", first, Status.FAILED)
-        assert world.run().counts == {"unsettled": 1}
-
     @pytest.mark.parametrize("status", [one for one in STORED_STATUSES if one is not Status.PROCESSED])
     def test_a_row_that_is_not_settled_has_committed_nothing(self, world: AuditWorld, status: Status) -> None:
         """The downstream may be half done, although an earlier state was committed."""
@@ -98,12 +75,3 @@ class TestTruth:
         world.insert("key", state, status, committed_state=state.identity)
         assert world.run().checked == 1
         assert "BatchGetItem" in world.store.requests
-
-
-def test_old_fresh_and_unknown_ages(world: AuditWorld) -> None:
-    """No date: only where nothing waits in the queue; the window is the caller's."""
-    world.s3.put("fresh", age=HOUR // 2)
-    world.s3.put("due", age=2 * HOUR)
-    world.s3.put("old", age=30 * DAY)
-    world.run()
-    assert world.sent == ["due"]
