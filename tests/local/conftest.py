@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, override
 import pytest
 
 from cdk_intake_ledger.testing import LocalAws
+from intake_ledger_cli import commands
 from tests.local.audit_run import STACK as AUDITED
 from tests.local.audit_run import scenario as audit_run
 from tests.local.faults import IN_TESTS, STACK
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 Outputs = dict[str, dict[str, str]]
+Typed = Callable[..., str]
 
 
 LATE = ("dying_worker", "faults", "audited", "worked")
@@ -136,21 +138,30 @@ def worked(
     pool.shutdown(wait=False, cancel_futures=True)
 
 
+@pytest.fixture
+def typed(aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Run `intake-ledger` against the local AWS, and return what it prints, on standard error if its code is not 0."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in aws.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        ended = commands.run(arguments)
+        captured = capsys.readouterr()
+        assert ended == code, captured
+        return captured.err if code else captured.out
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def catalogue(aws: LocalAws, outputs: Outputs) -> Catalogue:
     """The example."""
     found = outputs["Local"]
-    return Catalogue(
-        aws,
-        found["BucketName"],
-        found["ConsumerFunction"],
-        found["EffectsTable"],
-        queue=found["QueueUrl"],
-        dead_letters=found["DeadLetterQueueUrl"],
-        ledger=found["LedgerTable"],
-        audit_function=found["AuditFunction"],
-        table=found["CatalogueTable"],
-    )
+    named = found | {"Bucket": found["BucketName"], "Function": found["ConsumerFunction"]}
+    return Catalogue.of(aws, named, effects_table=found["EffectsTable"], table=found["CatalogueTable"])
 
 
 @pytest.fixture(scope="session")

@@ -76,18 +76,20 @@ class Catalogue(Pipeline):
     table: str
 
     @classmethod
-    def beside(cls, aws: LocalAws, found: Mapping[str, str], name: str, *, effects_table: str = "") -> "Catalogue":
-        """Another pipeline of the example's stack, whose outputs begin with its name."""
+    def of(
+        cls, aws: LocalAws, found: Mapping[str, str], name: str = "", *, effects_table: str = "", table: str = ""
+    ) -> "Catalogue":
+        """A pipeline of a stack whose outputs for it begin with its name. Some have no queue or audit among them."""
         return cls(
             aws,
             found[f"{name}Bucket"],
             found[f"{name}Function"],
             effects_table,
-            queue=found[f"{name}QueueUrl"],
-            dead_letters=found[f"{name}DeadLetterQueueUrl"],
+            queue=found.get(f"{name}QueueUrl", ""),
+            dead_letters=found.get(f"{name}DeadLetterQueueUrl", ""),
             ledger=found[f"{name}LedgerTable"],
-            audit_function="",
-            table="",
+            audit_function=found.get(f"{name}AuditFunction", ""),
+            table=table,
         )
 
     def row(self, name: str) -> Entry | None:

@@ -39,17 +39,7 @@ class Run:
 @pytest.fixture(scope="module")
 def texts(aws: LocalAws, outputs: Outputs) -> Catalogue:
     found = outputs[STACK]
-    return Catalogue(
-        aws,
-        found["Bucket"],
-        found["Function"],
-        found["ResultsTable"],
-        queue=found["QueueUrl"],
-        dead_letters=found["DeadLetterQueueUrl"],
-        ledger=found["LedgerTable"],
-        audit_function=found["AuditFunction"],
-        table="",
-    )
+    return Catalogue.of(aws, found, effects_table=found["ResultsTable"])
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from examples.orders import run as orders
 from examples.orders import stack as orders_stack
 
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger_cli import commands
-from tests.local.conftest import Outputs
+from tests.local.conftest import Outputs, Typed
 from tests.local.messages.message_stack import STACK
 from tests.local.messages.stream_records import of_kinesis, of_table
 from tests.local.support import TIMEOUT
@@ -140,21 +139,9 @@ def intakes(aws: LocalAws, message_stacks: Outputs) -> Intakes:
 
 
 @pytest.fixture
-def types(aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def types(typed: Typed) -> Callable[..., Any]:
     """Runs a command for an intake, and reads its document."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in aws.environment.items():
-        if name.startswith("AWS_"):
-            monkeypatch.setenv(name, value)
-
-    def run(intake: str, *arguments: str) -> Any:
-        code = commands.run([*arguments, "--stack", STACK, "--pipeline", intake, "--json"])
-        captured = capsys.readouterr()
-        assert code == 0, captured.err
-        return json.loads(captured.out)
-
-    return run
+    return lambda intake, *arguments: json.loads(typed(*arguments, "--stack", STACK, "--pipeline", intake, "--json"))
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -11,6 +11,7 @@ import pytest
 from intake_ledger_cli import commands
 from intake_ledger_cli.act.redrive_lock import redrive_lock
 from intake_ledger_cli.options import Call
+from tests.local.conftest import Typed
 from tests.local.support import TIMEOUT, Catalogue, model
 
 Types = Callable[..., Any]
@@ -18,21 +19,9 @@ STACK = ("--stack", "Local", "--pipeline", "Models")
 
 
 @pytest.fixture
-def types(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Types:
-    """Runs a command with the local AWS's environment, and reads its document."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in catalogue.aws.environment.items():
-        if name.startswith("AWS_"):
-            monkeypatch.setenv(name, value)
-
-    def run(*arguments: str) -> Any:
-        code = commands.run([*arguments, *STACK, "--json"])
-        captured = capsys.readouterr()
-        assert code == 0, captured.err
-        return json.loads(captured.out)
-
-    return run
+def types(typed: Typed) -> Types:
+    """Runs a command about the catalogue, and reads its document."""
+    return lambda *arguments: json.loads(typed(*arguments, *STACK, "--json"))
 
 
 @pytest.mark.failure_mode("F63")

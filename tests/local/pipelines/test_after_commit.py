@@ -12,17 +12,7 @@ KEY = "tagged.bin"
 @pytest.fixture
 def tagged(aws: LocalAws, outputs: Outputs) -> Catalogue:
     found = outputs["Local"]
-    return Catalogue(
-        aws,
-        found["SecondBucket"],
-        found["SecondFunction"],
-        found["EffectsTable"],
-        queue="",
-        dead_letters="",
-        ledger=found["SecondLedgerTable"],
-        audit_function=found["SecondAuditFunction"],
-        table="",
-    )
+    return Catalogue.of(aws, found, "Second", effects_table=found["EffectsTable"])
 
 
 @pytest.mark.failure_mode("F545", "F547")

@@ -9,7 +9,7 @@ from tests.local.support import Catalogue
 
 @pytest.fixture(scope="module")
 def remote(aws: LocalAws, outputs: Outputs) -> Catalogue:
-    return Catalogue.beside(aws, outputs["Local"], "Remote")
+    return Catalogue.of(aws, outputs["Local"], "Remote")
 
 
 def test_it_is_given_the_change_and_its_answer_is_committed(remote: Catalogue) -> None:

@@ -4,14 +4,11 @@ import io
 import json
 import shlex
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cdk_intake_ledger.testing import LocalAws
-from intake_ledger_cli import commands
+from tests.local.conftest import Typed
 from tests.local.support import TIMEOUT
 
 STACK, CODE, ROLE = "Invoices", "code-of-the-team", "Bookkeeper"
@@ -62,33 +59,13 @@ def carry_out(aws: LocalAws, line: str) -> None:
             raise AssertionError(line)
 
 
-@pytest.fixture
-def types(aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run `intake-ledger` against the local AWS, and return its output."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in aws.environment.items():
-        if name.startswith("AWS_"):
-            monkeypatch.setenv(name, value)
-
-    def typed(*arguments: str) -> str:
-        code = commands.run(arguments)
-        captured = capsys.readouterr()
-        assert code == 0, captured
-        return captured.out
-
-    return typed
-
-
-def test_the_printed_commands_deploy_a_pipeline_that_works(
-    aws: LocalAws, tmp_path: Path, types: Callable[..., str]
-) -> None:
+def test_the_printed_commands_deploy_a_pipeline_that_works(aws: LocalAws, tmp_path: Path, typed: Typed) -> None:
     """The lines are carried out as they are, after the name of the role is filled in. An object below the prefix is
     committed with the answer of the function, and an object elsewhere is not processed.
     """
     aws.client("s3").create_bucket(Bucket=CODE)
     arn = function_of_the_team(aws)
-    printed = types(
+    printed = typed(
         "template", "--name", STACK, "--processor-arn", arn, "--prefix", "in/", "--code-bucket", CODE,
         "--to", str(tmp_path / "intake"),
     )  # fmt: skip
@@ -111,5 +88,5 @@ def test_the_printed_commands_deploy_a_pipeline_that_works(
 
     [policy] = aws.client("iam").list_role_policies(RoleName=ROLE)["PolicyNames"]
     assert policy == f"{STACK}-read-objects"
-    shown = json.loads(types(*shlex.split(status)[1:], "--json"))
+    shown = json.loads(typed(*shlex.split(status)[1:], "--json"))
     assert shown["pipeline"] == STACK

@@ -13,7 +13,7 @@ NEIGHBOURS = ("a.bin", "b.bin", "c.bin")
 @pytest.fixture(scope="module")
 def threads(aws: LocalAws, outputs: Outputs) -> Catalogue:
     found = outputs["Local"]
-    return Catalogue.beside(aws, found, "Threads", effects_table=found["EffectsTable"])
+    return Catalogue.of(aws, found, "Threads", effects_table=found["EffectsTable"])
 
 
 @pytest.fixture(scope="module")

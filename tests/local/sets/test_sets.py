@@ -12,9 +12,8 @@ from boto3.dynamodb.types import TypeDeserializer
 from cdk_intake_ledger.testing import LocalAws
 from intake_ledger.events.parser import own_message
 from intake_ledger.protocol.change import Origin
-from intake_ledger_cli import commands
 from intake_ledger_testing.function_logs import json_objects
-from tests.local.conftest import Outputs
+from tests.local.conftest import Outputs, Typed
 from tests.local.sets.sets_stack import STACK
 from tests.local.support import TIMEOUT, drained
 
@@ -97,19 +96,12 @@ Command = Callable[..., Any]
 
 
 @pytest.fixture
-def command(sets: Sets, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs the command about the sets of manifests, and reads its document."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in sets.aws.environment.items():
-        if name.startswith("AWS_"):
-            monkeypatch.setenv(name, value)
+def command(typed: Typed) -> Command:
+    """Runs the command about the sets of manifests, and reads its document, or the text of a code that is not 0."""
 
     def run(*arguments: str, code: int = 0, pipeline: str = "LoadsOfTests") -> Any:
-        ended = commands.run([*arguments, "--stack", STACK, "--pipeline", pipeline, "--json"])
-        captured = capsys.readouterr()
-        assert ended == code, captured.err
-        return json.loads(captured.out) if code == 0 else captured.err
+        printed = typed(*arguments, "--stack", STACK, "--pipeline", pipeline, "--json", code=code)
+        return printed if code else json.loads(printed)
 
     return run
 

@@ -17,7 +17,7 @@ The steps are:
 - `lose wakes`: empty the queue of the sets. `rows expire`: let TTL delete all rows.
 - `runs a b, a@2`: compare the calls of the processor until now, and with `@2` that a part is in its second version.
   `runs` alone is no call, and `-` a call without parts. `versions 1 2 1`: which calls have the same version of the set.
-- `within 1 min`, `within 8 to 12 min`: the time from the last upload or removal to the last call.
+- `within 30 s`, `within 8 to 12 min`: the time from the last upload or removal to the last call.
 - `PROCESSED`, `REJECTED max_wait`, `waits`, `no row`, `served`: the set's row. The last is about the last request.
   `reason TEXT` is a part of its reason, where `{a}` is a key.
 - `no dead letters`, `dead letter max_wait`, `never waited`, `STALE` (once since the last wake, removal or request).

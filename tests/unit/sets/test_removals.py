@@ -55,7 +55,7 @@ def set_key(form: FormSettings) -> str:
         runs a b c d, a c d; within 10 to 12 min
     F274 a part that comes back or is replaced runs the set at once
         manifest, marker: finished a b c d; delete b; run 3 min; put b as corrected; run; runs a b c d, a b c d;
-        within 1 min
+        within 30 s
     F274 the same in a quiet folder
         quiet: finished a b c d; delete b; run 3 min; put b as corrected; run; runs a b c d, a b c d; within 11 min
     F274 an empty export is processed, and an emptied one only if a person asks or a new one is empty

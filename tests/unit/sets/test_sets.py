@@ -59,7 +59,7 @@ def raising(error: BaseException) -> Any:
 @stories("""
     a set is processed once, when all parts are committed
         manifest: list a b; put a; run 1 h; runs; FAILED; waits; reason 1 of 2 parts are missing: {b};
-        put b; run; runs a@1 b@1 list@1; within 1 min; PROCESSED
+        put b; run; runs a@1 b@1 list@1; within 30 s; PROCESSED
     the manifest comes first
         manifest: list a b; put a b; run; runs a b
     the manifest comes last
@@ -71,7 +71,7 @@ def raising(error: BaseException) -> Any:
     a newer manifest decides while parts of the older one are missing
         manifest: put a; list a b; run 1 h; list a; run; runs a list@2
     a part that only a newer manifest names wakes the set, since the parts of each version are recorded
-        manifest: put a; list a; run; list a b; run 1 h; put b; run; runs a, a b; within 1 min
+        manifest: put a; list a; run; list a b; run 1 h; put b; run; runs a, a b; within 30 s
     F152 a part that never comes rejects the set at the deadline, and heals it later
         manifest, max wait 6 h: put a; list a b c; run; REJECTED max_wait; dead letter max_wait; ended 6 to 7 h;
         reason 2 of 3 parts are missing; put b c; run; runs a b c; PROCESSED
