@@ -4,12 +4,12 @@ A change that makes one greater raises its number here, with its reason in the c
 """
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from scripts.trace_record import EXECUTIONS, MESSAGES, OBJECTS, SETS, route, trace
 
 from intake_ledger.consumer import hooks
@@ -73,8 +73,8 @@ def test_no_more_files_name_an_option(option: str) -> None:
 
 def test_the_default_stack_has_no_more_resources() -> None:
     folder = ROOT / "tests" / "ordinary" / "__snapshots__" / "test_1_template"
-    [snapshot] = folder.glob("*.json")
-    assert len(json.loads(snapshot.read_text())["Resources"]) == RESOURCES
+    [snapshot] = folder.glob("*.yaml")
+    assert len(yaml.safe_load(snapshot.read_text())["Resources"]) == RESOURCES
 
 
 class Both(hooks.Option):

@@ -53,13 +53,6 @@ class TestRequests:
 class TestTruth:
     """The row was read before the listing."""
 
-    def test_a_row_that_was_committed_since_is_no_finding(self, world: AuditWorld) -> None:
-        """It is read again before it is judged."""
-        state = world.s3.put("key")
-        world.s3.meanwhile = lambda: world.commit("key", state)
-        report = world.run()
-        assert (dict(report.counts), report.candidates, report.dismissed) == ({}, 1, 1)
-
     @pytest.mark.failure_mode("F74")
     def test_another_state_than_the_one_that_was_read_is_found(self, world: AuditWorld) -> None:
         """The key is known, and its state is not."""
