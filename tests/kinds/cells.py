@@ -28,6 +28,7 @@ from intake_ledger_cli.aws.dead_letters import DeadLetterMessage
 from intake_ledger_testing.local_worker import HOLD_SECONDS
 from intake_ledger_testing.memory_shard import MemoryShard
 from intake_ledger_testing.memory_step_functions import MemoryExecution
+from tests.known import known
 from tests.settings import CONSUMER
 from tests.unit.support import HOUR, SECOND
 
@@ -226,9 +227,7 @@ class Cell:
     def row_of(self, key: str) -> Row:
         """The row of the newest thing with this key."""
         assert not isinstance(self.local, LocalMessages)
-        row = self.local.row(key)
-        assert row is not None
-        return row
+        return known(self.local.row(key))
 
     def retry_now(self) -> None:
         """Ask to try the thing again now, as `intake-ledger retry --waiting` does for messages."""
@@ -449,9 +448,7 @@ class Cell:
         return self.local.row(KEY)
 
     def known(self, event: str = "1") -> Row:
-        row = self.row(event)
-        assert row is not None
-        return row
+        return known(self.row(event))
 
     def start(self) -> Process:
         """A new worker, or a new execution environment."""

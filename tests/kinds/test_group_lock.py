@@ -22,6 +22,7 @@ from intake_ledger.protocol.row import Ordering, Status, group_key
 from intake_ledger.protocol.verdict import Policy, Verdict
 from tests.conftest import ROOT
 from tests.kinds.cells import KEY, Cell
+from tests.known import known
 from tests.unit.support import DAY, HOUR, MINUTE, SECOND, Clock
 
 LEASE = 5 * MINUTE
@@ -85,8 +86,7 @@ def claimed(ledger: Ledger, change: Change) -> Claim:
 def test_keys_of_a_group_exclude_each_other_and_others_do_not() -> None:
     workers = Workers()
     first = claimed(workers.ledger(), workers.upload("acme/1"))
-    held = claimed(workers.ledger(), workers.upload("acme/2")).held
-    assert held is not None
+    held = known(claimed(workers.ledger(), workers.upload("acme/2")).held)
     holder = holder_hash(holder_name(first.key))
     assert str(held) == f"another key of the group acme is in work since 2026-11-18T11:06:40+00:00: {holder}"
     assert claimed(workers.ledger(), workers.upload("other/1")).held is None
@@ -142,12 +142,10 @@ def test_a_late_write_is_found_by_the_commit_of_a_group() -> None:
     assert late.report_late_write(old)
     with pytest.raises(LateWriteFound):
         ledger.commit(claim)
-    row = workers.table.get(claim.key)
-    assert row is not None
+    row = known(workers.table.get(claim.key))
     assert row.late_writes == {old.state.identity}
     ledger.commit(claim, transact=[PUT])
-    row = workers.table.get(claim.key)
-    assert row is not None
+    row = known(workers.table.get(claim.key))
     assert (row.settled, row.late_writes, row.transactional) == (True, frozenset(), 1)
 
 

@@ -8,6 +8,7 @@ import pytest
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.row import RowKey, Status
 from tests.kinds.cells import HOLD_SECONDS, KEY, Cell, Process
+from tests.known import known
 from tests.unit.support import SECOND
 
 LEASE_SECONDS = HOLD_SECONDS + 120
@@ -82,8 +83,7 @@ def test_the_key_of_a_worker_that_dies_is_free_after_one_lease(dies_on: str) -> 
 def test_a_heartbeat_forgets_a_claim_when_its_attempt_is_over() -> None:
     """However it ended. It must not extend the lease of a message that waits."""
     cell = cell_of(answers=[{"commit": "id"}, {"fail": "x"}, {"notYet": "x"}, {"unprocessable": "x"}])
-    host = cell.process.host
-    assert host is not None
+    host = known(cell.process.host)
     held: list[int] = []
     cell.inside = lambda _: held.append(len(host.heartbeat._claims))
     for event in "1234":
@@ -107,8 +107,7 @@ def test_the_messages_of_a_group_keep_their_order() -> None:
         }
 
     cell.answers = [{"fail": "x"}]
-    worker = cell.process.poller
-    assert worker is not None
+    worker = known(cell.process.poller)
     response = cell.process.consumer.handle({"Records": [record("g", "1"), record("g", "2"), record("h", "3")]}, worker)
     assert [one["itemIdentifier"] for one in response["batchItemFailures"]] == ["1", "2"]
     assert [given.identity for given in cell.given] == ["1", "3"]

@@ -11,6 +11,7 @@ from urllib.parse import quote_plus
 from boto3.dynamodb.types import TypeDeserializer
 
 from cdk_intake_ledger.testing import LocalAws
+from tests.known import known
 
 Entry = dict[str, Any]
 TIMEOUT = 240.0
@@ -138,9 +139,7 @@ class Catalogue(Pipeline):
                 None,
             )
 
-        letter = self.aws.wait_until(found, f"a dead letter about {word}", timeout=TIMEOUT)
-        assert letter is not None
-        return letter
+        return known(self.aws.wait_until(found, f"a dead letter about {word}", timeout=TIMEOUT))
 
     def audit(self, *, dry_run: bool = False) -> Entry:
         payload = json.dumps({"dryRun": dry_run}).encode()
@@ -151,8 +150,7 @@ class Catalogue(Pipeline):
             # The schedule may have started another run.
             return None if "skipped" in report else report
 
-        report = self.aws.wait_until(ran, "no other audit is at work", timeout=TIMEOUT)
-        assert report is not None
+        report = known(self.aws.wait_until(ran, "no other audit is at work", timeout=TIMEOUT))
         assert "counts" in report, report
         return report
 

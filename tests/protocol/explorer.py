@@ -23,6 +23,7 @@ from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import RowKey
 from intake_ledger_testing.dynamodb_expressions import inserted_item, parse_update_statement
 from intake_ledger_testing.memory_dynamodb import Key
+from tests.known import known
 from tests.protocol import program
 from tests.protocol.program import (
     BUCKET,
@@ -377,8 +378,7 @@ class Explorer:
 
     def _first_step(self, label: str, received: World, slot: int) -> Iterator[tuple[str, World]]:
         """Receive a message and make the first call in one step: no other worker can see a difference."""
-        worker = received.workers[slot]
-        assert worker is not None
+        worker = known(received.workers[slot])
         if not isinstance(self._outcome(slot, worker), Request):
             yield from self._finished(label, received, slot)
             return
@@ -650,8 +650,7 @@ class Explorer:
         """The rows after a person has taken a claim from its worker."""
         store = StrictDynamoDB({one: thaw(item) for one, item in w.items})
         table, place = LedgerTable(cast("Any", store), "table"), RowKey(*key)
-        row = table.get(place)
-        assert row is not None
+        row = known(table.get(place))
         reason = Reason(ReasonCode.LOCK_BROKEN, "broken")
         break_claim(table, program.PIPELINE, place, row, reason, now=program.EPOCH_MS + w.tick * program.TICK_MS)
         return _frozen(store)

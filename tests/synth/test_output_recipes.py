@@ -16,6 +16,7 @@ from examples.postgres import Postgres
 from pyiceberg.catalog.sql import SqlCatalog
 
 from cdk_intake_ledger.testing import Fault, LocalPipeline
+from tests.known import known
 from tests.settings import examples
 from tests.synth.test_recipes import recipe
 
@@ -117,8 +118,7 @@ def send(service: Service, *faults: Fault) -> None:
     exec(recipe("A service over HTTP"), names)
     pipeline = faulty_run(names["sent_over_http"], *faults)
     assert service.requests == len(faults) + 1
-    row = pipeline.row("a.csv")
-    assert row is not None
+    row = known(pipeline.row("a.csv"))
     assert row.commit_id == "receipt"
 
 
@@ -136,8 +136,7 @@ def committed(service: Service) -> str | None:
     pipeline.put("a.csv", "10\n20\n")
     pipeline.run()
     assert service.effects == [b"10\n20\n"]
-    row = pipeline.row("a.csv")
-    assert row is not None
+    row = known(pipeline.row("a.csv"))
     return row.commit_id
 
 

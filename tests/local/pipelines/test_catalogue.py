@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from examples.lost_event import events_are_lost
 
+from tests.known import known
 from tests.local.support import Catalogue, model
 
 
@@ -16,8 +17,7 @@ def test_a_new_object_is_processed_by_lambda_after_the_notification_of_s3(catalo
 
     row = catalogue.settled(key, f"v#{version}")
 
-    kept = catalogue.row("new")
-    assert kept is not None
+    kept = known(catalogue.row("new"))
     assert (kept["version_id"], kept["api_version"], kept["operations"]) == (version, "2020-01-01", 3)
     assert row["commit_id"] == "new 2020-01-01"
     assert (row["attempts"], catalogue.effect(key, version)["event"]) == (1, "ObjectCreated:Put")
@@ -49,8 +49,7 @@ def test_an_overwritten_object_ends_at_its_newest_version(catalogue: Catalogue) 
 
     catalogue.settled(key, f"v#{versions[-1]}")
 
-    kept = catalogue.row("overwritten")
-    assert kept is not None
+    kept = known(catalogue.row("overwritten"))
     assert kept["version_id"] == versions[-1]
     assert max(Counter(effect["version"] for effect in catalogue.effects(key)).values()) == 1
 
@@ -84,8 +83,7 @@ def test_deleting_the_newest_version_for_good_brings_the_one_before_back(catalog
     catalogue.delete(key, newer)
 
     catalogue.settled(key, f"v#{older}")
-    kept = catalogue.row("rolled-back")
-    assert kept is not None
+    kept = known(catalogue.row("rolled-back"))
     assert kept["api_version"] == "old"
 
 

@@ -19,6 +19,7 @@ from intake_ledger.protocol.settings import elsewhere_of, settings_from
 from intake_ledger.protocol.settings_durable import DurableSettings
 from intake_ledger_testing.memory_durable_functions import FUNCTION, MemoryDurableExecution, MemoryDurableFunctions
 from intake_ledger_testing.memory_step_functions import MACHINE
+from tests.known import known
 from tests.unit.audit.support import AuditWorld
 from tests.unit.support import DAY, HOUR, Clock
 
@@ -149,11 +150,10 @@ class TestNames:
         kept = bench.place.start(NAME, "{}")
         bench.memory.function = FUNCTION.replace(":12", ":13")
         place = bench.make("ledger")
-        known = place.describe(NAME, kept)
-        assert known is not None
-        assert known.status == "RUNNING"
+        running = known(place.describe(NAME, kept))
+        assert running.status == "RUNNING"
         assert place.describe(NAME, None) is None
-        assert place.describe(NAME, place.start(NAME, "{}")) == known
+        assert place.describe(NAME, place.start(NAME, "{}")) == running
         assert len(bench.memory.executions) == 1
 
 
@@ -207,15 +207,13 @@ class TestStarts:
         """Also one of any status that Lambda may get."""
         kept = bench.place.start(NAME, "{}")
         bench.memory.all[bench.name].status = "PAUSED"
-        found = bench.place.describe(NAME, kept)
-        assert found is not None
+        found = known(bench.place.describe(NAME, kept))
         assert not found.has_ended
 
     def test_an_error_names_its_type(self, bench: Bench) -> None:
         kept = bench.place.start(NAME, "{}")
         bench.memory.end(bench.name, "FAILED", error="KeyError", cause="'amount'")
-        found = bench.place.describe(NAME, kept)
-        assert found is not None
+        found = known(bench.place.describe(NAME, kept))
         with pytest.raises(Exception, match="the execution failed with KeyError"):
             commit_of(found)
 
@@ -252,8 +250,7 @@ class TestRows:
         local.put("a.csv", "1")
         local.run()
         [execution] = functions.executions.values()
-        row = local.row("a.csv")
-        assert row is not None
+        row = known(local.row("a.csv"))
         assert row.execution == f"{execution.accepted_at} {execution.arn}"
         assert functions.requests == ["Invoke", "GetDurableExecution", "GetDurableExecution"]
 

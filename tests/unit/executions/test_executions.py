@@ -29,6 +29,15 @@ DENIED = ClientError({"Error": {"Code": "AccessDeniedException"}}, "StartExecuti
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException"}}, "StartExecution")
 
 
+def with_execution(**options: Any) -> tuple[ExecutionPipeline, MemoryExecution]:
+    """A pipeline with the running execution of its object."""
+    pipeline = ExecutionPipeline(**options)
+    pipeline.put()
+    pipeline.turn()
+    [execution] = pipeline.running()
+    return pipeline, execution
+
+
 def succeed(pipeline: ExecutionPipeline) -> None:
     pipeline.drain(lambda execution: pipeline.finish(execution, output={"commit": execution.given["versionId"]}))
 
@@ -81,10 +90,7 @@ class TestNames:
         assert name != execution_name(RowKey("bucket/b", "p"), 10**15)
         with pytest.raises(ValueError, match="fence"):
             execution_name(RowKey("bucket/b", "p"), -1)
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [execution] = pipeline.running()
+        pipeline, execution = with_execution()
         assert execution.given["fenceText"] == str(execution.given["fence"]) == str(pipeline.row().fence)
         assert set(execution.given["intake"]) == {"pk", "sk"}
         assert "eventTime" not in execution.given
@@ -143,10 +149,7 @@ class TestOutcomes:
     )
     def test_each_end_has_its_outcome(self, end: dict[str, object], status: Status, text: str) -> None:
         """As for a processor that is a Lambda function. Another output commits with the name of the execution."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [execution] = pipeline.running()
+        pipeline, execution = with_execution()
         pipeline.finish(execution, cast("str", end.pop("status", "SUCCEEDED")), **end)
         pipeline.turn()
         row = pipeline.row()
@@ -229,10 +232,8 @@ class TestOutcomes:
     @pytest.mark.failure_mode("F143")
     def test_a_describe_that_is_refused_decides_nothing(self) -> None:
         """The message returns, and the row stays."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        pipeline.finish(pipeline.running()[0], output={"commit": "x"})
+        pipeline, execution = with_execution()
+        pipeline.finish(execution, output={"commit": "x"})
         pipeline.machine.before.append(THROTTLED)
         pipeline.turn()
         assert pipeline.row().status is Status.PROCESSING
@@ -243,11 +244,9 @@ class TestOutcomes:
     @pytest.mark.parametrize("status", ["ABORTED", "TIMED_OUT"])
     def test_no_claim_begins_before_the_longest_task_could_have_ended(self, status: str) -> None:
         """A task of an execution that was aborted or timed out runs on."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
+        pipeline, execution = with_execution()
         stopped = pipeline.clock()
-        pipeline.finish(pipeline.running()[0], status)
+        pipeline.finish(execution, status)
         second = pipeline.put(content="2")
         started: list[int] = []
 
@@ -278,10 +277,7 @@ class TestTwoMessages:
         self, end: dict[str, object], outcome: OutcomeKind, version: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The loser reports no late write, which would process the object again. A newer version may be claimed."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [execution] = pipeline.running()
+        pipeline, execution = with_execution()
         pipeline.finish(execution, **cast("Any", end))
         if version:
             pipeline.put(content=version)
@@ -366,10 +362,7 @@ class TestTwoMessages:
     @pytest.mark.parametrize("redriven", [False, True])
     def test_the_lease_of_a_running_execution_lasts_until_after_the_next_poll(self, *, redriven: bool) -> None:
         """Otherwise a row that is polled as it should be would look as if its worker had died."""
-        pipeline = ExecutionPipeline(lost_events=True)
-        pipeline.put()
-        pipeline.turn()
-        [execution] = pipeline.running()
+        pipeline, execution = with_execution(lost_events=True)
         if redriven:
             pipeline.finish(execution, "FAILED")
             pipeline.clock.advance(HOUR)
@@ -432,18 +425,13 @@ class TestEvents:
     )
     def test_an_event_without_its_input_or_of_another_starter_is_ignored(self, changes: dict[str, object]) -> None:
         """The message that started the execution asks for its end."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [parsed] = parse_message(given_event(pipeline.running()[0], **changes))
+        _, execution = with_execution()
+        [parsed] = parse_message(given_event(execution, **changes))
         assert isinstance(parsed, Ignored)
 
     def test_an_event_of_another_row_is_ignored(self) -> None:
         """Two pipelines may use one state machine."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [execution] = pipeline.running()
+        pipeline, execution = with_execution()
         body = given_event(execution, input=json.dumps(execution.given | {"key": "other.csv"}))
         [parsed] = parse_message(body)
         assert isinstance(parsed, Change)
@@ -456,10 +444,7 @@ class TestRedrives:
     @pytest.mark.failure_mode("F142")
     def test_a_failed_execution_that_runs_again_takes_its_row_back(self) -> None:
         """Another execution must not start while it runs."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [execution] = pipeline.running()
+        pipeline, execution = with_execution()
         pipeline.finish(execution, "FAILED")
         pipeline.turn()
         assert pipeline.row().status is Status.FAILED
@@ -474,10 +459,7 @@ class TestRedrives:
     @pytest.mark.failure_mode("F142")
     def test_a_redriven_execution_that_ends_after_a_later_commit_is_healed(self) -> None:
         """Its event records the late write, and the newest version is processed once more."""
-        pipeline = ExecutionPipeline()
-        pipeline.put()
-        pipeline.turn()
-        [first] = pipeline.running()
+        pipeline, first = with_execution()
         pipeline.finish(first, "FAILED")
         second = pipeline.put(content="2")
         succeed(pipeline)

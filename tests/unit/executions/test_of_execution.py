@@ -14,6 +14,7 @@ from intake_ledger.outputs.sql import lock_object, schema
 from intake_ledger.protocol.row import Ordering
 from intake_ledger_testing.memory_outputs import MemoryOutputs
 from intake_ledger_testing.memory_s3 import s3_error
+from tests.known import known
 
 
 class Durable:
@@ -52,8 +53,7 @@ def content(change: ObjectChange) -> bytes:
 def test_it_has_the_fields_of_the_claim_and_opens_its_version() -> None:
     durable = Durable()
     first, second = durable.two()
-    row = durable.local.row("in/a.csv")
-    assert row is not None
+    row = known(durable.local.row("in/a.csv"))
     assert (second.fence, second.attempt, second.key, second.version_id) == (row.fence, 1, "in/a.csv", row.version_id)
     assert second.fence > first.fence
     assert second.idempotency_key != first.idempotency_key
@@ -184,8 +184,7 @@ def test_a_set_has_its_parts_and_a_late_execution_writes_nothing() -> None:
         [b"two", b"one"],
         [b"TWO", b"one"],
     ]
-    row = durable.local.row("a/set.json")
-    assert row is not None
+    row = known(durable.local.row("a/set.json"))
     assert (current.key, current.version, current.fence, current.attempt) == (
         "a/set.json",
         row.version_id,

@@ -8,6 +8,7 @@ from intake_ledger.executions.decide import OVERTAKEN
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_testing.memory_step_functions import MemoryExecution, MemoryStepFunctions
+from tests.known import known
 from tests.unit.support import HOUR, MINUTE
 
 KEY = "talk.mp3"
@@ -46,8 +47,7 @@ class Stops:
         for request in range(1, 20):
             self.pipeline.kill(request, after=True)
             self.poll()
-            row = self.pipeline.row(KEY)
-            assert row is not None
+            row = known(self.pipeline.row(KEY))
             if row.status is Status.FAILED:
                 return row
         pytest.fail("no death came after the stop was recorded")
@@ -73,8 +73,7 @@ def test_a_newer_version_stops_the_execution_of_the_older_one(runner: LocalRunne
     assert stops.execution.error == OVERTAKEN
     stops.pipeline.run()
     assert stops.versions() == [stops.first, second]
-    row = stops.pipeline.row(KEY)
-    assert row is not None
+    row = known(stops.pipeline.row(KEY))
     assert (row.status, row.commit_id) == (Status.PROCESSED, second)
     assert row.updated_at >= stopped_at + LONGEST_TASK
     assert stops.pipeline.dead_letters == []
@@ -110,14 +109,12 @@ def test_a_stopped_version_is_processed_again_if_the_newer_one_is_deleted(runner
     stops = Stops(runner)
     second = stops.pipeline.put(KEY, "2")
     stops.poll()
-    row = stops.pipeline.row(KEY)
-    assert row is not None
+    row = known(stops.pipeline.row(KEY))
     assert row.attempts == 1
     stops.pipeline.delete_version(KEY, str(second))
     stops.pipeline.run()
     assert stops.versions() == [stops.first] * 2
-    row = stops.pipeline.row(KEY)
-    assert row is not None
+    row = known(stops.pipeline.row(KEY))
     assert (row.status, row.commit_id, row.attempts) == (Status.PROCESSED, stops.first, 1)
     assert stops.pipeline.dead_letters == []
 
@@ -156,8 +153,7 @@ def test_a_removal_stops_work_only_if_it_is_processed(runner: LocalRunner, *, de
     stops.poll()
     assert (stops.execution.status != "RUNNING") is deletes
     stops.pipeline.run()
-    row = stops.pipeline.row(KEY)
-    assert row is not None
+    row = known(stops.pipeline.row(KEY))
     assert row.settled
     assert stops.pipeline.dead_letters == []
     assert len(stops.executions()) == 1 + deletes
@@ -203,8 +199,7 @@ def test_nothing_depends_on_the_answer_to_a_stop(runner: LocalRunner, error: Exc
     assert (stops.execution.status == "RUNNING") is (error is DENIED)
     stops.pipeline.run()
     assert stops.versions() == [stops.first, second]
-    row = stops.pipeline.row(KEY)
-    assert row is not None
+    row = known(stops.pipeline.row(KEY))
     assert (row.status, row.commit_id) == (Status.PROCESSED, second)
 
 

@@ -25,6 +25,7 @@ from intake_ledger.protocol.change import Change, StateKind
 from intake_ledger.protocol.errors import ObjectGone
 from intake_ledger.protocol.row import Ordering
 from intake_ledger_testing.memory_s3 import MemoryS3
+from tests.known import known
 
 Downstream = dict[str, tuple[int, str]]
 
@@ -74,8 +75,7 @@ def test_a_processor_is_tested_in_ten_lines(shop: Shop) -> None:
     pipeline.run()
     assert shop.shown() == {"a.csv": "two"}
     assert [one.reason for one in pipeline.dead_letters] == ["no order in it"]
-    row = pipeline.row("a.csv")
-    assert row is not None
+    row = known(pipeline.row("a.csv"))
     assert (row.status, row.commit_id) == ("PROCESSED", "two")
     assert pipeline.waiting == 0
 
@@ -98,8 +98,7 @@ def test_each_fault_is_what_its_name_says(shop: Shop, fault: Fault, calls: int) 
     assert len(pipeline.calls) == calls
     assert len({one.idempotency_key for one in pipeline.calls}) == 1
     assert shop.shown() == {"a": "one"}
-    row = pipeline.row("a")
-    assert row is not None
+    row = known(pipeline.row("a"))
     assert row.status == "PROCESSED"
 
 
@@ -250,8 +249,7 @@ def test_a_bucket_without_versions(shop: Shop) -> None:
     pipeline.put("a", "two")
     pipeline.run()
     assert shop.shown() == {"a": "two"}
-    row = pipeline.row("a")
-    assert row is not None
+    row = known(pipeline.row("a"))
     assert row.commit_id == "two"
     assert pipeline.delete("a") is None
     pipeline.run()
@@ -473,8 +471,7 @@ def test_the_bucket_in_memory_answers_as_s3() -> None:
     state = bucket.look("k")
     assert (state.version_id, state.size, state.created_at) == (newer.version_id, 3, 1_000_000)
     assert bucket.open("k", state).read() == b"two"
-    marker = memory.delete("k")
-    assert marker is not None
+    marker = known(memory.delete("k"))
     shown = bucket.look("k")
     assert (shown.kind, shown.version_id) == (StateKind.MARKER, marker.version_id)
     assert bucket.created_at("k", shown) == 1_000_000
@@ -518,8 +515,7 @@ class TestOtherKinds:
         intake.run()
         assert booked == {"1": 1, "2": 2}
         assert [call.identity for call in intake.calls] == ["1", "1", "2"]
-        row = intake.row("a", "1")
-        assert row is not None
+        row = known(intake.row("a", "1"))
         assert (row.commit_id, intake.waiting, intake.expired) == ("1", 0, 0)
         assert intake.check_rows() == []
 
@@ -538,8 +534,7 @@ class TestOtherKinds:
             pipeline.put("a.csv", "1")
             pipeline.kill(number)
             pipeline.run()
-            row = pipeline.row("a.csv")
-            assert row is not None
+            row = known(pipeline.row("a.csv"))
             assert (row.commit_id, len(keys)) == ("a.csv", 1)
             if pipeline.will_die:
                 assert number > 3

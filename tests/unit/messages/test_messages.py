@@ -25,6 +25,7 @@ from intake_ledger.protocol.errors import ObjectGone, SettingsError
 from intake_ledger.protocol.reasons import OutcomeKind
 from intake_ledger.protocol.row import RowKey
 from intake_ledger.protocol.verdict import Ruling, content_differs
+from tests.known import known
 from tests.settings import examples
 from tests.unit.messages.support import LEASE_MS, SETTINGS, SOURCE_NAME, Intake, Killed, kinesis, sqs
 from tests.unit.support import DAY, HOUR, START, Wire
@@ -66,8 +67,7 @@ def test_a_message_reaches_the_processor_with_key_identity_and_fence() -> None:
     assert message.fence == intake.lock("o-1")["fence"] >= START
     assert message.sent_at == START
     assert 0 < message.remaining_seconds <= SETTINGS.processing_timeout_seconds
-    row = intake.row("o-1", "e-1")
-    assert row is not None
+    row = known(intake.row("o-1", "e-1"))
     assert (row.status, row.commit_id) == ("PROCESSED", "e-1")
     assert not intake.is_locked("o-1")
 
@@ -567,8 +567,7 @@ def test_the_lock_stays_for_longer_than_the_rows() -> None:
     """A fence that began again would let an old worker write."""
     intake = Intake()
     intake.handle([sqs("o-1", "e-1")])
-    row = intake.row("o-1", "e-1")
-    assert row is not None
+    row = known(intake.row("o-1", "e-1"))
     assert row.expires_at is not None
     assert intake.lock("o-1")["expires_at"] > row.expires_at > (START + SETTINGS.retention_seconds * 1000) // 1000
 
@@ -586,8 +585,7 @@ def test_the_lock_of_long_work_stays_for_longer_than_its_row() -> None:
     assert isinstance(claim, Claim)
     intake.clock.advance(longest)
     ledger.commit(claim)
-    row = intake.row("o-1", "e-1")
-    assert row is not None
+    row = known(intake.row("o-1", "e-1"))
     assert row.expires_at is not None
     assert intake.lock("o-1")["expires_at"] > row.expires_at
 

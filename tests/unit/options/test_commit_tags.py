@@ -20,6 +20,7 @@ from intake_ledger.protocol.commit_tag import CommitTag, tag_problem
 from intake_ledger.protocol.row import Ordering, Status, row_key
 from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 from intake_ledger_testing.memory_s3 import s3_error
+from tests.known import known
 from tests.unit.support import DAY, MINUTE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text()
@@ -57,8 +58,7 @@ def test_the_version_is_tagged_after_its_commit_and_never_before(ordering: Order
     local = pipeline(lambda change: seen.append(local.tags(change.key)), ordering=ordering)
     version = local.put("a", "1")
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (seen, local.tags("a", version)) == ([{}], SET)
     assert (row.tags_pending, row.tagged_at is not None, row.expires_at is not None) == (None, True, True)
 
@@ -88,13 +88,11 @@ def test_a_version_with_ten_tags_keeps_them_and_its_row_says_so() -> None:
     version = local.put("a", "1")
     local.s3.tags["a", version] = dict(full)
     local.run(hours=1)
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.status, row.reason_code, local.tags("a")) == (Status.PROCESSED, "tags_full", full)
     del local.s3.tags["a", version]["t0"]
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.reason, row.tags_pending, local.tags("a")["intake"]) == (None, None, "done")
     assert len(local.calls) == 1
 
@@ -105,8 +103,7 @@ def test_a_refused_tag_is_tried_again_and_the_processor_is_not_called_again() ->
     version = local.put("a", "1")
     refusals = Refusals(local, version)
     local.run(hours=2)
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.status, row.reason_code, row.tags_pending, row.expires_at) == (
         Status.PROCESSED, "tag_refused", version, None,
     )  # fmt: skip
@@ -125,7 +122,7 @@ def test_waits_for_a_refused_tag_grow_and_end_in_the_hands_of_the_audit() -> Non
     local.run(hours=20 * 24)
     assert (local.waiting, local.expired, local._sqs.dead_letters) == (0, 0, [])
     assert refusals.asked < 200
-    assert local.row("a").tags_pending == version  # type: ignore[union-attr]
+    assert known(local.row("a")).tags_pending == version
     local.clock.advance(DAY)
     assert local.run_audit() == ["a"]
     local.run(hours=1)
@@ -140,8 +137,7 @@ def test_waits_for_a_refused_tag_grow_and_end_in_the_hands_of_the_audit() -> Non
 @pytest.mark.parametrize("kind", ["deleted", "marked"])
 def test_a_version_that_is_gone_needs_no_tag(kind: str) -> None:
     local = pipeline()
-    version = local.put("a", "1")
-    assert version is not None
+    version = known(local.put("a", "1"))
     refusals = Refusals(local, version)
     local.run(hours=1)
     if kind == "deleted":
@@ -150,8 +146,7 @@ def test_a_version_that_is_gone_needs_no_tag(kind: str) -> None:
         local.delete("a")
     refusals.versions.clear()
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.status, row.tags_pending) == (Status.PROCESSED, None)
     assert row.expires_at is not None
 
@@ -160,19 +155,16 @@ def test_a_version_that_is_gone_needs_no_tag(kind: str) -> None:
 def test_the_row_of_a_version_that_is_gone_still_expires() -> None:
     """The deletion lets a row expire that would stay as long as its version. The clear must not undo that."""
     local = pipeline(deletes=True, ordering=Ordering.EVERY_VERSION)
-    version = local.put("a", "1")
-    assert version is not None
+    version = known(local.put("a", "1"))
     refusals = Refusals(local, version)
     local.run(hours=1)
     local.delete_version("a", version)
     local.run(hours=1)
-    row = local.row("a", version)
-    assert row is not None
+    row = known(local.row("a", version))
     assert (row.tags_pending, row.expires_at is not None) == (version, True)
     refusals.versions.clear()
     local.run()
-    row = local.row("a", version)
-    assert row is not None
+    row = known(local.row("a", version))
     assert (row.tags_pending, row.expires_at is not None) == (None, True)
 
 
@@ -186,8 +178,7 @@ def test_a_newer_commit_does_not_lose_the_tag_of_an_older_version() -> None:
     local._sqs.purge()
     second = local.put("a", "2")
     local.run(hours=1)
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.tags_pending, local.tags("a", second)) == (first, SET)
     refusals.versions.clear()
     local.run()
@@ -201,12 +192,10 @@ def test_the_row_tells_when_its_version_was_tagged_while_an_older_one_waits() ->
     local.run(hours=1)
     local.put("a", "2")
     local.run(hours=1)
-    tagged_at = local.row("a").tagged_at  # type: ignore[union-attr]
-    assert tagged_at is not None
+    tagged_at = known(known(local.row("a")).tagged_at)
     refusals.versions.clear()
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.tags_pending, row.tagged_at) == (None, tagged_at)
 
 
@@ -231,13 +220,12 @@ def test_the_tag_of_an_older_version_survives_the_rejection_of_a_newer_one() -> 
     local, first, refusals = with_refused_tag()
     local.put("a", "2")
     local.run()
-    assert local.row("a").tags_pending == first  # type: ignore[union-attr]
+    assert known(local.row("a")).tags_pending == first
     refusals.versions.clear()
     local.clock.advance(DAY)
     assert local.run_audit() == ["a"]
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.status, row.tags_pending, row.expires_at) == (Status.REJECTED, None, None)
     assert (local.tags("a", first), local.tags("a")) == (SET, {})
 
@@ -257,7 +245,7 @@ def test_versions_of_a_batch_are_tagged_however_they_are_committed(options: dict
         local.run()
     keys = [f"{turn}{number}" for turn in "ab" for number in range(6)]
     assert [local.tags(key) for key in keys] == [SET] * 12
-    assert not any(local.row(key).tags_pending for key in keys)  # type: ignore[union-attr]
+    assert not any(known(local.row(key)).tags_pending for key in keys)
 
 
 def test_a_refused_tag_of_a_held_commit_brings_its_message_back() -> None:
@@ -289,8 +277,7 @@ def test_a_reprocess_tags_again_and_changes_nothing() -> None:
     local.reprocess("a")
     local.run()
     assert (len(local.calls), writes) == (2, [])
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert row.tags_pending is None
 
 
@@ -300,8 +287,7 @@ def test_a_removal_gets_no_tag() -> None:
     local.run()
     local.delete("a")
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.tags_pending, len(local.calls)) == (None, 2)
 
 
@@ -312,13 +298,11 @@ def test_a_late_write_keeps_a_tagged_row_from_expiring() -> None:
     version = local.put("a", "1")
     Refusals(local, version)
     local.run(hours=1)
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     key = row_key("local", Ordering.LATEST, "local-bucket", "a", None)
     local._table.report_late_write(key, _older(row))
     local.new_worker().services.ledger.tagged(key, row, [str(version)])
-    after = local.row("a")
-    assert after is not None
+    after = known(local.row("a"))
     assert (after.tags_pending, after.expires_at, bool(after.late_writes)) == (None, None, True)
 
 
@@ -328,15 +312,13 @@ def test_a_late_write_of_the_committed_state_lets_a_tagged_row_expire() -> None:
     """It leaves nothing to repair. Without a tag, the row expires too."""
 
     def process(_: Any) -> None:
-        row = local.row("a")
-        assert row is not None
+        row = known(local.row("a"))
         local._table.report_late_write(KEY, replace(row, fence=row.fence - 1))
 
     local = pipeline(process)
     local.put("a", "1")
     local.run()
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (len(row.late_writes), row.settled, row.tags_pending) == (1, True, None)
     assert row.expires_at is not None
 
@@ -349,8 +331,7 @@ def test_a_claimed_row_keeps_its_versions_until_its_commit() -> None:
     Refusals(local, version)
     local.run(hours=1)
     local._sqs.purge()
-    seen = local.row("a")
-    assert seen is not None
+    seen = known(local.row("a"))
     key = row_key("local", Ordering.LATEST, "local-bucket", "a", None)
     local.put("a", "2")
     worker = local.new_worker()
@@ -358,11 +339,10 @@ def test_a_claimed_row_keeps_its_versions_until_its_commit() -> None:
     claim = worker.services.ledger.claim(message, lease_ms=MINUTE)  # type: ignore[arg-type]
     assert isinstance(claim, Claim)
     worker.services.ledger.tagged(key, seen, [str(version)])
-    assert local.row("a").tags_pending == version  # type: ignore[union-attr]
+    assert known(local.row("a")).tags_pending == version
     worker.services.ledger.release(claim)
     worker.services.ledger.tagged(key, seen, [str(version)])
-    after = local.row("a")
-    assert after is not None
+    after = known(local.row("a"))
     assert (after.tags_pending, after.expires_at is not None) == (None, True)
 
 
@@ -370,8 +350,7 @@ def test_a_claimed_row_keeps_its_versions_until_its_commit() -> None:
 def test_a_row_whose_tag_is_cleared_before_a_claim_does_not_expire_as_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another worker clears the names that a claim has read, and lets the row expire, before the claim is written."""
     local, first, refusals = with_refused_tag()
-    seen = local.row("a")
-    assert seen is not None
+    seen = known(local.row("a"))
     refusals.versions.clear()
     local.put("a", "2")
     other, update, left = local.new_worker().services.ledger, LedgerTable.update, [True]
@@ -383,8 +362,7 @@ def test_a_row_whose_tag_is_cleared_before_a_claim_does_not_expire_as_rejected(m
 
     monkeypatch.setattr(LedgerTable, "update", cleared_before)
     local.run()
-    after = local.row("a")
-    assert after is not None
+    after = known(local.row("a"))
     assert (left, after.status, after.tags_pending, after.expires_at) == ([], Status.REJECTED, None, None)
 
 
@@ -401,8 +379,7 @@ def test_a_refused_tag_of_a_part_does_not_hold_back_its_set() -> None:
     part = sets.put("d/a", "1")
     Refusals(sets.parts, part)
     sets.run(hours=0.001)
-    row = sets.row("d/manifest.json")
-    assert row is not None
+    row = known(sets.row("d/manifest.json"))
     assert row.status is Status.PROCESSED
     assert sets.parts.tags("d/a") == {}
 
@@ -501,6 +478,5 @@ def test_an_expired_object_is_done_and_not_lost(reported: bool) -> None:
     local.run()
     local.clock.advance(DAY)
     assert local.run_audit() == []
-    row = local.row("a")
-    assert row is not None
+    row = known(local.row("a"))
     assert (row.settled_as, len(local.calls), local._sqs.dead_letters) == ("removal", 1, [])

@@ -14,6 +14,7 @@ from intake_ledger.protocol import row as row_changes
 from intake_ledger.protocol.handover import MAX_RESULT_BYTES
 from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import Row, Settlement, Status, row_attributes, to_dynamodb
+from tests.known import known
 
 KINDS = {"Orders": "objects"}
 PK, SK = "inbox/eu/a.csv", "Orders@latest"
@@ -31,8 +32,7 @@ def detail(before: Row | None, after: Row | None, pk: str = PK, sk: str = SK) ->
 
 
 def test_a_commit_has_the_names_of_its_effect() -> None:
-    found = detail(CLAIMED, COMMITTED)
-    assert found is not None
+    found = known(detail(CLAIMED, COMMITTED))
     assert {name: found[name] for name in ("type", "pipeline", "bucket", "key", "versionId", "fence", "commitId")} == {
         "type": "Intake Committed",
         "pipeline": "Orders",
@@ -49,15 +49,13 @@ def test_a_commit_has_the_names_of_its_effect() -> None:
 def test_ten_events_with_the_longest_results_fit_into_a_request(character: str) -> None:
     """EventBridge takes 256 KB. The row has the whole result, and the event its beginning."""
     row = replace(COMMITTED, commit_id=character * (MAX_RESULT_BYTES // len(character.encode())))
-    found = outcome_events.outcome_of(PK, SK, CLAIMED, row, KINDS)
-    assert found is not None
+    found = known(outcome_events.outcome_of(PK, SK, CLAIMED, row, KINDS))
     assert json.loads(found["Detail"])["commitId"].startswith(character * 50)
     assert len(json.dumps(found)) * outcome_events.ENTRIES < 256 * 1024
 
 
 def test_a_rejection_has_its_reason() -> None:
-    found = detail(CLAIMED, REJECTED)
-    assert found is not None
+    found = known(detail(CLAIMED, REJECTED))
     assert (found["type"], found["reason"], found["reasonCode"]) == ("Intake Rejected", "no amount", "unprocessable")
 
 
@@ -181,8 +179,7 @@ def test_outcomes_of_one_call_have_different_ids(ends: str) -> None:
     rows = {key: objects.row(key) for key in "abc"}
     ids = set()
     for key, row in rows.items():
-        found = outcome_events.outcome_of(f"local-bucket/{key}", "local@latest", None, row, {"local": "objects"})
-        assert found is not None
+        found = known(outcome_events.outcome_of(f"local-bucket/{key}", "local@latest", None, row, {"local": "objects"}))
         ids.add(json.loads(found["Detail"])["id"])
     assert len({row.fence for row in rows.values() if row}) == 1
     assert len(ids) == 3
@@ -191,8 +188,7 @@ def test_outcomes_of_one_call_have_different_ids(ends: str) -> None:
 @pytest.mark.failure_mode("F663")
 def test_an_id_can_be_the_identity_of_a_message() -> None:
     """An intake of messages may receive the events. A row of the longest names has an ID of 32 characters."""
-    found = detail(CLAIMED, COMMITTED, sk=f"Orders@{'v' * 1_000}")
-    assert found is not None
+    found = known(detail(CLAIMED, COMMITTED, sk=f"Orders@{'v' * 1_000}"))
     assert len(found["id"]) == 32
 
 
@@ -212,6 +208,5 @@ def test_an_event_has_the_idempotency_key_that_the_processor_got() -> None:
     names = (("local-bucket", "a"), ("messages:local", "o-7"), ("local-bucket", "exports/7/_SUCCESS"))
     kinds = (("local", "objects"), ("local", "messages"), ("local-sets", "sets"))
     for change, row, place, (name, kind) in zip(seen, rows, names, kinds, strict=True):
-        found = outcome_events.outcome_of("/".join(place), f"{name}@latest", None, row, {name: kind})
-        assert found is not None
+        found = known(outcome_events.outcome_of("/".join(place), f"{name}@latest", None, row, {name: kind}))
         assert json.loads(found["Detail"])["idempotencyKey"] == change.idempotency_key, kind

@@ -16,6 +16,7 @@ from pyarrow import parquet
 from cdk_intake_ledger.testing import Fault, LocalPipeline
 from intake_ledger import Commit, ObjectChange, ObjectReadError, ObjectStream, Unprocessable
 from intake_ledger.processor.object_change import Processor
+from tests.known import known
 
 ROWS = "".join(f"{number},row\n" for number in range(40_000)).encode()
 
@@ -98,8 +99,7 @@ def test_half_an_object_is_never_committed(process: Processor, together: bool) -
     pipeline.put("a", ROWS)
     pipeline.next(Fault.CONNECTION_CUT)
     pipeline.run()
-    row = pipeline.row("a")
-    assert row is not None
+    row = known(pipeline.row("a"))
     assert (row.status, row.commit_id) == ("PROCESSED", "40000")
     assert pipeline.outcomes == {"Failed": 1, "Committed": 1}
     assert len(pipeline.calls) == 2
@@ -275,8 +275,7 @@ class TestDownload:
         pipeline.put("a", content())
         pipeline.next(Fault.CONNECTION_CUT)
         pipeline.run()
-        row = pipeline.row("a")
-        assert row is not None
+        row = known(pipeline.row("a"))
         assert (row.commit_id, pipeline.outcomes) == (commit, {"Failed": 1, "Committed": 1})
 
     def test_it_is_deleted_at_the_end_of_the_attempt(self) -> None:

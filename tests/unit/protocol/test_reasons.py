@@ -62,19 +62,37 @@ def caught(act: Callable[[str], object], text: str = f"card {CARD}") -> BaseExce
     raise AssertionError("it did not fail")
 
 
-def test_a_reason_has_type_position_and_cause(team: Any) -> None:
-    """The team's line of each exception in the chain, and none of their texts."""
-    said = describe(caught(team.read), Reasons.TYPES)
-    assert said == "LookupError at invoices:11, from ValueError at invoices:5"
+def of_aws(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": f"no such item {CARD}"}}, "GetItem")
 
 
-def test_a_suppressed_cause_is_left_out(team: Any) -> None:
-    assert describe(caught(team.again), Reasons.TYPES) == "KeyError at invoices:20"
+GROUP = ExceptionGroup(CARD, [ValueError(CARD), KeyError(CARD), OSError(CARD), TypeError(CARD)])
+REFUSED = TransactionRefused("element 1 is not valid", passing=False, detail=CARD)
 
 
-def test_the_position_is_in_the_processors_code_not_in_a_library(team: Any) -> None:
-    """The innermost frame is in `json.decoder`, which is the same for every file that is no JSON."""
-    assert describe(caught(team.parse), Reasons.TYPES) == "JSONDecodeError at invoices:14"
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        # The team's line of each exception in the chain, and none of their texts. A suppressed cause is left out.
+        ("read", "LookupError at invoices:11, from ValueError at invoices:5"),
+        ("again", "KeyError at invoices:20"),
+        # The innermost frame is in `json.decoder`, which is the same for every file that is no JSON.
+        ("parse", "JSONDecodeError at invoices:14"),
+        (ValueError(CARD), "ValueError"),
+        (GROUP, "ExceptionGroup of (ValueError; KeyError; OSError; 1 more)"),
+        # A code is one of AWS's own words. The message quotes values.
+        (of_aws("AccessDenied"), "ClientError AccessDenied"),
+        (of_aws("404"), "ClientError 404"),
+        (of_aws(CARD), "ClientError"),
+        # This library's texts quote nothing. The detail may be another program's text.
+        (REFUSED, "element 1 is not valid"),
+        (NotBegun("Lambda throttles the function"), "Lambda throttles the function"),
+    ],
+)
+def test_a_reason_has_types_and_positions_of_the_teams_code(team: Any, error: str | Exception, said: str) -> None:
+    """A name is that of a function of the team."""
+    raised = caught(getattr(team, error)) if isinstance(error, str) else error
+    assert describe(raised, Reasons.TYPES) == said
 
 
 def test_the_processors_installed_package_counts_as_its_code() -> None:
@@ -98,15 +116,7 @@ def test_an_installed_package_is_a_library(package: str) -> None:
 def test_messages_are_kept_with_full_reasons(team: Any) -> None:
     said = describe(caught(team.read), Reasons.FULL)
     assert said.startswith(f"LookupError: no amount in card {CARD} at invoices:11, from ValueError: invalid literal")
-
-
-def test_an_error_that_was_never_raised_has_a_type_only() -> None:
-    assert describe(ValueError(CARD), Reasons.TYPES) == "ValueError"
-
-
-def test_a_group_names_its_parts() -> None:
-    group = ExceptionGroup(CARD, [ValueError(CARD), KeyError(CARD), OSError(CARD), TypeError(CARD)])
-    assert describe(group, Reasons.TYPES) == "ExceptionGroup of (ValueError; KeyError; OSError; 1 more)"
+    assert describe(REFUSED, Reasons.FULL) == f"element 1 is not valid: {CARD}"
 
 
 def test_a_long_or_cyclic_chain_is_limited() -> None:
@@ -124,24 +134,6 @@ def _caused_by(error: BaseException) -> ValueError:
     made = ValueError(CARD)
     made.__cause__ = error
     return made
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [("AccessDenied", "ClientError AccessDenied"), ("404", "ClientError 404"), (CARD, "ClientError")],
-)
-def test_the_code_of_aws_is_kept_and_its_message_is_not(code: str, said: str) -> None:
-    """A code is one of AWS's own words; the message quotes values."""
-    error = ClientError({"Error": {"Code": code, "Message": f"no such item {CARD}"}}, "GetItem")
-    assert describe(error, Reasons.TYPES) == said
-
-
-def test_the_librarys_own_texts_are_kept_without_their_details() -> None:
-    """This library's texts quote nothing. The detail may be another program's text."""
-    refused = TransactionRefused("element 1 is not valid", passing=False, detail=CARD)
-    assert describe(refused, Reasons.TYPES) == "element 1 is not valid"
-    assert describe(refused, Reasons.FULL) == f"element 1 is not valid: {CARD}"
-    assert describe(NotBegun("Lambda throttles the function"), Reasons.TYPES) == "Lambda throttles the function"
 
 
 def test_a_stack_has_positions_of_the_whole_chain(team: Any) -> None:

@@ -24,6 +24,7 @@ from intake_ledger.protocol.row import (
     truncate,
 )
 from intake_ledger.protocol.verdict import Policy, Verdict, judge_state
+from tests.known import known
 from tests.unit.support import (
     BUCKET,
     DAY,
@@ -320,8 +321,7 @@ class TestFormat:
         """Releases before `retry_at` did not write it; a message need not wait."""
         stored = row_attributes(failed(claimed(None, created(ONE))))
         assert "retry_at" not in stored
-        row = row_from_attributes(stored)
-        assert row is not None
+        row = known(row_from_attributes(stored))
         policy = Policy(max_attempts=2, retention_ms=RETENTION_SECONDS * 1000, deletes=True)
         assert judge_state(row, created(ONE), ONE, now=START, policy=policy).verdict is Verdict.ACCEPTED
 
@@ -404,8 +404,7 @@ class TestSize:
     @given(st.text(st.characters(codec="utf-8"), max_size=40), st.integers(3, 30))
     def test_a_cut_text_is_within_the_limit_and_begins_as_the_whole(self, text: str, limit: int) -> None:
         """For any characters."""
-        short = truncate(text, limit)
-        assert short is not None
+        short = known(truncate(text, limit))
         assert len(short.encode()) <= limit
         assert text.startswith(short.removesuffix("…"))
         assert (short == text) is (len(text.encode()) <= limit)

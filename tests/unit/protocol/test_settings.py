@@ -73,16 +73,44 @@ def test_the_consumers_settings() -> None:
     )
 
 
-def test_concurrency_is_one_unless_given() -> None:
-    """A consumer that was deployed before the option goes on as it did."""
-    assert settings_from(ConsumerSettings, CONSUMER).threads == 1
-    assert settings_from(ConsumerSettings, CONSUMER | {"INTAKE_CONCURRENCY": "4"}).threads == 4
+def without(name: str) -> dict[str, str]:
+    """Neither function has this variable."""
+    return {key: text for key, text in (CONSUMER | AUDIT).items() if key != name}
 
 
-def test_commits_are_single_unless_asked_for() -> None:
-    """The default keeps the behaviour from before the option."""
-    assert not settings_from(ConsumerSettings, CONSUMER).commit_together
-    assert settings_from(ConsumerSettings, CONSUMER | {"INTAKE_COMMIT_TOGETHER": "true"}).commit_together
+REPORTS = {"INTAKE_REPORT_BUCKET": "reports", "INTAKE_REPORT_PREFIX": "a/"}
+
+
+@pytest.mark.failure_mode("F29")
+@pytest.mark.parametrize(
+    ("environment", "name", "value"),
+    [
+        # A consumer that was deployed before an option goes on as it did.
+        ({}, "threads", 1),
+        ({"INTAKE_CONCURRENCY": "4"}, "threads", 4),
+        ({}, "commit_together", False),
+        ({"INTAKE_COMMIT_TOGETHER": "true"}, "commit_together", True),
+        ({}, "reports", None),
+        (REPORTS, "reports", Reports("reports", "a/")),
+        (REPORTS | {"INTAKE_REPORT_BUCKET_OWNER": "1111"}, "reports", Reports("reports", "a/", "1111")),
+        # The owner of an imported bucket may be unknown.
+        (without("INTAKE_BUCKET_OWNER"), "bucket_owner", None),
+        ({"INTAKE_BUCKET_OWNER": ""}, "bucket_owner", None),
+        (without("INTAKE_KEY_FILTERS"), "filters", ()),
+        ({"INTAKE_KEY_FILTERS": "[]"}, "filters", ()),
+        # A version of the processor has at most twelve bytes.
+        ({"INTAKE_PROCESSOR_VERSION": ""}, "processor_version", None),
+        ({"INTAKE_PROCESSOR_VERSION": "1.4"}, "processor_version", "1.4"),
+        ({"INTAKE_PROCESSOR_VERSION": "0123456789abcdef" * 4}, "processor_version", "0123456789ab"),
+        ({"INTAKE_PROCESSOR_VERSION": "é" * 9}, "processor_version", "é" * 6),
+    ],
+)
+def test_what_is_optional_has_a_default(environment: dict[str, str], name: str, value: object) -> None:
+    given = environment if "INTAKE_TABLE_NAME" in environment else CONSUMER | AUDIT | environment
+    read = [one for one in (settings_from(ConsumerSettings, given), audit_settings(given)) if hasattr(one, name)]
+    assert {getattr(one, name) for one in read} == {value}
+    if value == ():
+        assert audit_settings(given).wants("anything"), "as with S3's notification configuration"
 
 
 def test_groups_are_read_from_their_pattern() -> None:
@@ -103,15 +131,6 @@ def test_the_audits_settings() -> None:
         look_back_seconds=1_209_600,
         budget=10_000,
     )
-
-
-def test_where_the_audits_reports_go() -> None:
-    """By default the audit writes no reports."""
-    assert audit_settings(AUDIT).reports is None
-    wanted = {"INTAKE_REPORT_BUCKET": "reports", "INTAKE_REPORT_PREFIX": "a/"}
-    assert audit_settings(AUDIT | wanted).reports == Reports("reports", "a/")
-    owned = wanted | {"INTAKE_REPORT_BUCKET_OWNER": "111122223333"}
-    assert audit_settings(AUDIT | owned).reports == Reports("reports", "a/", "111122223333")
 
 
 OPTIONAL = {"INTAKE_BUCKET_OWNER", "INTAKE_KEY_FILTERS", "INTAKE_KEEP_ROWS", "INTAKE_SKIP_EXISTING"}
@@ -135,14 +154,6 @@ def test_a_consumer_without_a_processor_names_the_variable(more: dict[str, str])
     environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_PROCESSOR"} | more
     with pytest.raises(SettingsError, match="INTAKE_PROCESSOR is not set"):
         entrypoint_of(settings_from(ConsumerSettings, environment))
-
-
-@pytest.mark.failure_mode("F29")
-@pytest.mark.parametrize("owner", [{}, {"INTAKE_BUCKET_OWNER": ""}])
-def test_the_buckets_owner_may_be_unknown(owner: dict[str, str]) -> None:
-    """An imported bucket's may be."""
-    environment = {key: text for key, text in CONSUMER.items() if key != "INTAKE_BUCKET_OWNER"} | owner
-    assert settings_from(ConsumerSettings, environment).bucket_owner is None
 
 
 @pytest.mark.parametrize(
@@ -208,14 +219,6 @@ def test_malformed_filters_are_refused(filters: str) -> None:
         audit_settings(AUDIT | {"INTAKE_KEY_FILTERS": filters})
 
 
-@pytest.mark.parametrize("environment", [{}, {"INTAKE_KEY_FILTERS": "[]"}])
-def test_without_filters_everything_is_wanted(environment: dict[str, str]) -> None:
-    """S3's notification configuration does the same."""
-    settings = audit_settings({key: text for key, text in AUDIT.items() if key != "INTAKE_KEY_FILTERS"} | environment)
-    assert settings.filters == ()
-    assert settings.wants("anything")
-
-
 @pytest.mark.failure_mode("F47")
 @pytest.mark.parametrize(
     ("key", "wanted"),
@@ -247,10 +250,3 @@ def test_each_setting_is_read_from_the_variable_that_it_is_written_to() -> None:
     assert settings_from(ConsumerSettings, environment_of(ConsumerSettings, **written) | FILTERS) == read
     with pytest.raises(KeyError, match="no_field"):
         environment_of(ConsumerSettings, no_field=1)
-
-
-@pytest.mark.parametrize(
-    ("text", "version"), [("", None), ("1.4", "1.4"), ("0123456789abcdef" * 4, "0123456789ab"), ("é" * 9, "é" * 6)]
-)
-def test_a_version_of_the_processor_has_at_most_twelve_bytes(text: str, version: str | None) -> None:
-    assert settings_from(ConsumerSettings, CONSUMER | {"INTAKE_PROCESSOR_VERSION": text}).processor_version == version

@@ -15,6 +15,7 @@ from intake_ledger.sets.audit import SetFindings
 from intake_ledger.sets.settings import SetSettings
 from intake_ledger_testing.memory_s3 import MemoryS3
 from intake_ledger_testing.memory_sqs import MemorySQS
+from tests.known import known
 
 MAX_WAIT = 72 * 3600
 WARM = False
@@ -125,8 +126,7 @@ class SetBench(LocalSets):
 
     def notify_current(self, key: str) -> None:
         """Send the event of the current version of a key."""
-        version = self.s3.current(key)
-        assert version is not None
+        version = known(self.s3.current(key))
         self.parts._notify(key, "ObjectCreated:Put", version.version_id, version)
 
     def delete(self, key: str) -> None:
@@ -142,8 +142,7 @@ class SetBench(LocalSets):
 
     def expire(self, key: str) -> None:
         """Delete an object as a lifecycle rule does."""
-        marker = self.s3.delete(key)
-        assert marker is not None
+        marker = known(self.s3.delete(key))
         self.parts._notify(key, "LifecycleExpiration:DeleteMarkerCreated", marker.version_id)
 
     @override
@@ -152,14 +151,11 @@ class SetBench(LocalSets):
 
     def known(self, key: str) -> Row:
         """The row of a set."""
-        row = self.row(key)
-        assert row is not None
-        return row
+        return known(self.row(key))
 
     def committed(self, key: str) -> str:
         """The version of the part that is committed."""
-        row = self.part_row(key)
-        assert row is not None
+        row = known(self.part_row(key))
         return str(row.committed_state).removeprefix("v#")
 
     def run_audit(
