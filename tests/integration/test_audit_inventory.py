@@ -36,6 +36,7 @@ ORC_SCHEMA = (
     "struct<bucket:string,key:string,version_id:string,is_latest:boolean,is_delete_marker:boolean,size:bigint,"
     "last_modified_date:timestamp,e_tag:string,storage_class:string>"
 )
+UNVERSIONED = "Bucket, Key, Size, LastModifiedDate, ETag"
 KEYS = ["a b+c%.csv", 'ä/日本 ,"x"\n.csv', "plain.csv"]
 _NUMBERS = count(1)
 
@@ -274,37 +275,31 @@ def test_no_report_yet(s3: "S3Client", bucket: str) -> None:
         inventory.newest(versioned=True)
 
 
-def test_the_report_of_another_bucket_is_refused() -> None:
-    """Every object of it would be a loss."""
-    with pytest.raises(InventoryError, match="of the bucket others, and the pipeline's is uploads"):
-        manifest_of(manifest(sourceBucket="others"), source=SOURCE, versioned=True)
-
-
-def test_a_format_that_nobody_reads() -> None:
-    """The error names the known formats."""
-    with pytest.raises(InventoryError, match="Avro: choose CSV, Parquet, ORC"):
-        manifest_of(manifest(fileFormat="Avro"), source=SOURCE, versioned=True)
-
-
 @pytest.mark.parametrize(
-    ("schema", "versioned", "missing"),
+    ("changes", "versioned", "why"),
     [
-        ("Bucket, Key, Size, LastModifiedDate, ETag", True, "VersionId, IsLatest, IsDeleteMarker"),
-        ("Bucket, Key, VersionId, IsLatest, IsDeleteMarker", True, "Size, LastModifiedDate, ETag"),
-        ("Bucket, Key, Size, ETag", False, "LastModifiedDate"),
-        (ORC_SCHEMA.replace("size:bigint,", ""), True, "Size"),
+        ({"sourceBucket": "others"}, True, "of the bucket others, and the pipeline's is uploads"),
+        ({"fileFormat": "Avro"}, True, "Avro: choose CSV, Parquet, ORC"),
+        ({"fileSchema": UNVERSIONED}, True, "has no VersionId, IsLatest, IsDeleteMarker: add"),
+        (
+            {"fileSchema": "Bucket, Key, VersionId, IsLatest, IsDeleteMarker"},
+            True,
+            "has no Size, LastModifiedDate, ETag: add",
+        ),
+        ({"fileSchema": "Bucket, Key, Size, ETag"}, False, "has no LastModifiedDate: add"),
+        ({"fileFormat": "ORC", "fileSchema": ORC_SCHEMA.replace("size:bigint,", "")}, True, "has no Size: add"),
     ],
+    ids=["another bucket", "a format", "versions", "what a state needs", "a date", "a size"],
 )
-def test_columns_that_are_missing_are_named(schema: str, versioned: bool, missing: str) -> None:
-    """With the optional fields to add."""
-    form = {"fileFormat": "ORC"} if schema.startswith("struct") else {}
-    with pytest.raises(InventoryError, match=f"has no {missing}: add"):
-        manifest_of(manifest(fileSchema=schema, **form), source=SOURCE, versioned=versioned)
+def test_a_report_that_cannot_be_compared_is_refused(changes: dict[str, str], versioned: bool, why: str) -> None:
+    """Every object of another bucket would be a loss. The error names the known formats and the fields to add."""
+    with pytest.raises(InventoryError, match=why):
+        manifest_of(manifest(**changes), source=SOURCE, versioned=versioned)
 
 
 def test_a_bucket_without_versions_needs_no_columns_of_versions() -> None:
     """An inventory of current objects is enough there."""
-    content = manifest(fileSchema="Bucket, Key, Size, LastModifiedDate, ETag")
+    content = manifest(fileSchema=UNVERSIONED)
     assert manifest_of(content, source=SOURCE, versioned=False).columns == (
         "bucket", "key", "size", "last_modified_date", "e_tag",
     )  # fmt: skip

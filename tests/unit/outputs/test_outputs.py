@@ -63,21 +63,26 @@ def test_the_first_output_is_one_request(s3: MemoryOutputs) -> None:
     assert stored.metadata == {"intake-fence": f"{FENCE}.1", "intake-source": source_of("in/a", None)}
 
 
-def test_a_later_output_is_a_look_and_a_put(s3: MemoryOutputs) -> None:
-    output(s3).put(text())
-    s3.requests.clear()
-    output(s3, FENCE + 1, look_first=True).put(text(FENCE + 1))
-    assert s3.requests == ["HeadObject", "PutObject"]
-    assert s3.read("results", "out/a") == text(FENCE + 1)
+COMPLETE = "CompleteMultipartUpload"
 
 
-def test_a_wrong_first_guess_is_corrected(s3: MemoryOutputs) -> None:
-    """The ledger's row had expired, and the output is still there."""
+@pytest.mark.parametrize(
+    ("look_first", "length", "requests"),
+    [
+        (True, 0, ["HeadObject", "PutObject"]),
+        (False, 0, ["PutObject", "HeadObject", "PutObject"]),
+        (False, 2 * PART, ["CreateMultipartUpload", "UploadPart", "UploadPart", COMPLETE, "HeadObject", COMPLETE]),
+    ],
+    ids=["a look and a put", "the row had expired", "a wrong guess repeats the completion only"],
+)
+def test_a_later_output_replaces_an_earlier_one(
+    s3: MemoryOutputs, length: int, requests: list[str], *, look_first: bool
+) -> None:
     output(s3).put(text())
     s3.requests.clear()
-    output(s3, FENCE + 1).put(text(FENCE + 1))
-    assert s3.requests == ["PutObject", "HeadObject", "PutObject"]
-    assert s3.read("results", "out/a") == text(FENCE + 1)
+    output(s3, FENCE + 1, look_first=look_first).put(text(FENCE + 1, length=length))
+    assert s3.requests == requests
+    assert s3.read("results", "out/a") == text(FENCE + 1, length=length)
 
 
 @pytest.mark.failure_mode("F129")
@@ -350,14 +355,6 @@ class TestMultipart:
         assert s3.read("results", "out/a") == b"".join(text(value=str(number), length=PART) for number in range(6))
         assert s3.requests == ["CreateMultipartUpload", *["UploadPart"] * 6, "CompleteMultipartUpload"]
 
-    def test_a_wrong_first_guess_repeats_the_completion_only(self, s3: MemoryOutputs) -> None:
-        output(s3).put(text())
-        s3.requests.clear()
-        output(s3, FENCE + 1).put(text(FENCE + 1, length=2 * PART))
-        complete = "CompleteMultipartUpload"
-        assert s3.requests == ["CreateMultipartUpload", "UploadPart", "UploadPart", complete, "HeadObject", complete]
-        assert s3.read("results", "out/a") == text(FENCE + 1, length=2 * PART)
-
     @pytest.mark.failure_mode("F298")
     @pytest.mark.parametrize("body", [lambda _: _, lambda _: [_[:PART], _[PART:]], bytearray, memoryview, io.BytesIO])
     @pytest.mark.parametrize("intruder", ["late worker", "deletion"])
@@ -552,41 +549,33 @@ def test_a_body_that_is_not_binary_is_refused(s3: MemoryOutputs, body: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "expected"),
+    ("operation", "status", "code", "error", "expected"),
     [
-        (403, "AccessDenied", r"AccessDenied: give the pipeline its permissions with pipeline\.grant_output"),
-        (404, "NoSuchBucket", r"bucket of the output does not exist: create it"),
+        (
+            *("PutObject", 403, "AccessDenied", OutputError),
+            r"AccessDenied: give the pipeline its permissions with pipeline\.grant_output.*s3://results/out/a",
+        ),
+        ("PutObject", 404, "NoSuchBucket", OutputError, "bucket of the output does not exist: create it.*s3://results"),
+        # Without s3:ListBucket, S3 answers 403 for a missing object.
+        ("HeadObject", 403, "AccessDenied", OutputError, "refuses HeadObject of the output with 403: .*grant_output"),
+        ("PutObject", 503, "SlowDown", ClientError, "SlowDown"),
     ],
 )
-def test_a_refusal_names_its_fix(
-    s3: MemoryOutputs, status: int, code: str, expected: str, monkeypatch: pytest.MonkeyPatch
+def test_a_refusal_names_its_fix_and_another_error_propagates(
+    s3: MemoryOutputs,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    status: int,
+    code: str,
+    error: type[Exception],
+    expected: str,
 ) -> None:
     def refused(**_: Any) -> None:
-        raise s3_error("PutObject", status, code)
+        raise s3_error(operation, status, code)
 
-    monkeypatch.setattr(s3, "put_object", refused)
-    with pytest.raises(OutputError, match=expected + r".*s3://results/out/a"):
-        output(s3).put(text())
-
-
-def test_a_refused_look_names_its_fix(s3: MemoryOutputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without s3:ListBucket, S3 answers 403 for a missing object."""
-
-    def refused(**_: Any) -> None:
-        raise s3_error("HeadObject", 403, "AccessDenied")
-
-    monkeypatch.setattr(s3, "head_object", refused)
-    with pytest.raises(OutputError, match=r"refuses HeadObject of the output with 403: .*grant_output"):
-        output(s3, look_first=True).put(text())
-
-
-def test_another_error_of_s3_propagates(s3: MemoryOutputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(**_: Any) -> None:
-        raise s3_error("PutObject", 503, "SlowDown")
-
-    monkeypatch.setattr(s3, "put_object", refused)
-    with pytest.raises(ClientError, match="SlowDown"):
-        output(s3).put(text())
+    monkeypatch.setattr(s3, {"PutObject": "put_object", "HeadObject": "head_object"}[operation], refused)
+    with pytest.raises(error, match=expected):
+        output(s3, look_first=operation == "HeadObject").put(text())
 
 
 class TestInAPipeline:
