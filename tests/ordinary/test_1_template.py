@@ -1,27 +1,13 @@
 """The stack of app.py: the five parts of a default pipeline, and a snapshot of the whole template."""
 
-from typing import Any, override
-
 import pytest
-import yaml
 from app import Billing as BillingStack
 from aws_cdk import App
 from syrupy.assertion import SnapshotAssertion
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.extensions.json import JSONSnapshotExtension
 
 from cdk_intake_ledger.testing import logical_ids, stable_template
 from tests.synth.build import Json, only, resources, template_of
-
-
-class YamlSnapshotExtension(SingleFileSnapshotExtension):
-    """A template as people read it, which has two thirds of the lines that its JSON has."""
-
-    _write_mode = WriteMode.TEXT
-    file_extension = "yaml"
-
-    @override
-    def serialize(self, data: Any, **_: Any) -> str:
-        return yaml.safe_dump(data, width=120)
 
 
 @pytest.fixture(scope="module")
@@ -80,4 +66,4 @@ def test_bucket_and_tables_are_not_replaced(stack: BillingStack) -> None:
 
 def test_the_template_is_the_one_that_was_looked_at(stack: BillingStack, snapshot: SnapshotAssertion) -> None:
     """Each change of the default template is visible. `pytest tests/ordinary --snapshot-update` accepts it."""
-    assert stable_template(stack) == snapshot(extension_class=YamlSnapshotExtension)
+    assert stable_template(stack) == snapshot(extension_class=JSONSnapshotExtension)

@@ -4,12 +4,12 @@ A change that makes one greater raises its number here, with its reason in the c
 """
 
 import ast
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from scripts.trace_record import EXECUTIONS, MESSAGES, OBJECTS, SETS, route, trace
 
 from intake_ledger.consumer import hooks
@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CALLS_AND_CHANGES = {OBJECTS: (142, 87), MESSAGES: (142, 95), SETS: (278, 141), EXECUTIONS: (122, 82)}
 """The calls for a record after the first one, and the changes from one file to another."""
 FILES = {
-    **{"after_commit": 17, "max_rate": 12, "exclusive_by": 11, "rejects": 30, "stop_overtaken": 16},
+    "after_commit": 17,
+    "max_rate": 12,
+    "exclusive_by": 11,
+    "rejects": 30,
+    "stop_overtaken": 16,
     "outcome_events": 4,
 }
 """For an option, the number of files of production code that use its own names."""
@@ -27,8 +31,7 @@ NAMES = {
         TAG_CODES tagged untagged tags_pending tags_unchanged judge_tags MAX_UNTAGGED""",
     "max_rate": """max_rate max_burst MaxRate Starts Rate StartTimes rate_problem rate_key in_line MAX_RATE MIN_RATE
         read_rate read_burst MAX_BURST_SECONDS LONGEST_LINE_SECONDS""",
-    "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock GroupHeld
-        group_fence""",
+    "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock GroupHeld group_fence""",
     "rejects": """rejects keep_rejects Rejects ClaimRejects claim_rejects AttemptRejects RejectedRows RowCounts
         rejects_place rejects_may_exist no_place begin_rejects rejected_rows rejected_rows_partition TooManyRejects
         max_share forgets_rejects rejects_partition""",
@@ -73,8 +76,8 @@ def test_no_more_files_name_an_option(option: str) -> None:
 
 def test_the_default_stack_has_no_more_resources() -> None:
     folder = ROOT / "tests" / "ordinary" / "__snapshots__" / "test_1_template"
-    [snapshot] = folder.glob("*.yaml")
-    assert len(yaml.safe_load(snapshot.read_text())["Resources"]) == RESOURCES
+    [snapshot] = folder.glob("*.json")
+    assert len(json.loads(snapshot.read_text())["Resources"]) == RESOURCES
 
 
 class Both(hooks.Option):
