@@ -23,7 +23,7 @@ from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.processor.object_change import as_commit
 from intake_ledger.protocol.errors import InvalidEffectError, NotYet, ObjectGone, Overtaken, Unprocessable
 from intake_ledger.protocol.handover import invalid_effect_of
-from intake_ledger.protocol.row import rejects_place
+from intake_ledger.protocol.row import Row, rejects_place
 from intake_ledger.protocol.settings import ConsumerSettings, settings_from
 from intake_ledger.runners.calls import is_failure, results_of
 from intake_ledger.worker.worker import make_worker
@@ -431,13 +431,13 @@ class LocalRuntime:
     def _sleep(self, seconds: float) -> None:
         self.clock.advance(round(seconds * 1000))
 
-    def _noting_invalid(self, commit: Callable[..., None]) -> Callable[..., None]:
+    def _noting_invalid(self, commit: Callable[..., Row]) -> Callable[..., Row]:
         """Keep the errors of malformed transactions for the test."""
 
         @wraps(commit)
-        def noting(*arguments: Any, **others: Any) -> None:
+        def noting(*arguments: Any, **others: Any) -> Row:
             try:
-                commit(*arguments, **others)
+                return commit(*arguments, **others)
             except InvalidEffectError as error:
                 self._invalid.append(error)
                 raise

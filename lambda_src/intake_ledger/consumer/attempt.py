@@ -42,7 +42,6 @@ from intake_ledger.protocol.row import (
     RowKey,
     Status,
     after_copy,
-    result_note,
 )
 from intake_ledger.protocol.verdict import Ruling, is_another_message, may_be_another
 from intake_ledger.runners import Run, Runner, Started
@@ -269,13 +268,6 @@ class Attempts:
         message.waits_for_option = True
         return max(waits)
 
-    def settled_by(
-        self, claim: Claim, message: Message, counts: RowCounts | None = None, note: Reason | None = None
-    ) -> float | None:
-        """`settled`, for the row that the commit of this claim has written. `counts` and `note` are as it has them."""
-        row = self.services.ledger.committed_row(claim, counts, note)
-        return self.settled(claim.key, claim.change, row, message)
-
     def release(self, answer: Claim | Ruling | None, retry_after: float) -> float:
         """Release the claim, if there is one: its processor was not started. Returns the seconds until the retry."""
         if not isinstance(answer, Claim):
@@ -335,9 +327,9 @@ class Attempts:
 
     def _acted_on(self, claim: Claim, outcome: Outcome, message: Message) -> Outcome:
         """The outcome of a commit after the options have acted. Otherwise its message comes again for them."""
-        if outcome.kind is not OutcomeKind.COMMITTED:
+        if outcome.row is None:
             return outcome
-        return replace(outcome, retry_after=self.settled_by(claim, message, outcome.counts, outcome.reason))
+        return replace(outcome, retry_after=self.settled(claim.key, claim.change, outcome.row, message))
 
     @contextmanager
     def _letting_go(self, claim: Claim) -> Iterator[_Attempt]:
@@ -392,10 +384,11 @@ class Attempts:
 
     def _commit(self, claim: Claim, commit: Commit, message: Message, counts: RowCounts | None = None) -> Outcome:
         try:
-            self.services.ledger.commit(claim, commit.identity, commit.transact, counts=counts)
+            row = self.services.ledger.commit(claim, commit.identity, commit.transact, counts=counts)
         except (LateWriteFound, InvalidEffectError, TransactionRefused) as refused:
             return self._settle(claim, message, refused, Stage.COMMITTING)
-        return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts, reason=result_note(commit.identity))
+        note = Reason(ReasonCode.RESULT_NOT_KEPT, row.reason) if row.reason else None
+        return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts, reason=note, row=row)
 
     def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage, *, died: int = 0) -> Outcome:
         """Write the end of an attempt that raised this error. `died` is as for `settle`."""

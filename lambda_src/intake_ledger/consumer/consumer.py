@@ -36,7 +36,7 @@ from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe
 from intake_ledger.protocol.change import Change, Origin
 from intake_ledger.protocol.reasons import OutcomeKind, Reason, ReasonCode
-from intake_ledger.protocol.row import Ordering, Row, Status, result_note
+from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger.protocol.ulids import made_at
 from intake_ledger.protocol.verdict import (
     Ruling,
@@ -486,8 +486,8 @@ class Groups:
         commits = {held.claim.key: held for held in batch.held}
         batch.held.clear()
         together = [(held.claim, held.commit.identity) for held in commits.values()]
-        refused = self.services.ledger.commit_together(together)
-        for held in [commits.pop(claim.key) for claim in refused]:
+        written = self.services.ledger.commit_together(together)
+        for held in [held for key, held in commits.items() if key not in written]:
             message = held.message
             try:
                 outcome = self.attempts.commit(held.claim, held.commit, message, held.duration_ms)
@@ -496,14 +496,16 @@ class Groups:
                 batch.finish(message, self.failures.backoff(message.receives))
                 continue
             batch.finish(message, outcome.retry_after)
-        notes = {key: result_note(held.commit.identity) for key, held in commits.items()}
-        for key, held in commits.items():
-            self.services.telemetry.ended(held.claim, OutcomeKind.COMMITTED, notes[key], duration_ms=held.duration_ms)
+        for key, row in written.items():
+            note = Reason(ReasonCode.RESULT_NOT_KEPT, row.reason) if row.reason else None
+            ended = commits[key]
+            self.services.telemetry.ended(ended.claim, OutcomeKind.COMMITTED, note, duration_ms=ended.duration_ms)
         if self.attempts.hooks.settled:
-            for key, held in commits.items():
-                wait = self.attempts.settled_by(held.claim, held.message, None, notes[key])
+            for key, row in written.items():
+                claim, message = commits[key].claim, commits[key].message
+                wait = self.attempts.settled(key, claim.change, row, message)
                 if wait is not None:
-                    batch.finish(held.message, wait)
+                    batch.finish(message, wait)
 
 
 @dataclass(slots=True, eq=False)

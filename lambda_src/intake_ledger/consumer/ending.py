@@ -137,6 +137,8 @@ class Outcome:
     """The object was removed before it was processed."""
     keeps_copy: bool = False
     """The message is the copy of a rejection, and goes back to the dead-letter queue."""
+    row: Row | None = None
+    """The committed row."""
     counts: RowCounts | None = None
     """The rejected rows of the committed file. None: the commit says nothing about them."""
     late_write: bool = False

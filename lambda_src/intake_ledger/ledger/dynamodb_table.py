@@ -112,7 +112,7 @@ class LedgerTable:
         statements = []
         for key, (before, after) in updates.items():
             # PartiQL changes sets in another way. A commit does not change them.
-            changed, removed = _changes(before, after)
+            changed, removed = row_difference(before, after)
             statements.append(update_statement(self.name, key, changed, removed, no_late_writes(before)))
         return {key for key, code in self._execute(updates, statements).items() if code is None}
 
@@ -173,7 +173,7 @@ class LedgerTable:
 
         Elements that other workers have added to `late_writes` meanwhile stay, unless `clear_late_writes` is true.
         """
-        changed, removed = _changes(before, after)
+        changed, removed = row_difference(before, after)
         added, deleted = after.late_writes - before.late_writes, before.late_writes - after.late_writes
         if clear_late_writes:
             removed, added, deleted = [*removed, "late_writes"], frozenset(), frozenset()
@@ -347,12 +347,6 @@ class LedgerTable:
             "ExpressionAttributeNames": {f"#{name}": name for name in (*condition.names, *names)},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
-
-
-def _changes(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
-    """`row_difference` with at least one change. DynamoDB refuses an update without one and checks no condition."""
-    changed, removed = row_difference(before, after)
-    return (changed, removed) if changed or removed else ({"fence": after.fence}, [])
 
 
 def condition_failed(error: ClientError) -> bool:

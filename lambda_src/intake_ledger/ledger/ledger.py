@@ -602,8 +602,8 @@ class Ledger:
         transact: Sequence[Element] = (),
         *,
         counts: RowCounts | None = None,
-    ) -> None:
-        """Make the claimed state the committed one.
+    ) -> Row:
+        """Make the claimed state the committed one. Returns the committed row.
 
         Args:
             claim: the claim whose processor has finished.
@@ -635,7 +635,7 @@ class Ledger:
                 self._table.update(claim.key, claim.row, after, owned)
         except ConditionFailed as refused:
             if refused.row is not None and self._is_own_commit(refused.row, after):
-                return  # our own commit, repeated by the SDK after its answer was lost
+                return after  # our own commit, repeated by the SDK after its answer was lost
             if _shows(refused.row, claim.row):
                 raise LateWriteFound("an overtaken worker may have written another state after this effect") from None
             raise _fenced(claim) from None
@@ -648,29 +648,23 @@ class Ledger:
                 # No attempt takes the row by its lease. A person has redriven the execution after its failure.
                 raise LateWriteFound("another message of the key may have had its effect meanwhile") from None
             raise _fenced(claim) from None
+        return after
 
-    def commit_together(self, commits: Sequence[tuple[Claim, str | None]]) -> list[Claim]:
+    def commit_together(self, commits: Sequence[tuple[Claim, str | None]]) -> dict[RowKey, Row]:
         """`commit` claims on different keys in few requests.
 
         Returns:
-            The claims to commit alone. That shows the reason: another attempt has the row, an answer was lost, or AWS
-            refused the request.
+            The committed rows. Commit each other claim alone. That shows the reason: another attempt has the row, an
+            answer was lost, or AWS refused the request.
 
         """
-        now, left = self._clock(), list[Claim]()
+        now, committed = self._clock(), dict[RowKey, Row]()
         for group in batched(commits, BATCH_STATEMENTS):
             updates = {claim.key: (claim.row, self._committed(claim.row, commit, now=now)) for claim, commit in group}
-            written: set[RowKey] = set()
             if len(group) >= self._options.min_group:
                 with suppress(*AWS_ERRORS):
-                    written = self._table.commit_many(updates)
-            left += [claim for claim, _ in group if claim.key not in written]
-        return left
-
-    def committed_row(self, claim: Claim, counts: RowCounts | None = None, note: Reason | None = None) -> Row:
-        """The row that the commit of this claim has written, but for its result. `note` is the reason of the row."""
-        row = self._committed(claim.row, None, now=self._clock(), counts=counts)
-        return replace(row, reason=note.text, reason_code=note.code.value) if note else row
+                    committed |= {key: updates[key][1] for key in self._table.commit_many(updates)}
+        return committed
 
     def tagged(self, key: RowKey, row: Row, done: Sequence[str]) -> None:
         """Record that these versions of a row need no tag any more.

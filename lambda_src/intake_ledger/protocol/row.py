@@ -616,12 +616,6 @@ def committed(
     return _with_counts(after, counts, retention) if counts is not None or after.rejected_rows else after
 
 
-def result_note(commit: object) -> Reason | None:
-    """Why the row does not keep the result of a commit. None: it does."""
-    _, problem = kept_result(commit)
-    return Reason(ReasonCode.RESULT_NOT_KEPT, problem) if problem else None
-
-
 def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> Row:
     """The row after S3 has taken the tags of these versions, or has shown that there is nothing to tag any more.
 
@@ -1112,13 +1106,14 @@ def row_attributes(row: Row) -> dict[str, Any]:
 def row_difference(before: Row, after: Row) -> tuple[dict[str, Any], list[str]]:
     """The attributes to set, and the names of those to remove, in an update from one row to the other.
 
-    `late_writes` is left out: an update adds and deletes elements of this set, and keeps those of other workers.
+    There is one at least: DynamoDB refuses an update without one, and checks no condition. `late_writes` is left out:
+    an update adds and deletes elements of this set, and keeps those of other workers.
     """
     new = {
         name: value
         for name in _ROW_FIELDS
         if name != "late_writes" and (value := getattr(after, name)) != getattr(before, name)
-    }
+    } or {"fence": after.fence}
     return {name: value for name, value in new.items() if value is not None}, [
         name for name, value in new.items() if value is None
     ]
