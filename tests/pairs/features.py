@@ -1125,7 +1125,7 @@ def forget_key(world: World, a: int, b: int) -> None:
 def dismiss(world: World, a: int, b: int) -> None:
     key, deployed, aws = key_of(a), deployed_of(world), cast("Any", aws_of(world))
     try:
-        rows = dismissing.rejected_rows(aws, deployed, key, None)
+        rows = dismissing.rejected_entries(aws, deployed, key, None)
         for one in rows:
             dismissing._move(aws, deployed, one, dismissed_partition(deployed.name))
     except CliError:

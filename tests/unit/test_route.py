@@ -6,6 +6,7 @@ A change that makes one greater raises its number here, with its reason in the c
 import ast
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from scripts.trace_record import EXECUTIONS, MESSAGES, OBJECTS, SETS, route, trace
 
 from intake_ledger.consumer import hooks
+from tests.settings import CONSUMER
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS_AND_CHANGES = {OBJECTS: (139, 85), MESSAGES: (139, 94), SETS: (275, 139), EXECUTIONS: (122, 82)}
@@ -21,7 +23,7 @@ FILES = {
     "after_commit": 17,
     "max_rate": 12,
     "exclusive_by": 11,
-    "rejects": 30,
+    "rejects": 29,
     "stop_overtaken": 16,
     "outcome_events": 4,
 }
@@ -103,3 +105,10 @@ def test_options_are_asked_in_order_and_only_at_their_points() -> None:
     assert asked == ["first", "second"]
     assert [act(None, None, None, None) for act in made.settled] == [None, 3.0]
     assert hooks.Hooks.of([hooks.Option()]) == hooks.NO_HOOKS
+
+
+def test_an_option_is_set_if_it_differs_from_its_default() -> None:
+    """A default of False or 1 is off as well. No module has the name of such an option."""
+    assert hooks.modules_of(CONSUMER, ("commit_together", "max_per_call", "rejects", *hooks.OPTIONS)) == []
+    [module] = hooks.modules_of(replace(CONSUMER, rejects="outputs/rejects/"), ("commit_together", "rejects"))
+    assert module.__name__ == "intake_ledger.options.rejects"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 COUNTS = frozenset(
     (
-        *("audit_budget", "backfill_rate", "batch_size", "max_attempts", "max_concurrency"),
-        *("max_per_call", "max_pollers", "memory_size", "min_pollers", "reserved_concurrency"),
+        *("audit_budget", "backfill_rate", "batch_size", "max_attempts", "max_burst", "max_concurrency"),
+        *("max_per_call", "max_pollers", "max_rate", "memory_size", "min_pollers", "reserved_concurrency"),
         *("resubmit_rate", "threads"),
     )
 )

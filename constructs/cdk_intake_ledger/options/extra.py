@@ -1,5 +1,7 @@
 """What an option brings to a pipeline besides its own value. An option that is not set brings nothing."""
 
+# ruff: noqa: ARG002 - options that override a method use its arguments
+
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -29,16 +31,11 @@ class Extra:
         """Change the bucket, for a pipeline with these filters."""
 
     def problems(
-        self,
-        bucket: s3.IBucket | None,  # noqa: ARG002 - likewise
-        resource: s3.CfnBucket | None,  # noqa: ARG002 - likewise
-        *,
-        deletes: bool,  # noqa: ARG002 - likewise
-        plan: Plan,  # noqa: ARG002 - likewise
+        self, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, *, deletes: bool, plan: Plan
     ) -> Iterator[Problem]:
         """Reasons why the option cannot work. `bucket` is that of the pipeline's arguments, and `resource` its own."""
         yield from ()
 
-    def problems_of_parts(self, path: str) -> Iterator[Problem]:  # noqa: ARG002 - for others
+    def problems_of_parts(self, path: str) -> Iterator[Problem]:
         """Reasons why objects of a pipeline with this path cannot be parts of sets."""
         yield from ()

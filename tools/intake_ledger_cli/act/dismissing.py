@@ -66,7 +66,7 @@ def dismiss_command(
         raise UsageError(f"--version-id is for one key, and {len(keys)} were given: dismiss each with its version")
     aws, deployed = call.open("dismiss")
     names = list(dict.fromkeys(key_in(deployed, key) for key in keys))
-    entries = [entry for key in names for entry in rejected_rows(aws, deployed, key, version_id)]
+    entries = [entry for key in names for entry in rejected_entries(aws, deployed, key, version_id)]
     of_bucket = deployed.work.in_bucket
     number = f"{many(len(entries), 'rejected ' + ('versions' if of_bucket else 'messages'))} of {', '.join(names)}"
     back = "" if of_bucket else ", with the only copy of the content: after a `retry`, the source has to send it again"
@@ -100,7 +100,7 @@ def _dismiss_letter(call: Call, chosen: str, because: str, *, yes: bool) -> None
     call.output(DismissResult(messages=1))
 
 
-def rejected_rows(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
+def rejected_entries(aws: Aws, deployed: DeployedPipeline, key: str, version_id: str | None) -> list[ObjectRow]:
     """Return the key's rejected rows.
 
     Raises:

@@ -1,11 +1,10 @@
 """The option `max_rate`: its fields, its numbers in a plan, and their rules."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from cdk_intake_ledger.checks.plan_check import Check
-from cdk_intake_ledger.checks.registry import Rule, Subject
+from cdk_intake_ledger.checks.plan_check import Check, compare
+from cdk_intake_ledger.checks.registry import Subject
 from cdk_intake_ledger.checks.spans import UNKNOWN, number_text
 from intake_ledger.protocol.rate import MAX_BURST_SECONDS, MAX_RATE, MIN_RATE
 
@@ -34,47 +33,23 @@ class StartNumbers:
 
 SUBJECT = Subject("A rate of starts")
 
-
-def _check(rule: Rule, needs: str, broken: Callable[[StartNumbers], bool]) -> Check:
-    def values(plan: StartNumbers) -> dict[str, str]:
-        return {name: number_text(getattr(plan, name)) for name in rule.values()}
-
-    return Check(rule, tuple(needs.split()), broken, values)
-
-
-CHECKS = (
-    _check(
-        SUBJECT.error(
-            "max-rate-range",
-            inputs=("max_rate",),
-            what="max_rate is {max_rate}",
-            why=f"it must be 1/3600 to {MAX_RATE} starts a second: one item of DynamoDB, which has 1,000 writes a "
-            "second, counts all starts, and a start whose message waited takes more than two",
-            fix="Lower max_rate, or omit it and limit max_concurrency",
-        ),
-        "max_rate",
-        lambda plan: not MIN_RATE <= plan.max_rate <= MAX_RATE,
-    ),
-    _check(
-        SUBJECT.error(
-            "max-burst-range",
-            inputs=("max_burst", "max_rate"),
-            what="max_burst is {max_burst} and max_rate is {max_rate}",
-            why="it must be 1 to the starts of an hour",
-            fix="Set a value in this range, or omit max_burst",
-        ),
-        "max_burst max_rate",
-        lambda plan: not 1 <= plan.max_burst <= max(2, plan.max_rate * MAX_BURST_SECONDS),
-    ),
-    _check(
-        SUBJECT.error(
-            "max-burst-alone",
-            inputs=("max_burst", "max_rate"),
-            what="max_burst is {max_burst} and max_rate is not set",
-            why="only starts that are limited are saved",
-            fix="Set max_rate, or omit max_burst",
-        ),
-        "max_burst",
-        lambda plan: math.isnan(plan.max_rate) and plan.max_burst > 0,
-    ),
+_BURST_ALONE = SUBJECT.error(
+    "max-burst-alone",
+    inputs=("max_burst", "max_rate"),
+    what="max_burst is {max_burst} and max_rate is not set",
+    why="only starts that are limited are saved",
+    fix="Set max_rate, or omit max_burst",
 )
+CHECKS = (
+    compare(SUBJECT, "max-rate-range", "max_rate", lambda plan: not MIN_RATE <= plan.max_rate <= MAX_RATE,
+            "max_rate is {max_rate}",
+            f"it must be 1/3600 to {MAX_RATE} starts a second: one item of DynamoDB, which has 1,000 writes a "
+            "second, counts all starts, and a start whose message waited takes more than two",
+            "Lower max_rate, or omit it and limit max_concurrency"),
+    compare(SUBJECT, "max-burst-range", "max_burst max_rate",
+            lambda plan: not 1 <= plan.max_burst <= max(2, plan.max_rate * MAX_BURST_SECONDS),
+            "max_burst is {max_burst} and max_rate is {max_rate}", "it must be 1 to the starts of an hour",
+            "Set a value in this range, or omit max_burst"),
+    Check(_BURST_ALONE, ("max_burst",), lambda plan: math.isnan(plan.max_rate) and plan.max_burst > 0,
+          lambda plan: {"max_burst": number_text(plan.max_burst)}),
+)  # fmt: skip
