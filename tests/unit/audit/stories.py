@@ -3,8 +3,8 @@
     F74 version 1 is processed, and the event of version 2 is lost
         latest: put k; commit k; put k; run; finds overtaken k; sends k
 
-A story begins with its kinds: `latest`, `each version`, or both, and is told for each. `budget 3`, `without versions`
-and `backlog 5 h of 1000` (or `backlog unknown of 1`) may follow. The steps are:
+A story begins with its kinds: `latest`, `each version`, or both, and is told for each. `budget 3`, `without versions`,
+`backfill` and `backlog 5 h of 1000` (or `backlog unknown of 1`) may follow. The steps are:
 
 - `put k m`: upload these keys two hours ago. `put k 60 d old`. `mark k`: a delete marker. `lose k`: no version is left.
 - `commit k`: the ledger has processed the last state of the key, or one that no listing shows. `commit k absent`.
@@ -48,7 +48,8 @@ def tell(text: str) -> None:
     told = [ordering for kind, ordering in kinds.items() if kind.split() in options]
     assert told, "no kind"
     for ordering in told:
-        AuditStory(AuditWorld(ordering, **made), _backlog(backlog) if backlog else None).play(steps)
+        world = AuditWorld(ordering, **made)
+        AuditStory(world, _backlog(backlog) if backlog else None, backfill=["backfill"] in options).play(steps)
 
 
 def _backlog(words: list[str]) -> Backlog:
@@ -62,6 +63,7 @@ class AuditStory:
 
     world: AuditWorld
     backlog: Backlog | None
+    backfill: bool
     report: Report = field(init=False)
 
     def play(self, text: str) -> None:
@@ -108,7 +110,7 @@ class AuditStory:
         if self.backlog:
             window = audit_backlog.narrowed(window, self.backlog, now=self.world.clock())
             resubmit = not self.backlog.unknown
-        self.report = self.world.run(window=window, resubmit=resubmit, dry_run=dry_run)
+        self.report = self.world.run(window=window, resubmit=resubmit, dry_run=dry_run, backfill=self.backfill)
 
     def _check(self, step: str) -> None:
         world, report = self.world, self.report

@@ -12,7 +12,7 @@ from intake_ledger.audit.report import Report
 from intake_ledger.aws.bucket import Bucket
 from intake_ledger.events.parser import OWN_MESSAGE, parse_message
 from intake_ledger.ledger.ledger import Claim, LedgerOptions
-from intake_ledger.protocol.row import Ordering, Status
+from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger.protocol.verdict import Policy, Verdict
 from intake_ledger_testing.consumers import object_ledger
@@ -102,14 +102,6 @@ def test_a_persons_request_comes_after_it() -> None:
 
 class TestWhatIsLeftAlone:
     """Objects that the pipeline must not process."""
-
-    def test_a_key_with_a_row(self) -> None:
-        """The ledger knows about it."""
-        filled = Filled()
-        for status in (Status.PROCESSED, Status.REJECTED):
-            state = filled.s3.put(f"in/{status}", age=YEAR)
-            filled.world.insert(f"in/{status}", state, status, committed_state=state.identity)
-        assert filled.go_on().resubmitted == 0
 
     def test_what_was_removed_and_what_passes_no_filter(self) -> None:
         """No request names the object."""

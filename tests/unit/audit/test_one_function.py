@@ -74,6 +74,8 @@ def world() -> AuditWorld:
         latest, backlog 5 h of 1000: put gone 1 d old; commit gone 1 d ago; lose gone; run; finds
     F31 unless the queue is up to date
         latest, backlog 60 s of 1000: put gone 1 d old; commit gone 1 d ago; lose gone; run; finds removed gone
+    a backfill leaves a key with a row alone, since the ledger knows it
+        latest, backfill: put k m 365 d old; commit k; row m REJECTED; run; resubmitted 0
     F31 nothing is sent into a queue of unknown age: it is found, told, and left to the next run
         latest, backlog unknown of 1: put k 1 d old; run; finds missing k; sends
 """)
