@@ -88,20 +88,73 @@ def test_without_an_action_alarms_are_only_shown() -> None:
     assert "AlarmActions" not in alarm(template, "Rejected")
 
 
-@pytest.mark.parametrize("name", ["Rejected", "Fenced", "AuditFindings"])
-def test_one_is_enough(template: Json, name: str) -> None:
-    """A metric without events has no data, which must not cause an alarm."""
+TABLE = """
+    Rejected                   Rejected                       Sum      >= 1     1 of 1   300  notBreaching
+    Fenced                     Fenced                         Sum      >= 1     1 of 1   300  notBreaching
+    AuditFindings              AuditFindings                  Sum      >= 1     1 of 1   300  notBreaching
+    LapsedLeases               LapsedLeases                   Sum      >= 1     2 of 12  300  notBreaching
+    Retries                    Retries                        Sum      >= 10    3 of 12  300  notBreaching
+    ConsumerFunctionErrors     Errors                         Sum      >= 1     2 of 12  300  notBreaching
+    ConsumerFunctionThrottles  Throttles                      Sum      >= 1     3 of 3   300  notBreaching
+    AuditFunctionErrors        Errors                         Sum      >= 1     2 of 12  300  notBreaching
+    OldestMessage              ApproximateAgeOfOldestMessage  Maximum  > 3600   3 of 3   300  notBreaching
+    DownstreamOut              BreakerOpen                    Sum      >= 1     2 of 4  3600  notBreaching
+    AuditDeliveryProblems      AuditDeliveryProblems          Maximum  >= 1     1 of 1   300  ignore
+"""
+"""Each alarm with its metric, its statistic and threshold, its datapoints, and what missing data are.
+
+A metric without events has no data, which must not cause an alarm. The next invocation repairs a single failure. An
+outage of hours sends no dead letters, so it needs an alarm of its own. A problem of the delivery remains between two
+audits.
+"""
+BY_INTERVAL = """
+    5 minutes  AuditMissing     AuditRuns        Sum      < 1   2 of 2    300  breaching
+    1 day      AuditMissing     AuditRuns        Sum      < 1   2 of 2  86400  breaching
+    6 days     AuditMissing     AuditRuns        Sum      < 1   7 of 7  86400  breaching
+    5 minutes  AuditIncomplete  AuditIncomplete  Minimum  >= 1  2 of 2    300  notBreaching
+    1 day      AuditIncomplete  AuditIncomplete  Minimum  >= 1  2 of 2  86400  notBreaching
+    3 days     AuditIncomplete  AuditIncomplete  Minimum  >= 1  1 of 1  86400  notBreaching
+"""
+"""The same for an audit, by its interval.
+
+Nothing else would show that delivery is broken, so missing data of its runs cause an alarm. A 0 is a complete run.
+"""
+OPERATORS = {
+    ">=": "GreaterThanOrEqualToThreshold",
+    ">": "GreaterThanThreshold",
+    "<": "LessThanThreshold",
+}
+
+
+def check_alarm(template: Json, line: str) -> Json:
+    """Compare an alarm with its line."""
+    name, metric, statistic, operator, threshold, datapoints, _, periods, period, missing = line.split()
     properties = alarm(template, name)
-    assert (properties["MetricName"], properties["Namespace"]) == (name, "IntakeLedger")
-    assert properties["Dimensions"] == [
-        {"Name": "service", "Value": variables(template, "OrdersConsumer")["POWERTOOLS_SERVICE_NAME"]}
-    ]
-    assert (properties["Threshold"], properties["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
-    assert (properties["Statistic"], properties["Period"], properties["TreatMissingData"]) == (
-        "Sum",
-        300,
-        "notBreaching",
-    )
+    assert (properties["MetricName"], properties["Statistic"]) == (metric, statistic)
+    assert (properties["ComparisonOperator"], properties["Threshold"]) == (OPERATORS[operator], int(threshold))
+    found = (properties.get("DatapointsToAlarm", properties["EvaluationPeriods"]), properties["EvaluationPeriods"])
+    assert found == (int(datapoints), int(periods))
+    assert (properties["Period"], properties["TreatMissingData"]) == (int(period), missing)
+    return properties
+
+
+@pytest.mark.failure_mode("F23", "F46", "F111")
+@pytest.mark.parametrize("line", TABLE.strip().splitlines())
+def test_each_alarm_is_that_of_the_table(template: Json, line: str) -> None:
+    properties = check_alarm(template, line)
+    if properties["MetricName"] in METRICS and properties["Namespace"] == "IntakeLedger":
+        service = variables(template, "OrdersConsumer")["POWERTOOLS_SERVICE_NAME"]
+        assert properties["Dimensions"] == [{"Name": "service", "Value": service}]
+    else:
+        assert properties["Namespace"].startswith("AWS/")
+
+
+@pytest.mark.failure_mode("F46")
+@pytest.mark.parametrize("line", BY_INTERVAL.strip().splitlines())
+def test_alarms_of_an_audit_follow_from_its_interval(line: str) -> None:
+    number, unit, row = line.split(maxsplit=2)
+    interval = {"m": Duration.minutes, "d": Duration.days}[unit[0]](int(number))
+    check_alarm(template_with(audit=AuditOptions(interval=interval)), row)
 
 
 @pytest.mark.failure_mode("F313")
@@ -151,38 +204,7 @@ def test_queues_are_watched(template: Json) -> None:
         watched = one["MetricStat"]["Metric"]["Dimensions"]
         assert watched == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [dead_letters, "QueueName"]}}]
     assert age["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
-    assert (age["MetricName"], age["Threshold"], age["EvaluationPeriods"]) == (
-        "ApproximateAgeOfOldestMessage",
-        3_600,
-        3,
-    )
-    assert {depth["TreatMissingData"], age["TreatMissingData"]} == {"notBreaching"}
-
-
-@pytest.mark.failure_mode("F46")
-@pytest.mark.parametrize(
-    ("interval", "period", "periods"),
-    [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(6), 86_400, 7)],
-)
-def test_an_audit_that_does_not_run_is_missed(interval: Duration, period: int, periods: int) -> None:
-    """No other alarm would show that delivery is broken, so missing data causes this alarm."""
-    properties = alarm(template_with(audit=AuditOptions(interval=interval)), "AuditMissing")
-    assert (properties["MetricName"], properties["Threshold"]) == ("AuditRuns", 1)
-    assert (properties["ComparisonOperator"], properties["TreatMissingData"]) == ("LessThanThreshold", "breaching")
-    assert (properties["Period"], properties["EvaluationPeriods"]) == (period, periods)
-
-
-@pytest.mark.failure_mode("F46")
-def test_broken_delivery_is_an_alarm_until_an_audit_has_seen_it_mended(template: Json) -> None:
-    """Between two audits there is no data, and the problem remains."""
-    properties = alarm(template, "AuditDeliveryProblems")
-    assert (properties["MetricName"], properties["Threshold"], properties["Statistic"]) == (
-        "AuditDeliveryProblems",
-        1,
-        "Maximum",
-    )
-    assert (properties["EvaluationPeriods"], properties["TreatMissingData"]) == (1, "ignore")
-    assert properties["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+    assert depth["TreatMissingData"] == "notBreaching"
 
 
 @pytest.mark.failure_mode("F117")
@@ -197,25 +219,6 @@ def test_the_alarm_goes_off_within_one_tick(interval: Duration) -> None:
     assert properties["Period"] <= minutes * 60
 
 
-@pytest.mark.parametrize(
-    ("interval", "period", "periods"),
-    [(Duration.minutes(5), 300, 2), (Duration.days(1), 86_400, 2), (Duration.days(3), 86_400, 1)],
-)
-def test_an_audit_that_never_gets_through_is_an_alarm(interval: Duration, period: int, periods: int) -> None:
-    """A 0 in a period is a complete run."""
-    properties = alarm(template_with(audit=AuditOptions(interval=interval)), "AuditIncomplete")
-    assert (properties["MetricName"], properties["Threshold"], properties["Statistic"]) == (
-        "AuditIncomplete",
-        1,
-        "Minimum",
-    )
-    assert (properties["Period"], properties["EvaluationPeriods"]) == (period, periods)
-    assert (properties["ComparisonOperator"], properties["TreatMissingData"]) == (
-        "GreaterThanOrEqualToThreshold",
-        "notBreaching",
-    )
-
-
 def test_an_audit_too_rare_to_be_watched_is_said() -> None:
     """CloudWatch evaluates at most 7 days, and refuses a longer alarm at deployment."""
     stack = new_stack()
@@ -224,41 +227,6 @@ def test_an_audit_too_rare_to_be_watched_is_said() -> None:
     pipeline = IntakePipeline(stack, "Orders", processor=processor(), audit=audit, ledger=ledger)
     assert list(pipeline.alarms) == [name for name in NAMES if name != "AuditMissing"]
     assert warned(stack, "audit-not-watched")
-
-
-@pytest.mark.failure_mode("F23")
-def test_an_outage_of_hours_calls_somebody(template: Json) -> None:
-    """The circuit breaker sends no dead letters, so it needs an alarm. A short outage causes no alarm."""
-    properties = alarm(template, "DownstreamOut")
-    assert (properties["MetricName"], properties["Period"], properties["TreatMissingData"]) == (
-        "BreakerOpen",
-        3600,
-        "notBreaching",
-    )
-    assert (properties["DatapointsToAlarm"], properties["EvaluationPeriods"], properties["Threshold"]) == (2, 4, 1)
-
-
-@pytest.mark.failure_mode("F111")
-@pytest.mark.parametrize(
-    ("name", "metric", "needed", "periods"),
-    [
-        ("LapsedLeases", "LapsedLeases", 2, 12),
-        ("Retries", "Retries", 3, 12),
-        ("ConsumerFunctionErrors", "Errors", 2, 12),
-        ("ConsumerFunctionThrottles", "Throttles", None, 3),
-        ("AuditFunctionErrors", "Errors", 2, 12),
-    ],
-)
-def test_what_repeats_within_an_hour_calls_somebody(
-    template: Json, name: str, metric: str, needed: int | None, periods: int
-) -> None:
-    """The next invocation repairs a single failure."""
-    properties = alarm(template, name)
-    assert (properties["MetricName"], properties["Period"], properties["Statistic"]) == (metric, 300, "Sum")
-    assert properties["Threshold"] == (10 if name == "Retries" else 1)
-    assert properties["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-    assert (properties.get("DatapointsToAlarm"), properties["EvaluationPeriods"]) == (needed, periods)
-    assert properties["TreatMissingData"] == "notBreaching"
 
 
 @pytest.mark.failure_mode("F111")
