@@ -9,9 +9,10 @@ The steps are:
 - `mark M`: delete without a version. `remove 1`: delete this version or marker for good.
 - `wait 13 d`: let time pass, in `ms`, `s` or `d`. `expire`: let TTL delete the row.
 - `EVENT NAME OUTCOME [STATE] [attempt N] [round N] [for TIME]`: a worker gets an event and asks the ledger. An outcome
-  in capitals is the ledger's ruling, `SETTLED unprocessed` if an object was never processed. Otherwise the change is
-  claimed, in the state that is given, and its worker `claims` only, `commits`, `fails` (`for` this time, all messages
-  for the state wait), `dies`, `rejects`, `releases` or `abandons`.
+  in capitals is the ledger's ruling, `SETTLED unprocessed` if an object was never processed, and `STALE undone` if the
+  row gets back the commit from before a removal. Otherwise the change is claimed, in the state that is given, and its
+  worker `claims` only, `commits`, `fails` (`for` this time, all messages for the state wait), `dies`, `rejects`,
+  `releases` or `abandons`.
 - `then OUTCOME`: end the claim that was only claimed. `then is refused`: another state was written late, so the attempt
   is not counted.
 - `late 1 reports`: the first worker that died lives on. Its commit is fenced, and it reports its late write, or `has
@@ -187,7 +188,9 @@ class Story:
             assert answer.verdict == Verdict[parts["outcome"]], f"{answer.verdict}, {answer.why}"
             unprocessed = bool(isinstance(answer, Ruling) and answer.unprocessed)
             assert unprocessed is (parts["state"] == "unprocessed"), f"unprocessed: {unprocessed}"
-            writes = answer.verdict is Verdict.SETTLED or raced
+            undone = bool(isinstance(answer, Ruling) and answer.undone)
+            assert undone is (parts["state"] == "undone"), f"undone: {undone}"
+            writes = answer.verdict is Verdict.SETTLED or undone or raced
             assert writes or self.world.item(change) == item, "the ruling wrote"
             return
         assert isinstance(answer, Claim), f"{answer.verdict}, {answer.why}"

@@ -89,17 +89,6 @@ def test_a_commit_has_the_version_of_the_processor(world: World, monkeypatch: py
     assert [row.processor_version for row in written] == ["1.4", "1.4"]
 
 
-@pytest.mark.failure_mode("F18")
-def test_a_second_copy_while_the_first_runs_is_busy(world: World) -> None:
-    """A live claim is BUSY for all other workers, and costs no attempt."""
-    change = created(world.s3.put(KEY, "1"))
-    claim = world.accept(change)
-    for _ in range(10):
-        assert world.verdict(change) is Verdict.BUSY
-    assert world.known(change) == claim.row
-    world.ledger.commit(claim)
-
-
 def test_an_audits_mark_alone_is_no_row(world: World) -> None:
     """The insert replaces it, its expiry included."""
     change = created(world.s3.put(KEY, "1"))
@@ -242,22 +231,6 @@ def test_an_equal_fence_is_not_enough(world: World, end: Callable[[World, Claim]
     assert world.known(released.change) == successor.row
 
 
-@pytest.mark.failure_mode("F04")
-def test_a_removal_that_is_settled_over_half_done_work_fences_its_worker(deaf: World) -> None:
-    """The object is gone."""
-    late = deaf.die(created(deaf.s3.put(KEY, "1")))
-    assert deaf.verdict(marked(deaf.s3.mark_deleted(KEY))) is Verdict.SETTLED
-    with pytest.raises(Fenced):
-        deaf.ledger.commit(late)
-
-
-def test_a_worker_past_its_lease_may_commit_while_nobody_took_over(world: World) -> None:
-    """The fence decides, not the clock."""
-    late = world.die(created(world.s3.put(KEY, "1")))
-    world.ledger.commit(late)
-    assert world.known(late.change).settled
-
-
 @pytest.mark.failure_mode("F13")
 def test_a_clock_ahead_by_less_than_the_margin_steals_no_live_lease(world: World) -> None:
     """The lease is compared with the clock at the moment of the claim, not one millisecond earlier."""
@@ -281,6 +254,12 @@ def test_a_live_lease_refuses_the_swap_itself(world: World) -> None:
 
 
 @stories("""
+    F18 a second copy while the first one runs is busy, and costs no attempt
+        put 1; created 1 claims; created 1 BUSY; created 1 BUSY; created 1 BUSY; row attempts=1; then commits
+    F04 a removal that is settled over half-done work
+        deletes off: put 1; created 1 dies; mark M; marked M SETTLED unprocessed; late 1 reports
+    a worker past its lease may commit while nobody took over: the fence decides, not the clock
+        put 1; created 1 claims; wait 1 d; then commits
     F83 of two that judged the same row, one swaps
         put 1; created 1 commits; put 2; meanwhile created 2 claims; created 2 BUSY
     F83 the one that lost brings about what S3 shows by then
@@ -364,6 +343,8 @@ def test_nothing_runs_after_the_commit_of_the_newest_state(make_world: MakeWorld
         put 1; mark M; marked M commits M; wait 14 d; created 1 STALE
     F58 changes with one sequencer all count
         put 1; created 1 commits; put 2; created 2 dies; created 2 commits; mark M; marked M claims M
+    F37 new bytes without versions are a new change
+        without versions: put A; created A commits; put B; created B claims B
     F72 a death keeps the change and raises the fence
         put 1; created 1 dies; created 1 claims 1 attempt 2
     F73 a state that comes back over an unsettled row runs again
@@ -376,15 +357,6 @@ def test_nothing_runs_after_the_commit_of_the_newest_state(make_world: MakeWorld
 def test_the_state_that_s3_shows_is_processed(make_world: MakeWorld, story: str) -> None:
     """For any order of the events."""
     tell(make_world, story)
-
-
-@pytest.mark.failure_mode("F37")
-def test_unversioned_new_bytes_are_a_new_change(make_world: MakeWorld) -> None:
-    """Also where versioning is suspended and the id is `null`."""
-    world = make_world(versioned=False)
-    world.process(created(replace(world.s3.put(KEY, "A"), version_id="null")))
-    change = created(replace(world.s3.put(KEY, "B"), version_id="null"))
-    assert world.verdict(change) is Verdict.ACCEPTED
 
 
 @stories("""
@@ -549,31 +521,18 @@ def test_the_expiry_is_a_number_of_seconds_after_the_retention(world: World) -> 
     F89 a removal whose attempts are used up
         put 1; created 1 commits; mark M; marked M dies; marked M dies; marked M dies; marked M EXHAUSTED; deletes off;
         marked M SETTLED; row committed_state=M
+    F89 a marker, an un-delete and a marker: who judged before the un-delete must not settle after it
+        deletes off: put 1; created 1 commits; mark M; meanwhile marked M SETTLED, remove M, deleted M STALE undone;
+        marked M STALE; row committed_state=1; mark N; marked N SETTLED
+    F604 the same version written late changes nothing, since the downstream has it in any case
+        deletes off: put 1; created 1 dies; created 1 commits; mark M; marked M SETTLED; late 1 reports;
+        audited M SETTLED; remove M; deleted M STALE undone; row committed_state=1
     every version
         every version, deletes off: put 1; mark M; marked M SETTLED; created 1 claims 1; remove 1; deleted 1 SETTLED
 """)
 def test_removals_are_settled_with_deletes_off(make_world: MakeWorld, story: str) -> None:
     """Without a claim. The row says that the removal is committed."""
     tell(make_world, story)
-
-
-@pytest.mark.failure_mode("F89")
-def test_marker_undelete_marker_with_a_stale_swap_in_between(deaf: World) -> None:
-    """Who judged before the un-delete must not settle after it: the fence has moved on."""
-    one = deaf.s3.put(KEY, "1")
-    deaf.process(created(one))
-    marker = deaf.s3.mark_deleted(KEY)
-
-    def meanwhile() -> None:
-        assert deaf.verdict(marked(marker)) is Verdict.SETTLED
-        deaf.s3.delete_version(KEY, marker)
-        assert deaf.verdict(deleted(marker)) is Verdict.STALE
-
-    deaf.s3.after_look.append(meanwhile)
-    assert deaf.verdict(marked(marker)) is Verdict.STALE
-    assert deaf.known(created(one)).committed_state == one.identity
-    again = deaf.s3.mark_deleted(KEY)
-    assert deaf.verdict(marked(again)) is Verdict.SETTLED
 
 
 @pytest.mark.failure_mode("F603")
@@ -633,21 +592,6 @@ def test_another_version_written_late_is_repaired_after_an_undelete(
     again = act(deleted(marker)) if undone else deaf.answer(deleted(marker))
     assert isinstance(again, Claim)
     assert again.state.identity == two.identity
-
-
-@pytest.mark.failure_mode("F604")
-def test_the_same_version_written_late_changes_nothing(deaf: World) -> None:
-    """The downstream has it in any case."""
-    one = deaf.s3.put(KEY, "1")
-    late = deaf.die(created(one))
-    deaf.process(created(one))
-    marker = deaf.s3.mark_deleted(KEY)
-    assert deaf.verdict(marked(marker)) is Verdict.SETTLED
-    assert deaf.ledger.report_late_write(late)
-    assert deaf.verdict(audited(marker)) is Verdict.SETTLED
-    deaf.s3.delete_version(KEY, marker)
-    assert deaf.verdict(deleted(marker)) is Verdict.STALE
-    assert deaf.known(created(one)).has_committed(one.identity)
 
 
 @stories("""
