@@ -45,6 +45,7 @@ from intake_ledger.protocol.row import (
     success_key,
     waiting_partition,
 )
+from intake_ledger.protocol.settings import ConsumerSettings, environment_of
 from intake_ledger.requests.record import queried_batches
 from intake_ledger_cli.act import dismissing, pausing
 from intake_ledger_cli.errors import CliError
@@ -95,6 +96,10 @@ class Feature:
 
     def begin(self, world: World) -> None:
         """Before the first step."""
+
+    def begins(self, world: World, effect: Effect) -> Iterator[str]:
+        """What is wrong about a call that begins."""
+        yield from ()
 
     def processes(self, world: World, given: Any, effect: Effect) -> None:
         """Inside a call, before its effect."""
@@ -166,6 +171,10 @@ def run_parts(world: World) -> None:
 class Common(Feature):
     """What holds in each world."""
 
+    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
+        if after.status is Status.PROCESSED and after.expires_at is not None and not after.settled:
+            yield f"the row of {key} expires, and {set(after.late_writes)} may have been written late"
+
     def judge(self, world: World) -> Iterator[str]:
         name = world.settings.pipeline
         if world.source_messages:
@@ -215,6 +224,7 @@ def may_stay(world: World, key: str) -> bool:
         return forget(world.dynamodb, world.clock, deployed_of(world), key)
     if not isinstance(world.local, LocalMessages) or not world.notes & {"purged", "restored"}:
         return False
+    world.clock.advance(DAY)  # the row of an execution is reported when its time is over
     return key in world.local.check_rows()
 
 
@@ -235,6 +245,10 @@ def double(world: World, a: int, b: int) -> None:
         world.sqs.send(one.body, one.attributes, group=one.group)
 
 
+def wake_worker(world: World, a: int, b: int) -> None:
+    world.wake(a)
+
+
 def audit(world: World, a: int, b: int) -> None:
     world.check_requests()
     world.check()
@@ -250,6 +264,8 @@ ALWAYS = Common(
         "time": pass_time,
         "double": double,
         "audit": audit,
+        "wake": wake_worker,
+        "wake again": wake_worker,
     },
 )
 
@@ -290,7 +306,7 @@ class Objects(Feature):
         if row.status is not Status.PROCESSED or row.committed_state != identity:
             yield f"lost: {key} {state} is current, its row {row.status.value} {row.committed_state} ({row.reason})"
         apart = world.name == "every version"
-        effects = [one for one in world.done if one.key == key and (not apart or one.state == state)]
+        effects = [one for one in downstream_of(world, key) if not apart or one.state == state]
         if "restored" not in world.notes and "late" not in world.notes and (not effects or effects[-1].state != state):
             yield f"the downstream of {key} has {effects[-1].state if effects else None}, and {state} is current"
 
@@ -298,11 +314,21 @@ class Objects(Feature):
         row = cast("LocalPipeline", world.local).row(key)
         if row is not None and row.status in (Status.FAILED, Status.REJECTED) and row.kind is StateKind.OBJECT:
             yield f"{key} is removed, and its row is {row.status.value}"
-        effects = [one for one in world.done if one.key == key]
+        effects = downstream_of(world, key)
         if not world.deletes or world.name == "every version" or not effects or "restored" in world.notes:
             return
         if effects[-1].content != "ok removed":
             yield f"{key} is removed, and the downstream has {effects[-1].state}"
+
+
+def downstream_of(world: World, key: str) -> list[Effect]:
+    """The effects on a key. With writes in the ledger's transactions, those that were carried out."""
+    effects = [one for one in world.done if one.key == key]
+    if "transact" not in names_of(world):
+        return effects
+    written = [tuple(one["Put"]["Item"]["id"]["S"].split(" ")) for one in world.local.transacted]
+    places = {(one.idempotency_key, str(one.fence)): one for one in effects}
+    return [places[cast("Any", one)] for one in written if one in places]
 
 
 def judge_commits(world: World) -> Iterator[str]:
@@ -342,6 +368,7 @@ def report_again(world: World, a: int, b: int) -> None:
     key = key_of(a)
     local = cast("Any", world.local)
     if versions := world.s3.keys.get(key):
+        use(world, key)  # the event has the present time
         one = versions[b % len(versions)]
         event = "ObjectCreated:Put" if one.etag else "ObjectRemoved:DeleteMarkerCreated"
         local._notify(key, event, one.version_id, one if one.etag else None)
@@ -394,11 +421,15 @@ class Messages(Feature):
                 continue
             yield from self._judge_contents(world, key, event, bodies, row)
         yield from judge_commits(world)
+        for one in world.sqs.dead_letters if "fingerprint" in names_of(world) else ():
+            rejected = one.attributes.get("reason_code") == ReasonCode.UNPROCESSABLE
+            if rejected and body_of(one.body).startswith(("ok", "flaky", "later")):
+                yield f"the copy of a rejection of {one.key} has {body_of(one.body)}, which is not rejected"
         if world.notes & {"restored", "expired", "dismissed", "purged"}:
             return
-        for key, event, content in world.memory.get("redriven", ()):
+        for key, event, content, before in world.memory.get("redriven", ()):
             copied = [body_of(one.body) for one in world.letters(key) if one.attributes.get("version_id") == event]
-            done = [one.content for one in world.done if (one.key, one.state) == (key, event)]
+            done = [one.content for one in world.done[before:] if (one.key, one.state) == (key, event)]
             if content not in (*copied, *done) and f"forgotten {key}" not in world.notes:
                 yield f"message {event} of {key} with {content} was redriven, and is nowhere"
 
@@ -439,8 +470,11 @@ def names_of(world: World) -> set[str]:
     return {one.name for one in world.features}
 
 
+_FIXED = 2
+
+
 def send(world: World, a: int, b: int) -> None:
-    mood = MOODS[b % len(MOODS)]
+    mood = "fixed" if b % len(MOODS) == _FIXED else MOODS[b % len(MOODS)]
     content = f"{mood} {b // len(MOODS) % 2}"
     body = {"order": key_of(a), "event": str(1 + b // (2 * len(MOODS)) % 2), "content": content}
     local = cast("LocalMessages", world.local)
@@ -772,11 +806,11 @@ class Transact(Feature):
     """The commit has writes of the processor."""
 
     def commit(self, world: World, effect: Effect) -> Commit | None:
-        item = {"id": {"S": effect.idempotency_key}}
+        item = {"id": {"S": f"{effect.idempotency_key} {effect.fence}"}}
         return Commit("done", transact=[{"Put": {"TableName": "other", "Item": item}}])
 
     def judge(self, world: World) -> Iterator[str]:
-        ids = [one["Put"]["Item"]["id"]["S"] for one in world.local.transacted]
+        ids = [one["Put"]["Item"]["id"]["S"].partition(" ")[0] for one in world.local.transacted]
         new_again = any(one in {"restored", "expired"} or one.startswith("forgotten") for one in world.notes)
         if len(ids) != len(set(ids)) and not new_again and not sum(world.excused.values()):
             yield f"a transaction is carried out twice: {ids}"
@@ -1008,7 +1042,8 @@ def redrive(world: World, a: int, b: int) -> None:
     world.excused.update(one.key for one in letters)
     world.notes.add("opened")
     if world.kind == "messages":
-        found = ((one.key, str(one.attributes.get("version_id")), body_of(one.body)) for one in letters)
+        before = len(world.done)
+        found = ((one.key, str(one.attributes.get("version_id")), body_of(one.body), before) for one in letters)
         world.memory.setdefault("redriven", []).extend(one for one in found if one[2] != "not known")
     fences = {(one.key, str(one.attributes.get("rejected_fence"))) for one in letters}
     world.redrive()
@@ -1075,6 +1110,10 @@ class Requests(Feature):
 class Forget(Feature):
     """People forget keys."""
 
+    def begins(self, world: World, effect: Effect) -> Iterator[str]:
+        if effect.key in world.memory.get("forgotten", ()):
+            yield f"{effect.key} is called, and was forgotten"
+
     def judge(self, world: World) -> Iterator[str]:
         gone = world.memory.get("forgotten", set())
         if rows := [f"{key} {row.status.value}" for key, _, row in world.rows() if key in gone and row.settled]:
@@ -1106,7 +1145,7 @@ def deployed_of(world: World) -> Any:
 
 def forget_key(world: World, a: int, b: int) -> None:
     key = key_of(a)
-    if world.s3.current(key) and world.kind != "messages":
+    if (shown := world.s3.current(key)) and shown.etag is not None and world.kind != "messages":
         return
     uses = world.memory.get("uses", 0)
     try:
@@ -1194,6 +1233,15 @@ def end_work_of(world: World, a: int, b: int) -> None:
                 world.sqs.dead_letters.append(DeadLetter(body, names))
 
 
+class Expiring(Feature):
+    """Rows of LATEST expire, as without `keep_rows`."""
+
+    def begin(self, world: World) -> None:
+        local = cast("Any", world.local)
+        local._environment |= environment_of(ConsumerSettings, keeps_rows=False)
+        world.settings, world.process = local._settings, world.start()
+
+
 class Restore(Feature):
     """The table is restored from a backup."""
 
@@ -1267,6 +1315,7 @@ OPTIONS = [
     Feature("retry", actions={"retry": retry_now}),
     Feature("release", actions={"release": release_claim}, without=frozenset(LATER)),
     Feature("end", actions={"end work": end_work_of}, beside=frozenset(LATER)),
+    Expiring("expiring", beside=frozenset({"objects"})),
     Restore("restore", actions={"back up": back_up, "restore": restore}),
     Feature("purge", actions={"purge": purge}),
     Feature("months", actions={"months": months}),

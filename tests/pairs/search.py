@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
+from intake_ledger.ledger import dynamodb_table
 from tests.pairs.features import ALWAYS, FEATURES, KINDS, OPTIONS, fits, make_world
-from tests.pairs.world import Fault, Step, Violation
+from tests.pairs.world import TURNS, WITH_REQUESTS, Fault, Sleeper, Step, Violation
 
-FAULTS = ("die", "die", "die after", "refuse", "lose", "pause", "pause", "pause")
-TURNS = ("turn", "turn again", "turn once more")
-WITH_REQUESTS = frozenset({*TURNS, "audit", "forget", "once"})
-"""Steps that may have a fault."""
+FAULTS = ("die", "die", "die after", "refuse", "lose", "busy", "pause", "pause", "sleep", "sleep")
+WAKES = ("wake", "wake again")
+OF_SLEEPERS = ("refuse", "lose", "busy", "pause", "sleep")
+"""Faults of a worker that has been woken. Its effect may be late, so it does not die."""
 MOST_OPTIONS, MOST_STEPS = 3, 22
 
 
@@ -54,39 +55,74 @@ def draw(seed: int, wanted: Sequence[str] = ()) -> Script:
         break
     actions = [one for name in names for one in FEATURES[name].actions]
     actions += [one for one in ALWAYS.actions if one not in TURNS]
-    steps = tuple(_step(chance, actions, chance.random() < 0.7) for _ in range(chance.randint(5, MOST_STEPS)))
-    return Script(names, steps)
+    steps = [_step(chance, actions, chance.random() < 0.7) for _ in range(chance.randint(5, MOST_STEPS))]
+    if chance.random() < 0.5:
+        place = chance.randint(0, len(steps))
+        steps[place:place] = _crossing(chance, actions, (*FEATURES[kind].actions,))
+    return Script(names, tuple(steps))
+
+
+def _crossing(chance: random.Random, actions: Sequence[str], work: Sequence[str]) -> Iterator[Step]:
+    """Two workers that stand still while the other one works, each with a thing of the same key or group."""
+
+    def some(names: Sequence[str], most: int) -> Iterator[Step]:
+        for _ in range(chance.randint(0, most)):
+            yield Step(chance.choice(names), chance.randrange(12), chance.randrange(24))
+
+    for name in work:
+        yield Step(name, chance.randrange(12), chance.randrange(24))
+    for number in range(2):
+        kind = "sleep" if not number or chance.random() < 0.5 else chance.choice(FAULTS)
+        inner = tuple(some(actions, 3)) if kind == "pause" else ()
+        fault = Fault(kind, _place(chance), inner) if not number or chance.random() < 0.7 else None
+        yield Step(TURNS[number], number, chance.randrange(24), fault)
+        yield from some(work, 2)
+        yield from some(actions, 1)
+        if chance.random() < 0.6:
+            yield Step("time", chance.choice((1, 2, 3, 3, 3, 4)))
+    yield Step(WAKES[0], chance.randrange(2), 0, _fault(chance, actions, 1, OF_SLEEPERS))
+    yield from some(TURNS, 2)
 
 
 def _step(chance: random.Random, actions: Sequence[str], faulty: bool, depth: int = 0) -> Step:
     name = chance.choice(TURNS) if chance.random() < 0.4 else chance.choice(actions)
     fault = None
-    if faulty and name in WITH_REQUESTS and depth < 2 and chance.random() < 0.5:
-        kind = chance.choice(FAULTS)
-        inner = chance.randint(1, 4) if kind == "pause" else 0
-        steps = tuple(_step(chance, actions, faulty, depth + 1) for _ in range(inner))
-        if steps and chance.random() < 0.5:
-            steps = (*steps, Step("turn", chance.randrange(12), chance.randrange(24)))
-        if steps and chance.random() < 0.5:
-            steps = (Step("time", 3, 0), *steps)
-        number = chance.randint(1, 14) if chance.random() < 0.5 else -chance.choice((0, 0, 0, 1, 1, 2, 3, 4))
-        fault = Fault(kind, number, steps)
+    if faulty and (name in WITH_REQUESTS or name in WAKES) and depth < 2:
+        fault = _fault(chance, actions, depth, OF_SLEEPERS if name in WAKES else FAULTS)
     return Step(name, chance.randrange(12), chance.randrange(24), fault)
+
+
+def _fault(chance: random.Random, actions: Sequence[str], depth: int, kinds: Sequence[str]) -> Fault | None:
+    """In each second case, a fault at any request."""
+    if chance.random() < 0.5:
+        return None
+    kind = chance.choice(kinds)
+    steps = [_step(chance, actions, True, depth + 1) for _ in range(chance.randint(1, 4) if kind == "pause" else 0)]
+    if steps and chance.random() < 0.5:
+        steps.append(Step("turn", chance.randrange(12), chance.randrange(24)))
+    if steps and chance.random() < 0.5:
+        steps.insert(0, Step("time", 3, 0))
+    return Fault(kind, _place(chance), tuple(steps))
+
+
+def _place(chance: random.Random) -> int:
+    return chance.randint(1, 14) if chance.random() < 0.5 else -chance.choice((0, 0, 0, 1, 1, 2, 3, 4))
 
 
 def play(script: Script) -> str:
     """Play a world to its rest. Returns the broken promise, or an empty text."""
     world = make_world(script.features)
-    real, mine = time.sleep, threading.current_thread()
+    real, mine, real_pause = time.sleep, threading.current_thread(), dynamodb_table.pause
 
     def sleep(seconds: float) -> None:
         """The time of the world passes."""
-        if threading.current_thread() is mine:
+        one = threading.current_thread()
+        if one is mine or isinstance(one, Sleeper):
             world.clock.advance(round(seconds * 1000))
         else:
             real(seconds)
 
-    time.sleep = cast("Any", sleep)
+    time.sleep = dynamodb_table.pause = cast("Any", sleep)
     try:
         for step in script.steps:
             world.step(step)
@@ -101,7 +137,8 @@ def play(script: Script) -> str:
         runtime = [f"{one.filename.rpartition('/')[2]}:{one.lineno}" for one in where if "/tests/" not in one.filename]
         return f"it raises {error!r} at {' '.join(runtime[-4:])}"
     finally:
-        time.sleep = real
+        world.end()
+        time.sleep, dynamodb_table.pause = real, real_pause
 
 
 def class_of(said: str) -> str:

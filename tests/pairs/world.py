@@ -2,13 +2,17 @@
 
 A world is its features and its steps. Each step is a name and two numbers, which stand for a key, a content, a worker
 or a time, so that a world without some of its steps is a world too. A step may have a fault: at one of its requests,
-the worker dies, AWS refuses the request or loses its answer, or the worker stands still while other steps happen.
+the worker dies, AWS refuses the request or loses its answer, the table is busy, or the worker stands still. It stands
+still while some steps happen, or in a thread of its own until a step wakes it. One thread runs at a time.
 """
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, cast, override
 
 from botocore.exceptions import ClientError
@@ -24,18 +28,22 @@ from intake_ledger_testing.local_worker import LocalConnection, LocalWorker
 from intake_ledger_testing.memory_step_functions import MemoryExecution
 from intake_ledger_testing.outcome_counter import OutcomeCounter
 from tests.kinds.cells import Cell
-from tests.unit.support import HOUR, MINUTE, SECOND
+from tests.unit.support import DAY, HOUR, MINUTE, SECOND
 
 KEYS = ("a/manifest.json", "a/b/manifest.json", "b/manifest.json")
 """The first two are of one group."""
 _OFTEN = (0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2)
 JUMPS = (SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
 MOODS = ("ok", "ok", "ok", "bad", "flaky", "later")
+"""How processors answer. Messages have `fixed` too: the first answer is a rejection, and later ones are not."""
 GROUPS = GroupPattern("{folder}/")
 SKEW = 100 * SECOND
 """Less than `clock_skew_seconds`."""
 LOSSES = frozenset({"lost", "purged", "restored", "expired", "dismissed"})
 """Notes of what loses messages, or what they are about."""
+TURNS = ("turn", "turn again", "turn once more")
+WITH_REQUESTS = frozenset({*TURNS, "audit", "forget", "once"})
+"""Steps that may have a fault. Each one is done by one worker or person."""
 _MOST_TURNS = 1_500
 _CALLS = frozenset({"process", "start_execution", "invoke"})
 _NO_CALL = 1
@@ -46,7 +54,9 @@ class Fault(NamedTuple):
 
     kind: str
     """`die` or `die after`: its process ends before or after the request. `refuse`: AWS refuses it. `lose`: AWS carries
-    it out, and its answer is lost. `pause`: other steps happen before it."""
+    it out, and its answer is lost. `busy`: from here on, the table carries out a half of the next batch, and the next
+    writes meet a transaction. `pause`: other steps happen before it. `sleep`: the worker stands still before it, until
+    a step wakes it or all else has come to rest."""
     number: int
     """0: the call of the processor, or the start of its execution. -1: the first request after it, and so on."""
     steps: "tuple[Step, ...]" = ()
@@ -73,6 +83,66 @@ class Violation(Exception):  # noqa: N818 - a finding
     """A promise is broken."""
 
 
+@dataclass(eq=False)
+class Doing:
+    """A step that is carried out."""
+
+    fault: Fault | None = None
+    count: int = 0
+    """The number of its requests."""
+    after_call: int = _NO_CALL
+    """The number of its requests since the last call of a processor. Not positive: there was one."""
+    faults_before: int = 0
+    """The number of faults of the world before the turn of its worker."""
+    worker: LocalWorker | None = None
+    sleeper: "Sleeper | None" = None
+    receives: dict[str, int] = field(default_factory=dict)
+    """How often the messages had been delivered when its worker received some."""
+
+
+class Sleeper(threading.Thread):
+    """A step in a thread of its own, which stands still at its fault until it is woken. One thread runs at a time."""
+
+    def __init__(self, work: Callable[["Sleeper"], None]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
+        self._error: BaseException | None = None
+        self._asleep = False
+
+    def begin(self) -> None:
+        """Run until the step ends or stands still."""
+        self.start()
+        self._wait()
+
+    def wake(self) -> None:
+        """Go on until the step ends or stands still again."""
+        self._asleep = False
+        self._go.release()
+        self._wait()
+
+    def stand_still(self) -> None:
+        """Let the thread go on that has begun or woken this one. Called in this thread."""
+        self._asleep = True
+        self._stopped.release()
+        self._go.acquire()
+
+    @override
+    def run(self) -> None:
+        try:
+            self._work(self)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the thread was woken
+            self._error = error
+        self._stopped.release()
+
+    def _wait(self) -> None:
+        self._stopped.acquire()
+        if not self._asleep:
+            self.join()
+        if self._error is not None:
+            raise self._error
+
+
 class Change(NamedTuple):
     """A commit or a rejection of a row."""
 
@@ -95,6 +165,8 @@ class Effect(NamedTuple):
     at: int
     kind: str = ""
     """As the processor got it, of an object."""
+    begun: int = 0
+    """The number of the call. A late effect has a low one."""
 
 
 class _Items(dict[tuple[str, str], Item]):
@@ -211,14 +283,16 @@ class World(Cell):
         self.telemetry = _Counter(local)
         if self.kind == "sets":
             local.parts._make_telemetry = lambda: _Counter(local.parts)
+            self._void_receipts()
         local._dies = self._passes
         local._order = self._ordered
         local._dynamodb.items = _Items(self._changed)
         local._sleep = lambda seconds: self.clock.advance(round(seconds * 1000))
-        self._fault: Fault | None = None
-        self._count, self._after_call = 0, _NO_CALL
-        self._turned, self._faults_before = 0, 0
-        self._batch = 10
+        self._doing = Doing()
+        self.sleepers: list[tuple[Sleeper, Doing]] = []
+        """The steps that stand still."""
+        self._is_over = False
+        self._turned = 0
         self._open: list[tuple[Effect, Row | None]] = []
         self._dead: list[tuple[Effect, Row | None]] = []
         self._workers: dict[int, LocalWorker] = {}
@@ -226,31 +300,75 @@ class World(Cell):
         self._quiet = True
         self.skews = 0
 
+    def _void_receipts(self) -> None:
+        """Let a delivery delete no message that was delivered again, as on AWS. Work on sets relies on that."""
+        queue: Any = self.sqs
+        receive, delete = queue.receive, queue.delete
+
+        def received(*arguments: Any) -> Any:
+            batch = receive(*arguments)
+            self._doing.receives = {one.id: one.receives for one in queue.messages}
+            return batch
+
+        def deleted(names: Any) -> None:
+            known = {one.id: one.receives for one in queue.messages}
+            mine = self._doing.receives
+            delete([one for one in names if mine.get(one, known.get(one)) == known.get(one)])
+
+        queue.receive, queue.delete = received, deleted
+
     # --- faults
 
     def _passes(self, operation: str) -> bool:
         """A request is sent, or, without its name, was carried out. True: the worker dies."""
+        if self._is_over:
+            return True
+        doing = self._doing
         if operation:
-            self._count += 1
-            self._after_call = 0 if operation in _CALLS else self._after_call - (self._after_call < _NO_CALL)
+            doing.count += 1
+            doing.after_call = 0 if operation in _CALLS else doing.after_call - (doing.after_call < _NO_CALL)
             self.local.requests.append(operation)
-        fault = self._fault
-        place = self._count if fault is not None and fault.number > 0 else self._after_call
+        fault = doing.fault
+        place = doing.count if fault is not None and fault.number > 0 else doing.after_call
         if fault is None or fault.number != place or (fault.kind in ("die after", "lose")) == bool(operation):
             return False
-        self._fault = None
+        doing.fault = None
         self.faults += 1
         if fault.kind.startswith("die"):
             return True
         if fault.kind in ("refuse", "lose"):
             status: Any = {"Code": "InternalServerError", "Message": "try again"}
             raise ClientError({"Error": status, "ResponseMetadata": cast("Any", {"HTTPStatusCode": 500})}, "Request")
-        before = self._count, self._after_call
+        if fault.kind == "busy":
+            self.dynamodb.partial_batches, self.dynamodb.conflicts = 1, 2
+        if fault.kind == "sleep":
+            self._stand_still(doing)
         for step in fault.steps:
             self.step(step)
-        self._fault = None
-        self._count, self._after_call = before
-        return False
+        return self._is_over
+
+    def _stand_still(self, doing: Doing) -> None:
+        assert doing.sleeper is not None
+        self.sleepers.append((doing.sleeper, doing))
+        doing.sleeper.stand_still()
+
+    def wake(self, number: int) -> None:
+        """Wake a worker that stands still. It takes the fault of this step."""
+        if self.sleepers:
+            sleeper, doing = self.sleepers.pop(number % len(self.sleepers))
+            outer, self._doing = self._doing, doing
+            doing.fault, doing.count, outer.fault = outer.fault, 0, None
+            try:
+                sleeper.wake()
+            finally:
+                self._doing = outer
+
+    def end(self) -> None:
+        """End the threads of the workers that stand still: their processes die."""
+        self._is_over = True
+        while self.sleepers:
+            with suppress(BaseException):
+                self.wake(0)
 
     def _ordered(self, visible: Any) -> Any:
         turn = self._turned % max(len(visible), 1)
@@ -267,16 +385,24 @@ class World(Cell):
         for feature in self.features:
             action = feature.actions.get(step.name)
             if action is not None:
-                before = self._fault, self._count, self._after_call
-                self._fault, self._count, self._after_call = step.fault, 0, _NO_CALL
+                outer, doing = self._doing, Doing(step.fault)
+                self._doing = doing
                 try:
-                    action(self, step.a, step.b)
-                except (ClientError, Killed):
-                    pass  # of an audit or a command
+                    if step.fault is not None and step.fault.kind == "sleep" and step.name in WITH_REQUESTS:
+                        Sleeper(partial(self._carry_out, action, step, doing)).begin()
+                    else:
+                        self._carry_out(action, step, doing)
                 finally:
-                    self._fault, self._count, self._after_call = before
+                    self._doing = outer
                 self.look()
                 return
+
+    def _carry_out(
+        self, action: Callable[..., object], step: Step, doing: Doing, sleeper: Sleeper | None = None
+    ) -> None:
+        doing.sleeper = sleeper
+        with suppress(ClientError, Killed):  # of an audit or a command
+            action(self, step.a, step.b)
 
     def broken_promise(self, said: str) -> Violation:
         """The violation of a promise. The first one counts, also if the consumer takes it for an error of its own."""
@@ -302,17 +428,19 @@ class World(Cell):
         if worker is None or worker.connection.dead or worker in self._busy:
             worker = self._workers[number] = self.new_worker(number)
         self._busy.append(worker)
+        doing = self._doing
         first, faults = len(self.local.requests), self.faults
         self.described.clear()
         fenced = self.outcomes["Fenced"]
-        outer, self._faults_before = self._faults_before, faults
+        outer = doing.faults_before, doing.worker
+        doing.faults_before, doing.worker = faults, worker
         try:
             local.turn(worker)
         except ClientError:
             return  # the invocation failed, and its messages come again
         finally:
             self._busy.remove(worker)
-            self._faults_before = outer
+            doing.faults_before, doing.worker = outer
             self.look()
         if self.faults == faults:
             if self.outcomes["Fenced"] > fenced and "restored" not in self.notes:
@@ -322,7 +450,7 @@ class World(Cell):
 
     def is_undisturbed(self) -> bool:
         """True if the turn that runs has had no fault."""
-        return self.faults == self._faults_before
+        return self.faults == self._doing.faults_before
 
     def new_worker(self, number: int) -> LocalWorker:
         """A worker. With skewed clocks, that of each second one is behind, and those between are ahead."""
@@ -395,25 +523,30 @@ class World(Cell):
 
     @override
     def _process(self, given: Any) -> Any:
-        effect = self._effect_of(given)
         self.begun_calls += 1
+        effect = self._effect_of(given)
         self._check_call(effect)
+        for feature in self.features:
+            for said in feature.begins(self, effect):
+                raise self.broken_promise(said)
         row = self.row_at(effect)
-        self._open.append((effect, row))
+        call, worker = (effect, row), self._doing.worker
+        self._open.append(call)
         try:
             if not self.later and self._passes("process"):
-                self._busy[-1].connection.dead = True
-                self._dead.append((effect, row))
+                if worker is not None:
+                    worker.connection.dead = True
+                self._dead.append(call)
                 raise Killed
         finally:
-            self._open.pop()
+            self._open.remove(call)
         for feature in self.features:
             feature.processes(self, given, effect)
         self.done.append(effect)
         mood = effect.content.partition(" ")[0]
         first = sum(one[:4] == effect[:4] for one in self.done) == 1
         answer: dict[str, Any] = {"commit": effect.content[:40]}
-        if mood == "bad":
+        if mood == "bad" or (mood == "fixed" and first):
             answer = {"unprocessable": "it is bad"}
         elif mood == "later" and first:
             answer = {"notYet": "the rates", "retryInSeconds": 600}
@@ -444,7 +577,7 @@ class World(Cell):
             content = self._set_content(given, state)
         else:
             content = "ok removed" if kind != "created" else self.contents.get((key, state), "ok ?")
-        return Effect(key, state, content, *found, self.clock(), str(kind))
+        return Effect(key, state, content, *found, self.clock(), str(kind), self.begun_calls)
 
     def _set_content(self, given: Any, state: str) -> str:
         if isinstance(given, Mapping):
@@ -555,24 +688,30 @@ class World(Cell):
             self.committed_keys[detail["idempotencyKey"]] = int(detail["fence"])
             self.commits.append(Change(name, identity, new.fence, self.clock()))
             self._check_commit(name, detail["idempotencyKey"])
+            late = (old.late_writes if old else frozenset()) - {new.identity}
+            if late and not new.transactional:
+                raise self.broken_promise(f"{name} {identity} is committed, and {set(late)} may have been written late")
             known = {one.idempotency_key for one in self.done} | {one.idempotency_key for one, _ in self._open}
             if detail["idempotencyKey"] not in known and not self.excused[name]:
                 raise self.broken_promise(f"{name} {identity} is committed, and its idempotency key was never called")
         else:
             self.rejections.append(Change(name, identity, new.fence, self.clock()))
-            # A redrive may come between the copy and the row.
-            if "opened" not in self.notes and not any(one.key == name for one in self.sqs.dead_letters):
+            # A redrive may come between the copy and the row, and so may the end of its retention.
+            if not self.notes & {"opened", "expired"} and not any(one.key == name for one in self.sqs.dead_letters):
                 raise self.broken_promise(f"{name} is rejected, and no copy is in the dead-letter queue")
 
     def _check_commit(self, name: str, idempotency_key: str) -> None:
-        """No commit comes after a call of another one that excludes it. Its attempt has lost its key or group then."""
+        """No commit comes after a later call that excludes it. Its attempt has lost its key or group then.
+
+        A call that began earlier may end later. What it has written to the key is found, or repaired until rest.
+        """
         calls = [place for place, one in enumerate(self.done) if one.idempotency_key == idempotency_key]
         if not calls or self.notes & {"restored", "expired", "purged"}:
             return
         mine = self.done[calls[-1]]
         unit = self._unit_of(mine)
         for one in self.done[calls[-1] + 1 :]:
-            if self._unit_of(one) == unit and f"forgotten {name}" not in self.notes:
+            if one.begun > mine.begun and self._unit_of(one) == unit and f"forgotten {name}" not in self.notes:
                 raise self.broken_promise(f"{name} {mine.state} is committed after a call of {one.key} {one.state}")
 
     def rows(self) -> Iterator[tuple[str, str, Row]]:
@@ -589,6 +728,10 @@ class World(Cell):
         """Deliver and end all, with two audits, until nothing moves any more."""
         for feature in self.features:
             feature.ends(self)
+        self._settle()
+        while self.sleepers:
+            self.wake(0)
+            self._settle()
         for number in range(4):
             self._settle()
             if not number and not self._busy and not self.notes & LOSSES:
@@ -606,7 +749,7 @@ class World(Cell):
         self._settle()
 
     def _settle(self) -> None:
-        due = dict[str, int]()
+        due, audit_at = dict[str, int](), self.clock() + DAY
         for _ in range(_MOST_TURNS):
             for one in self.running():
                 due.setdefault(one.name, self.clock() + MINUTE)
@@ -616,6 +759,9 @@ class World(Cell):
             if not times:
                 return
             self.clock.now = max(self.clock.now, min(times))
+            if self.notes & LOSSES and self.clock() >= audit_at:
+                self.check()  # what waits for a lost message waits for the audit of the day
+                audit_at = self.clock() + DAY
             for one in self.running():
                 if due[one.name] <= self.clock():
                     self.local.end(one)
