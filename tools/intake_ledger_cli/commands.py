@@ -27,6 +27,7 @@ COMMANDS = {
     "operations": "act.stopping",
     "audit": "read.audit_commands",
     "export": "read.export_command",
+    "rehearse": "read.rehearse_command",
     "template": "template_command",
 }
 """The module of each command, in the order of the help."""

@@ -85,6 +85,14 @@ REFUSED: dict[str, dict[PipelineKind, str]] = {
     "release": {
         PipelineKind.EXECUTIONS: "`release --end` ends its work for good, also while its execution runs",
     },
+    "rehearse": {
+        PipelineKind.EXECUTIONS: "its code runs elsewhere, in steps; test the function of a step with a change of "
+        "`LocalPipeline`",
+        PipelineKind.WORKERS: "no command can read the variables of their containers; test the code with "
+        "`LocalPipeline(worker=True)`",
+        PipelineKind.MESSAGES: "nothing keeps the body of a committed message; test the code with `LocalMessages`",
+        PipelineKind.SETS: "no row keeps the parts that a set had at its commit; test the code with `LocalSets`",
+    },
     "pause": {PipelineKind.WORKERS: f"the command stops functions only; stop the workers {_SERVICE} to 0"},
     "resume": {PipelineKind.WORKERS: f"the command would start the function too; start the workers {_SERVICE}"},
 }

@@ -75,6 +75,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "audit --last": ("audit", "--last"),
     "audit --html": ("audit", "--html", "FILE"),
     "export": ("export", "ROWS"),
+    "rehearse": ("rehearse", "--code", "FOLDER"),
     "pause": ("pause", "--because", "a move", "--yes"),
     "resume": ("resume",),
     "retry --waiting": ("retry", "--waiting", "--yes"),
@@ -82,10 +83,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "forget": ("forget", "KEY.gone", "--because", "a request", "--yes"),
     "release": ("release", "KEY.held", "--because", "a dead worker", "--yes"),
 }
-READING = {"status", "list", "inspect", "wait", "audit --last", "audit --html", "export", "operations"}
+READING = {"status", "list", "inspect", "wait", "audit --last", "audit --html", "export", "operations", "rehearse"}
 """Commands that change nothing, with all forms of `list`. They share a pipeline of each kind."""
-ENDS = {"wait": 4, "audit": 3}
-"""Exit codes of commands that do not end with 0: the object is not committed, and the audit has findings."""
+ENDS = {"wait": 4, "audit": 3, "rehearse": 1}
+"""Exit codes of commands that do not end with 0: the object is not committed, the audit has findings, and there is no
+commit to rehearse."""
 WITHOUT_JSON = ("list --csv", "audit --html")
 
 
@@ -180,7 +182,12 @@ def test_each_command_knows_each_kind_as_the_page_says(
     assert kind_of(site.deployed) is kind
     monkeypatch.setattr(time, "sleep", _interrupt)
     monkeypatch.setattr(forgetting.Forgetting, "wait", lambda _: None)
-    words = {"KEY": key, "FILE": str(tmp_path / "page.html"), "ROWS": str(tmp_path / "rows.csv")}
+    words = {
+        "KEY": key,
+        "FILE": str(tmp_path / "page.html"),
+        "ROWS": str(tmp_path / "rows.csv"),
+        "FOLDER": str(tmp_path),
+    }
     arguments = [words.get(one, one.replace("KEY.", f"{key}.")) for one in ARGUMENTS[command]]
     for form in ((), ("--json",)) if command not in WITHOUT_JSON else ((),):
         if not shared:
