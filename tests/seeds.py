@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
@@ -28,7 +29,8 @@ class Mutant(NamedTuple):
 
     name: str
     definition: str
-    """The qualified name of a function, a class or a constant: `Ledger.commit`."""
+    """The qualified name of a function, a class or a constant: `Ledger.commit`. Outside of the runtime, its package
+    comes first: `intake_ledger_cli/Walls._audit`."""
     old: str
     new: str
     found_by: str
@@ -220,22 +222,33 @@ def _changed(place: _Place, added: Sequence[ast.AST]) -> Iterator[None]:
 
 
 @cache
-def runtime() -> Runtime:
-    """The runtime of this repository, which is parsed once."""
-    return Runtime(Path(intake_ledger.__file__).parent)
+def runtime(package: str = intake_ledger.__name__) -> Runtime:
+    """The runtime of this repository, or another package of it, which is parsed once."""
+    return Runtime(_sources(package))
+
+
+def _sources(package: str) -> Path:
+    return Path(str(import_module(package).__file__)).parent
+
+
+def _named(definition: str) -> tuple[str, str]:
+    """The package of a definition, and its name in it. That of the runtime is not named."""
+    package, _, name = definition.rpartition("/")
+    return package or intake_ledger.__name__, name
 
 
 def seed(mutant: Mutant, folder: Path) -> None:
-    """Copy the runtime into a folder, with the defect in it.
+    """Copy the runtime into a folder, and the package of the defect, with the defect in it.
 
     Raises:
         DoesNotFitError: The runtime has changed: correct the defect.
 
     """
-    copy = folder / "intake_ledger"
-    shutil.copytree(Path(intake_ledger.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    own, _ = _named(mutant.definition)
+    for package in {intake_ledger.__name__, own}:
+        shutil.copytree(_sources(package), folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     path, text = changed(mutant)
-    (copy / path).write_text(text)
+    (folder / own / path).write_text(text)
 
 
 def changed(mutant: Mutant) -> tuple[Path, str]:
@@ -245,7 +258,8 @@ def changed(mutant: Mutant) -> tuple[Path, str]:
         DoesNotFitError: The runtime has changed: correct the defect.
 
     """
+    package, name = _named(mutant.definition)
     try:
-        return runtime().change(mutant.definition, mutant.old, mutant.new)
+        return runtime(package).change(name, mutant.old, mutant.new)
     except DoesNotFitError as error:
         raise DoesNotFitError(f"the defect '{mutant.name}' does not fit, correct it: {error}") from None

@@ -14,10 +14,11 @@ class Case(NamedTuple):
     """The change: this text takes the place of `old`."""
     shown: str
     """A text of the line that the rehearsal prints for the change."""
-    in_row: bool = True
-    """False: neither the row nor an output in S3 shows it, so only a run of the old code does."""
-    repeats: bool = True
-    """False: its result depends on time or chance, so only a run of the old code with the same ones tells."""
+    alone: str = "differs"
+    """The outcome of the change without the old code."""
+    same_alone: str = "same"
+    """The outcome of the unchanged code without the old one. It is undecided if no row keeps what was written, and if
+    it depends on time or chance."""
 
 
 CSV = b"number,cents\na,100\nb,250\nc,-50\n"
@@ -159,24 +160,34 @@ def process(change):
         lines = list(pool.map(str.upper, change.read(1000).decode().splitlines()))
     return str(asyncio.run(half(lines[0])))
 """
+_UNKNOWN = ("undecided", "undecided")
 CASES = (
     Case("rows", CSV, _ROWS, "change.csv_rows()", "list(change.csv_rows())[1:]", "result: 3 -> 2"),
     Case("total", CSV, _TOTAL, 'row["cents"] for', 'abs(row["cents"]) for', "result: 300 -> 400"),
     Case("encoding", "Zürich".encode("latin-1"), _LATIN, "latin-1", "cp850", "result: Z"),
-    Case("item", CSV, _TRANSACT, '"N": "3"', '"N": "4"', "transact.Put.Item.n.N: 3 -> 4", in_row=False),
-    Case("table", CSV, _TRANSACT, '"totals"', '"sums"', "transact.Put.TableName: totals -> sums", in_row=False),
-    Case("writes", CSV, _TRANSACT, "transact=[{", "transact=[] and [{", "transact: "),
+    Case("item", CSV, _TRANSACT, '"N": "3"', '"N": "4"', "transact.Put.Item.n.N: 3 -> 4", *_UNKNOWN),
+    Case("table", CSV, _TRANSACT, '"totals"', '"sums"', "transact.Put.TableName: totals -> sums", *_UNKNOWN),
+    Case(
+        "writes",
+        CSV,
+        _TRANSACT,
+        "transact=[{",
+        "transact=[] and [{",
+        "transact: Put of totals -> none",
+        "differs",
+        "undecided",
+    ),
     Case("content", CSV, _OUTPUT, 'row["cents"]', 'row["cents"].lstrip("-")', "55 bytes -> 54 bytes"),
-    Case("moved", CSV, _OUTPUT, '".json"', '".jsn"', ".jsn", repeats=False),
+    Case("moved", CSV, _OUTPUT, '".json"', '".jsn"', ".jsn", "undecided"),
     Case("typed", CSV, _OUTPUT, "application/json", "text/json", "application/json -> text/json"),
     Case("removed", CSV, _REMOVES, "< 100", "< 10", "removed -> written"),
     Case("stricter", CSV, _CHECKS, "< -100", "< 0", "committed -> rejected with Unprocessable: a credit note: c"),
     Case("broken", CSV, _CHECKS, '["cents"]', '["amount"]', "committed -> fails with KeyError: 'amount'"),
     Case("waits", CSV, _WAITS, "> 10_000", "> 10", "committed -> waits with NotYet: the price list is missing"),
-    Case("once", CSV, _ONCE, 'row["cents"]', '"1"', "once: ", in_row=False),
+    Case("once", CSV, _ONCE, 'row["cents"]', '"1"', "once: ", *_UNKNOWN),
     Case("rejects", CSV, _REJECTS, "int(text) < 0", "int(text) < 200", "rows: [3, 1] -> [3, 2]"),
-    Case("dated", CSV, _DATED, "isoformat()", "date()", "result: ", repeats=False),
-    Case("chance", CSV, _CHANCE, "read())}", "read(5))}", "result: ", repeats=False),
+    Case("dated", CSV, _DATED, "isoformat()", "date()", "result: ", *_UNKNOWN),
+    Case("chance", CSV, _CHANCE, "read())}", "read(5))}", "result: ", *_UNKNOWN),
     Case("file", CSV, _FILE, "csv.reader(copy)", "csv.DictReader(copy)", "result: 4 -> 3"),
     Case("lines", b'{"id": "a"}\n\n{"id": "b"}\n', _LINES, '","', '";"', "result: a,b -> a;b"),
     Case("returns", CSV, _RETURNS, "if change.size", "if not change.size", "rejected with WrongReturnError"),

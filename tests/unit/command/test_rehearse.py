@@ -144,9 +144,9 @@ class TestTheTable:
         assert found["files"] == []
         assert found["same"] == len(CASES)
         alone = person.reads("rehearse", "--code", str(same), ends=3)
-        doubtful = {case.name for case in CASES if not case.repeats and case.name != "moved"}
-        assert {name: kind for name, (kind, _) in whys(alone).items()} == dict.fromkeys(doubtful, "undecided")
-        assert found["notRepeated"] == len(doubtful)
+        doubtful = {case.name: case.same_alone for case in CASES if case.same_alone != "same"}
+        assert {name: kind for name, (kind, _) in whys(alone).items()} == doubtful
+        assert found["notRepeated"] == 2
 
     @pytest.mark.failure_mode("F774")
     def test_each_change_is_flagged(self, person: Person, tmp_path: Path, old: Path) -> None:
@@ -157,8 +157,7 @@ class TestTheTable:
         )
         assert [(case.name, found[case.name][1]) for case in CASES if case.shown not in found[case.name][1]] == []
         alone = whys(person.reads("rehearse", "--code", str(changed), ends=3))
-        kinds = {case.name: ("differs" if case.repeats else "undecided") for case in CASES if case.in_row}
-        assert {name: kind for name, (kind, _) in alone.items()} == kinds
+        assert {name: kind for name, (kind, _) in alone.items()} == {case.name: case.alone for case in CASES}
 
 
 def rehearsed(person: Person, tmp_path: Path, source: str, *, ends: int = 3, old: str = COUNTS, **more: str) -> Any:

@@ -202,7 +202,9 @@ class _Rehearsal:
 
     def _with_commit(self, commit: LastCommit, outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]:
         """The differences from what was committed, and the outputs that cannot be compared with it."""
-        differs, doubtful = compare.with_row(commit.row, outcome), dict[str, str]()
+        differs = compare.with_row(commit.row, outcome)
+        unkept = [name for name in ("transact", "once") if outcome.get(name)]
+        doubtful = {name: f"{name}: no row keeps what it writes" for name in unkept}
         if "end" not in differs:
             for name, why, is_sure in self.outputs.differences(commit, outcome):
                 (differs if is_sure else doubtful)[name] = f"{name}: {why}"

@@ -85,7 +85,14 @@ def _lists(name: str, before: list[Any], after: list[Any]) -> str:
     new = [one for one in after if one not in before]
     if not gone and not new:
         return f"{name}: {len(before)} -> {len(after)} elements"
-    return _changed(name, gone[0] if gone else None, new[0] if new else None)
+    return _changed(name, _brief(gone, new), _brief(new, gone))
+
+
+def _brief(mine: list[Any], other: list[Any]) -> Any:
+    """The first element, or only its kind and its table if the other list has none to compare it with."""
+    if mine and not other and isinstance(mine[0], dict):
+        return ", ".join(f"{kind} of {request.get('TableName')}" for kind, request in mine[0].items())
+    return mine[0] if mine else None
 
 
 def _changed(name: str, before: Any, after: Any) -> str:

@@ -27,7 +27,8 @@ _STATUS = {"REJECTED": BAD, "DISMISSED": BAD} | dict.fromkeys(
     ("FAILED", "REJECTED-ROWS", "REMOVED", "STUCK", "WAITING"), WARNING
 )
 _CHOICES = {"leave": WARNING, "skip": DIM} | dict.fromkeys(("redrive", "now", "reopen", "again"), GOOD)
-_OUTCOMES = {"committed": GOOD, "missing": WARNING} | dict.fromkeys(("rejected", "stopped", "lost"), BAD)
+_OUTCOMES = dict.fromkeys(("missing", "undecided"), WARNING) | {"committed": GOOD}
+_OUTCOMES |= dict.fromkeys(("rejected", "stopped", "lost", "differs", "refused"), BAD)
 _NO_TICK = "none in the last hour"
 
 
@@ -214,6 +215,15 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "audit.startedAt": Field("run"),
     "audit.stopped": Field("incomplete", WARNING),
     "audit.unfinished": Field("unfinished", BAD),
+    # Rehearsals
+    "RehearseResult.differs": Field("differ", BAD),
+    "RehearseResult.gone": Field("gone", DIM),
+    "RehearseResult.refused": Field("refused", BAD),
+    "RehearseResult.same": Field("same", GOOD, empty="0"),
+    "RehearseResult.undecided": Field("undecided", WARNING, "compare with the deployed code: --old-code"),
+    "notRepeated": Field(
+        "not repeated", WARNING, "the old code does not give what was committed: is it the code that was deployed?"
+    ),
     # Other commands
     "DismissResult.messages": Field("dead letters deleted", empty="0"),
     "DismissResult.rows": Field("rows dismissed"),
