@@ -146,7 +146,17 @@ class TestTheTable:
         alone = person.reads("rehearse", "--code", str(same), ends=3)
         doubtful = {case.name: case.same_alone for case in CASES if case.same_alone != "same"}
         assert {name: kind for name, (kind, _) in whys(alone).items()} == doubtful
-        assert found["notRepeated"] == 2
+
+    def test_old_code_that_was_not_deployed_decides_nothing(self, person: Person, tmp_path: Path) -> None:
+        """Also code that cannot do here what it did then: both fail in the same way."""
+        upload(person, code(tmp_path / "old", p_one=COUNTS, main=MAIN), ("one/a.csv", CSV))
+        for source, shown in (
+            ("\ndef process(change):\n    return '7'\n", "result: 3 -> 7"),
+            ("\ndef process(change):\n    return os.environ['NONE']\n", "committed -> fails with KeyError: 'NONE'"),
+        ):
+            folder = str(code(tmp_path / "other", p_one=source, main=MAIN))
+            found = whys(person.reads("rehearse", "--code", folder, "--old-code", folder, ends=3))
+            assert found == {"one": ("undecided", f"the old code does not give what was committed ({shown})")}
 
     @pytest.mark.failure_mode("F774")
     def test_each_change_is_flagged(self, person: Person, tmp_path: Path, old: Path) -> None:
@@ -284,6 +294,27 @@ def process(change):
         [(kind, why)] = whys(rehearsed(person, tmp_path, source)).values()
         assert kind == "differs"
         assert why == "committed -> dies with what it sent is no answer"
+
+    def test_a_thread_that_goes_on_is_seen_at_the_next_file(self, person: Person, tmp_path: Path) -> None:
+        source = """
+import socket
+import threading
+
+gate = threading.Event()
+late = threading.Thread(target=lambda: gate.wait() and socket.getfqdn("a.b"))
+
+
+def process(change):
+    if not late.is_alive() and not gate.is_set():
+        late.start()
+        gate.set()
+        return "3"
+    late.join()
+    return "3"
+"""
+        upload(person, code(tmp_path / "old", p_one=COUNTS), ("one/a.csv", CSV), ("one/b.csv", CSV))
+        found = person.reads("rehearse", "--code", str(code(tmp_path / "new", p_one=source, main=MAIN)), ends=1)
+        assert found["refused"] == 1
 
 
 class TestRequests:

@@ -20,7 +20,8 @@ from intake_ledger_cli.errors import CliError, UsageError
 from intake_ledger_cli.options import Call, with_shared_options
 from intake_ledger_cli.rehearsal import compare
 from intake_ledger_cli.rehearsal.committed import LastCommit, Outputs, Versions, last_commits
-from intake_ledger_cli.rehearsal.side import Outcome, Side, VersionLost
+from intake_ledger_cli.rehearsal.compare import Differences
+from intake_ledger_cli.rehearsal.side import Opens, Outcome, Side, VersionLost
 from intake_ledger_cli.rehearsal.walls import NO_KERNEL_FILTER, has_kernel_filter
 from intake_ledger_cli.show.console import many
 
@@ -65,8 +66,6 @@ class RehearseResult:
     undecided: int = 0
     refused: int = 0
     gone: int = 0
-    not_repeated: int = 0
-    """Files for which the old code does not give what was committed."""
 
     def count(self, commit: LastCommit, outcome: Rehearsed, why: str) -> None:
         """Count a file, and keep what a person has to see."""
@@ -158,6 +157,12 @@ def _side(aws: Aws, variables: Mapping[str, str], name: str, code: Path, entrypo
     )
 
 
+def _wrong_code(commit: LastCommit, outcome: Outcome) -> Differences:
+    """The signs that the old code is not the code that made the commit, or cannot do here what it did then."""
+    found = compare.with_row(commit.row, outcome)
+    return {name: f"the old code does not give what was committed ({why})" for name, why in found.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class _Rehearsal:
     """Both sides, and what they are compared with."""
@@ -186,29 +191,33 @@ class _Rehearsal:
         if lost_why := next(filter(None, (outcome["lost"] for outcome in outcomes)), ""):
             result.count(commit, Rehearsed.GONE, lost_why)
             return
+        again = self._given(commit, state, again=True)
         if self.old is None:
-            again = partial(self.new.run, self._given(commit, state, again=True), opens)
-            differs, doubtful = self._with_commit(commit, outcomes[0])
-            unstable = compare.between(outcomes[0], again()) if differs else {}
+            differs, doubtful, unstable = self._new_alone(commit, outcomes[0], again, opens)
         else:
-            result.not_repeated += bool(compare.with_row(commit.row, outcomes[1]))
-            differs, doubtful = compare.between(outcomes[1], outcomes[0]), {}
+            differs, doubtful = compare.between(outcomes[1], outcomes[0]), _wrong_code(commit, outcomes[1])
             unstable = compare.between(outcomes[1], self.old.run(given, opens)) if differs else {}
+            if doubtful:
+                # Another time and chance tell whether they are the cause.
+                changing = compare.between(outcomes[1], self.old.run(again, opens))
+                doubtful = {name: why for name, why in doubtful.items() if name not in changing}
         sure = [why for name, why in differs.items() if name not in unstable]
         unsure = [f"{why} ({_NOT_COMPARABLE})" for name, why in differs.items() if name in unstable]
         unsure += doubtful.values()
         kind = Rehearsed.DIFFERS if sure else Rehearsed.UNDECIDED if unsure else Rehearsed.SAME
         result.count(commit, kind, "; ".join(sure + unsure))
 
-    def _with_commit(self, commit: LastCommit, outcome: Outcome) -> tuple[dict[str, str], dict[str, str]]:
-        """The differences from what was committed, and the outputs that cannot be compared with it."""
+    def _new_alone(
+        self, commit: LastCommit, outcome: Outcome, again: Mapping[str, Any], opens: Opens
+    ) -> tuple[Differences, Differences, Differences]:
+        """The differences from what was committed, what cannot be compared with it, and what another run changes."""
         differs = compare.with_row(commit.row, outcome)
         unkept = [name for name in ("transact", "once") if outcome.get(name)]
         doubtful = {name: f"{name}: no row keeps what it writes" for name in unkept}
         if "end" not in differs:
             for name, why, is_sure in self.outputs.differences(commit, outcome):
                 (differs if is_sure else doubtful)[name] = f"{name}: {why}"
-        return differs, doubtful
+        return differs, doubtful, compare.between(outcome, self.new.run(again, opens)) if differs else {}
 
     def _given(self, commit: LastCommit, state: State, *, again: bool = False) -> dict[str, Any]:
         """The claim of the commit. `again`: with other values of all that the row does not keep."""

@@ -30,16 +30,19 @@ class Channel:
         """Make a channel of two file descriptors."""
         self._reads, self._writes = reads, writes
 
-    def send(self, content: Any) -> None:
-        """Send a value as JSON. Raises ChannelEnded."""
-        self.send_bytes(json.dumps(content).encode())
+    def send(self, content: Any, until: float | None = None) -> None:
+        """Send a value as JSON. `until` is a time of `time.monotonic`. Raises ChannelEnded and TimeOver."""
+        self.send_bytes(json.dumps(content).encode(), until)
 
-    def send_bytes(self, content: bytes) -> None:
-        """Send bytes. Raises ChannelEnded."""
+    def send_bytes(self, content: bytes, until: float | None = None) -> None:
+        """Send bytes, as `send`."""
         left = memoryview(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
         try:
             while left:
-                left = left[os.write(self._writes, left) :]
+                if until is not None and not select.select([], [self._writes], [], max(until - time.monotonic(), 0))[1]:
+                    raise TimeOver
+                # No more than what a pipe takes at once if it takes anything.
+                left = left[os.write(self._writes, left[: select.PIPE_BUF]) :]
         except OSError as error:
             raise ChannelEnded(str(error)) from None
 

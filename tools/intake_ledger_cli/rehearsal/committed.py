@@ -13,7 +13,7 @@ from intake_ledger.aws.bucket import s3_refusal
 from intake_ledger.outputs.conditional_put import Present, source_of
 from intake_ledger.protocol.change import ABSENT, State, StateKind
 from intake_ledger.protocol.errors import OutputError
-from intake_ledger.protocol.row import Ordering, Row
+from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import denied_action
@@ -72,6 +72,8 @@ def last_commits(client: "DynamoDBClient", deployed: DeployedPipeline, most: int
 
 def _commit_of(key: str, row: Row) -> Iterator[LastCommit]:
     """The commit of a row. A row that settled a removal by itself has that of the version before, if it knows it."""
+    if row.status is Status.LATER_FORMAT:
+        return
     settled = row.settled_as is not None
     identity, fence = (row.kept_state, row.kept_fence) if settled else (row.committed_state, row.committed_fence)
     if identity is not None and fence is not None:

@@ -110,13 +110,13 @@ class Side:
                         answer = opens()
                     except VersionLost as gone:
                         lost = str(gone)
-                        channel.send({"error": _error(gone.__cause__)})
+                        channel.send({"error": _error(gone.__cause__)}, until)
                         continue
                     number = next(numbers)
                     streams[number] = answer["Body"]
-                    channel.send({"number": number, "head": _head(answer)})
+                    channel.send({"number": number, "head": _head(answer)}, until)
                 case {"read": [int() as number, int() as size]} if number in streams:
-                    channel.send_bytes(streams[number].read(min(max(size, 0), _MOST_READ)))
+                    channel.send_bytes(streams[number].read(min(max(size, 0), _MOST_READ)), until)
                 case {"close": int() as number} if number in streams:
                     streams.pop(number).close()
                 case {"done": {"end": str(), "tried": list(), "outputs": list()} as outcome}:

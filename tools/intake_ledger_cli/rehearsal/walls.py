@@ -61,6 +61,7 @@ _CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
     "sqlite3.connect": ((0, None),),
 }
 """Audit events of changed files: the places of each path and of the descriptor of its folder."""
+_NO_FILES: dict[str, tuple[str | bytes, ...]] = {"sqlite3.connect": (":memory:", b":memory:", "", b"")}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -125,15 +126,15 @@ class Walls:
             # A folder gets a temporary file without a name, or one that another event reports.
             if is_write and not (isinstance(path, str | bytes | os.PathLike) and Path(os.fsdecode(path)).is_dir()):
                 self._check(path, None)
-        elif event in _CHANGES:
+        elif event in _CHANGES and arguments[0] not in _NO_FILES.get(event, ()):
             for place, folder in _CHANGES[event]:
                 at = arguments[folder] if folder is not None and folder < len(arguments) else None
                 self._check(arguments[place], at)
 
     def _check(self, path: Any, folder: int | None) -> None:
         """Refuse the change of a file, unless it is in the scratch folder, or a file in /tmp that this call made."""
-        if isinstance(path, int) or path in (":memory:", b":memory:", ""):
-            return  # it was opened before, or has no file
+        if isinstance(path, int):
+            return  # it was opened before
         base = Path(f"/proc/self/fd/{folder}").readlink() if folder is not None and folder >= 0 else Path.cwd()
         full = base / os.fsdecode(path)
         full = full.parent.resolve() / full.name

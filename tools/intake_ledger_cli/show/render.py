@@ -221,9 +221,6 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "RehearseResult.refused": Field("refused", BAD),
     "RehearseResult.same": Field("same", GOOD, empty="0"),
     "RehearseResult.undecided": Field("undecided", WARNING, "compare with the deployed code: --old-code"),
-    "notRepeated": Field(
-        "not repeated", WARNING, "the old code does not give what was committed: is it the code that was deployed?"
-    ),
     # Other commands
     "DismissResult.messages": Field("dead letters deleted", empty="0"),
     "DismissResult.rows": Field("rows dismissed"),
