@@ -122,10 +122,10 @@ STORIES = {
         (Step("send", 0, 2), Step("turn"), Step("send"), Step("turn"), Step("redrive"), Step("turn")),
     ),
     "a late removal of a forgotten key gets a row": Script(
-        (*OBJECTS, "forget"),
+        (*OBJECTS, "deletes", "forget", "restore"),
         (
-            *(Step("upload"), Step("turn", 0, 1), Step("remove"), Step("double"), Step("turn", 0, 1)),
-            *(Step("time", 3), Step("forget"), Step("turn", 0, 1)),
+            *(Step("back up"), Step("restore"), Step("upload"), Step("turn", 0, 1), Step("rollback"), Step("double")),
+            *(Step("turn", 0, 1), Step("time", 4), Step("forget"), Step("turn", 0, 1)),
         ),
     ),
     "a late write does not keep a tagged row": Script(

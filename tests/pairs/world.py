@@ -54,9 +54,9 @@ class Fault(NamedTuple):
 
     kind: str
     """`die` or `die after`: its process ends before or after the request. `refuse`: AWS refuses it. `lose`: AWS carries
-    it out, and its answer is lost. `busy`: from here on, the table carries out a half of the next batch, and the next
-    writes meet a transaction. `pause`: other steps happen before it. `sleep`: the worker stands still before it, until
-    a step wakes it or all else has come to rest."""
+    it out, and its answer is lost. `busy`: this transaction meets another one, or from here on, the table carries out a
+    half of the next batch, and the next writes meet a transaction. `pause`: other steps happen before it. `sleep`: the
+    worker stands still before it, until a step wakes it or all else has come to rest."""
     number: int
     """0: the call of the processor, or the start of its execution. -1: the first request after it, and so on."""
     steps: "tuple[Step, ...]" = ()
@@ -339,6 +339,10 @@ class World(Cell):
         if fault.kind in ("refuse", "lose"):
             status: Any = {"Code": "InternalServerError", "Message": "try again"}
             raise ClientError({"Error": status, "ResponseMetadata": cast("Any", {"HTTPStatusCode": 500})}, "Request")
+        if fault.kind == "busy" and operation == "transact_write_items":
+            status = {"Code": "TransactionCanceledException", "Message": "Transaction cancelled"}
+            reasons: Any = {"CancellationReasons": [{"Code": "TransactionConflict"}]}
+            raise ClientError({"Error": status, **reasons}, "TransactWriteItems")
         if fault.kind == "busy":
             self.dynamodb.partial_batches, self.dynamodb.conflicts = 1, 2
         if fault.kind == "sleep":
