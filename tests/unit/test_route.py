@@ -23,7 +23,7 @@ FILES = {
     "after_commit": 17,
     "max_rate": 12,
     "exclusive_by": 11,
-    "rejects": 30,
+    "rejects": 29,
     "stop_overtaken": 16,
     "outcome_events": 4,
 }

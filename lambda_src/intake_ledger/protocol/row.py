@@ -246,6 +246,11 @@ class Row:
         return self.etag if self.opened and self.etag not in (self.same_key or "").split() else None
 
     @property
+    def file_rows(self) -> list[int | None] | None:
+        """The rows of the file that the last commit has read, and the rejected ones. None: it has rejected none."""
+        return [self.read_rows, self.rejected_rows] if self.rejected_rows else None
+
+    @property
     def waiter_id(self) -> str | None:
         """The ID in `waiter`."""
         return self.waiter.partition(" ")[0] if self.waiter else None

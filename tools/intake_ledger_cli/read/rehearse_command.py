@@ -199,10 +199,12 @@ class _Rehearsal:
             unstable = compare.between(outcomes[1], self.old.run(given, opens)) if differs else {}
             if doubtful:
                 # Another time and chance tell whether they are the cause.
-                changing = compare.between(outcomes[1], self.old.run(again, opens))
-                doubtful = {name: why for name, why in doubtful.items() if name not in changing}
-        sure = [why for name, why in differs.items() if name not in unstable]
-        unsure = [f"{why} ({_NOT_COMPARABLE})" for name, why in differs.items() if name in unstable]
+                moved = compare.between(outcomes[1], self.old.run(again, opens))
+                doubtful = {name: why for name, why in doubtful.items() if name not in moved}
+        # A run that ends in another way the next time shows nothing for certain.
+        changing = differs.keys() if "end" in unstable else unstable.keys()
+        sure = [why for name, why in differs.items() if name not in changing]
+        unsure = [f"{why} ({_NOT_COMPARABLE})" for name, why in differs.items() if name in changing]
         unsure += doubtful.values()
         kind = Rehearsed.DIFFERS if sure else Rehearsed.UNDECIDED if unsure else Rehearsed.SAME
         result.count(commit, kind, "; ".join(sure + unsure))

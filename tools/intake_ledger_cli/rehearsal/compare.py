@@ -43,9 +43,8 @@ def with_row(row: Row, outcome: Outcome) -> Differences:
         words = {True: "with writes", False: "without writes"}
         transact = words[bool(row.transactional)], words[bool(outcome.get("transact"))]
         found["transact"] = _changed("transact", *transact)
-    rows = [row.read_rows, row.rejected_rows] if row.rejected_rows else None
-    if row.settled_as is None and rows != outcome.get("rows"):
-        found["rows"] = _changed("rows", rows, outcome.get("rows"))
+    if row.settled_as is None and row.file_rows != outcome.get("rows"):
+        found["rows"] = _changed("rows", row.file_rows, outcome.get("rows"))
     return found
 
 
