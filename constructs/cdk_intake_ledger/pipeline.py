@@ -36,6 +36,7 @@ from cdk_intake_ledger.kinds.objects.pipeline_grants import PipelineGrants
 from cdk_intake_ledger.kinds.objects.pipeline_plan import plan_of
 from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.after_commit import Tag
+from cdk_intake_ledger.options.exclude import Exclude
 from cdk_intake_ledger.options.options import (
     AuditOptions,
     ConcurrencyOptions,
@@ -73,6 +74,7 @@ class IntakePipeline(PipelineGrants):
         bucket: s3.IBucket | None = None,
         bucket_props: s3.BucketProps | None = None,
         filters: Sequence[s3.NotificationKeyFilter] | None = None,
+        exclude: Sequence[str] | None = None,
         ordering: Ordering = Ordering.LATEST,
         deletes: bool = False,
         directory_markers: bool = False,
@@ -103,6 +105,8 @@ class IntakePipeline(PipelineGrants):
                 beside those of the pipeline; none when omitted.
             filters: prefixes and suffixes of the keys that the pipeline processes, as they are in the key, not
                 percent-encoded; all keys when omitted.
+            exclude: patterns of keys that the pipeline leaves out, such as `_*`, `*.filepart` or `_temporary/`, unless
+                they have a row; none when omitted. See docs/options.md.
             ordering: `LATEST`, also when omitted, skips versions that a newer one has overtaken. `EVERY_VERSION`
                 processes each version.
             deletes: whether the processor is called for removed objects too. The ledger then keeps the row of an object
@@ -181,7 +185,8 @@ class IntakePipeline(PipelineGrants):
         of_bucket = bucket_props_problems(bucket_props, bucket)
         every_version = "a pipeline with the ordering EVERY_VERSION"
         of_stops = stop_problems(self, processor, every_version) if ordering is Ordering.EVERY_VERSION else ()
-        extras: list[Extra] = [after_commit] if after_commit is not None else []
+        excluded = Exclude(exclude, ordering) if exclude is not None else None
+        extras: list[Extra] = [one for one in (after_commit, excluded) if one is not None]
         if problems := [
             *of_resources,
             *of_bucket,

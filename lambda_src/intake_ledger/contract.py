@@ -116,6 +116,11 @@ METRICS: Mapping[str, MetricRow] = {
         statistic="Maximum",
     ),
     "Duplicates": MetricRow("messages about a state that was already committed"),
+    "Excluded": MetricRow(
+        "messages about keys that [`exclude`](options.md#leave-files-out) leaves out",
+        kinds=(OBJECTS,),
+        reason=_NO_OBJECTS,
+    ),
     "Exhausted": MetricRow("last attempts without an outcome"),
     "ExpiredSets": MetricRow(
         "messages of sets that are [older than the retention and have no row](file-sets.md#limits). Most are late "

@@ -62,6 +62,8 @@ _REMOVALS = ("a_removal_is_told_once_whoever_dies", "an_undelete_calls_nobody_wh
 _NOT_REMOVED = "Nothing removes a message."
 _UNTOLD = "No processor of sets is told of removals."
 _OWN_CHANGES = "Each marker, and each removal of a version, is a change of its own."
+_LEFT_OUT = "a_file_that_is_left_out_stays_so_whoever_dies"
+_NO_FILE = "A message has no key of a file. Let its source filter."
 _NO_VERSION = "A message has no version in S3."
 _PARTS_HAVE_TAGS = "The pipeline of the parts tags each of them. A set has no version of its own."
 _GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
@@ -119,6 +121,7 @@ ABSENT = (
     ),
     *(Absence(_TAG, kind, "*", "*", _NO_VERSION) for kind in ("messages", "FIFO messages", "stream records")),
     Absence(_TAG, "sets", "*", "*", _PARTS_HAVE_TAGS),
+    *(Absence(_LEFT_OUT, kind, "*", "*", _NO_FILE) for kind in ("messages", "FIFO messages", "stream records")),
     *(
         Absence(test, kind, "*", "*", why)
         for test in _REMOVALS

@@ -473,6 +473,30 @@ def test_a_committed_version_gets_its_tag_whoever_dies(make: Make) -> None:
     kill_everywhere(make, scenario, check, after_commit=tag)
 
 
+@pytest.mark.failure_mode("F759")
+@every_cell
+def test_a_file_that_is_left_out_stays_so_whoever_dies(make: Make) -> None:
+    """A file comes under a temporary name, and is renamed. The temporary name has no row and no work."""
+    if make().kind == "messages":
+        raise DoesNotApply
+    key, left_out = "a/x.tmp", {"exclude": ["*.tmp"]}
+
+    def check(cell: Cell) -> None:
+        check_done(cell)
+        assert not [place for place in cell.dynamodb.items if place[0].endswith(key)]
+        assert all(one.key != key for one in cell.calls)
+        assert not cell.check()
+
+    def scenario(cell: Cell) -> None:
+        local: Any = cell.local.parts if isinstance(cell.local, LocalSets) else cell.local
+        local.put(key, "1")
+        local.delete(key)
+        local.run()
+        submit_and_run(cell)
+
+    kill_everywhere(make, scenario, check, kit=left_out)
+
+
 @every_cell
 def test_an_execution_whose_event_is_lost_is_seen_by_its_message(make: Make) -> None:
     if not make().later:

@@ -23,10 +23,12 @@ from intake_ledger.executions.decide import execution_name
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.ledger import break_claim, end_work
+from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.once import Busy, Duplicate, Fenced, OnceLedger
 from intake_ledger.options.exclusive_by import holder_name, holder_row
 from intake_ledger.protocol.change import Origin, StateKind, identity_of
 from intake_ledger.protocol.commit_tag import CommitTag
+from intake_ledger.protocol.exclude import Exclude
 from intake_ledger.protocol.reasons import Reason, ReasonCode
 from intake_ledger.protocol.row import (
     Ordering,
@@ -295,7 +297,7 @@ class Objects(Feature):
         state = shown.version_id or f"e#{shown.etag}"
         mood = world.contents[key, state].partition(" ")[0]
         if row is None:
-            if "expired" not in world.notes:
+            if "expired" not in world.notes and not is_left_out(world, key, shown):
                 yield f"lost: {key} {state} has no row"
             return
         identity = identity_of(StateKind.OBJECT, shown.version_id, shown.etag)
@@ -386,6 +388,75 @@ OBJECT_STEPS: dict[str, Action] = {
     "upload": upload, "overwrite": upload, "remove": remove, "rollback": rollback, "report again": report_again,
     "lose event": lose_event,
 }  # fmt: skip
+
+
+PATTERNS = (("*.tmp",), ("*.tmp", "b/"), ("a/*.json",), ())
+"""The patterns of `exclude` that are deployed. The second ones match two of the keys, the third ones the other."""
+
+
+def is_left_out(world: World, key: str, shown: Any) -> bool:
+    """True if a pattern matches the key, or one did that ended after the upload, as the ledger knows."""
+    patterns = world.memory.get("patterns")
+    if patterns is None:
+        return False
+    place = world.settings.bucket, f"{world.settings.pipeline}@ledger"
+    ends = json.loads(from_dynamodb(world.dynamodb.items.get(place, {})).get("excluded", "{}"))
+    uploaded = shown.modified.timestamp() * 1000
+    former = [one for one, end in ends.items() if one not in patterns and (end is None or uploaded < end)]
+    return Exclude((*patterns, *former)).matches(key) or "restored" in world.notes
+
+
+class Excluding(Feature):
+    """Patterns leave out keys. A deployment changes them."""
+
+    def begin(self, world: World) -> None:
+        local, new_worker = cast("Any", world.local), world.new_worker
+        world.memory |= {"patterns": PATTERNS[0], "of worker": {}, "deployed": [(0, PATTERNS[0])]}
+        run_audit = local.run_audit
+
+        def new(number: int) -> Any:
+            worker = new_worker(number)
+            world.memory["of worker"][worker] = world.memory["patterns"]
+            return worker
+
+        def audited() -> list[str]:
+            found: list[str] = run_audit()
+            for key in found:
+                shown = world.s3.current(key)
+                without = world.name != "every version" and local.row(key) is None
+                if shown is None or not without or world.notes & {"restored", "expired"}:
+                    continue
+                uploaded = shown.modified.timestamp() * 1000
+                before = [patterns for at, patterns in world.memory["deployed"] if at <= uploaded]
+                if Exclude(before[-1]).matches(key):
+                    raise world.broken_promise(f"the audit sends {key}, which was left out")
+            return found
+
+        world.new_worker, local.run_audit = new, audited  # type: ignore[method-assign]
+
+    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
+        """No worker begins a row of a key that it leaves out."""
+        new_again = world.notes & {"restored", "expired"} or f"forgotten {key}" in world.notes
+        # A deleted version has the row of the version.
+        if before is None and world._busy and not new_again and after.kind is not StateKind.DELETED:
+            patterns = world.memory["of worker"].get(world._busy[-1], ())
+            if Exclude(patterns).matches(key):
+                yield f"{key} is left out by {patterns}, and has a new row {after.identity}"
+
+
+def deploy_patterns(world: World, a: int, b: int) -> None:
+    """The next workers, and the audit, have other patterns."""
+    local = cast("Any", world.local)
+    world.memory["patterns"] = PATTERNS[a % len(PATTERNS)]
+    world.memory["deployed"].append((world.clock(), world.memory["patterns"]))
+    local._environment["INTAKE_EXCLUDE"] = json.dumps(world.memory["patterns"])
+    world.settings = local._settings
+    local._row_history = RowHistoryRecord(world.settings, local._table, world.clock)
+    world.process = world.start()
+    world._workers.clear()
+    if world._busy:
+        # An old worker may insert an older version after a new one has left out the newer one. The audit finds it.
+        world.notes.add("lost")
 
 
 class Messages(Feature):
@@ -1303,6 +1374,13 @@ OPTIONS = [
     Rate("rate", cell={"max_rate": 0.01}),
     Calls("calls", cell={"per_call": 3}, beside=frozenset({"inline"}), without=ALONE),
     Rejecting("rejects", cell={"keep_rejects": True}, beside=frozenset({"inline"}), without=frozenset(MESSAGES)),
+    Excluding(
+        "exclude",
+        kit={"exclude": list(PATTERNS[0])},
+        actions={"deploy": deploy_patterns},
+        beside=OF_OBJECTS,
+        without=frozenset({"months"}),
+    ),
     Tags("tags", cell={"after_commit": CommitTag("done", "yes")}, beside=OF_OBJECTS),
     StopOvertaken("stop_overtaken", kit={"stop_overtaken": True}, beside=frozenset(LATER), without=NOT_LATEST),
     Feature("fingerprint", kit={"fingerprint": "content"}, beside=frozenset(MESSAGES)),

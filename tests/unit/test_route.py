@@ -23,9 +23,10 @@ FILES = {
     "after_commit": 17,
     "max_rate": 12,
     "exclusive_by": 11,
-    "rejects": 29,
+    "rejects": 30,
     "stop_overtaken": 16,
     "outcome_events": 4,
+    "exclude": 26,
 }
 """For an option, the number of files of production code that use its own names."""
 NAMES = {
@@ -39,6 +40,9 @@ NAMES = {
         max_share forgets_rejects rejects_partition""",
     "stop_overtaken": "stop_overtaken stops_overtaken STOP_OVERTAKEN is_overtaken",
     "outcome_events": "OutcomeEvents HasOutcomes Outcomes outcome_of check_loops",
+    # One of the files has the option of the same name of CDK's bundling.
+    "exclude": """exclude excludes Exclude LeavesOut leaves_out excluded EXCLUDED EXCLUDE_PATTERNS look_at_patterns
+        with_former noted read_exclude pattern_problem patterns_problem""",
 }
 RESOURCES = 40
 """Of the stack of the start page."""

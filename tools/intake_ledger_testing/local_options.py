@@ -85,6 +85,8 @@ class LocalBucketOptions(LocalOptions, total=False):
     exclusive_by: str | None
     """As in `ConcurrencyOptions`; no key waits for another one when omitted. Each worker handles one message after the
     other, so call `turn` with several workers to let them meet."""
+    exclude: list[str]
+    """As the construct's; nothing is left out when omitted."""
     keep_rejects: bool
     """True if the stack calls `keep_rejects`; `on_error` is an error when omitted."""
 

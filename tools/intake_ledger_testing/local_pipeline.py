@@ -24,6 +24,7 @@ from intake_ledger.audit.look import Look
 from intake_ledger.audit.one_function import AuditInOneFunction
 from intake_ledger.audit.report import Report
 from intake_ledger.aws.bucket import Bucket
+from intake_ledger.ledger.row_history import RowHistoryRecord
 from intake_ledger.processor.object_change import BatchProcessor, ObjectChange, Processor
 from intake_ledger.protocol.row import Ordering, Row, row_key
 from intake_ledger.protocol.settings import Settings
@@ -141,14 +142,16 @@ class LocalPipeline(LocalRuntime):
     def run_audit(self) -> list[str]:
         """Run the audit. Returns the keys of its findings, for which it sends messages."""
         settings, now = self._settings, self.now
+        history = RowHistoryRecord(settings, self._table, self.clock)
         shared: Any = {one.name: getattr(settings, one.name) for one in fields(Settings)}
+        shared["exclude"] = history.look_at_patterns(note=True)
         audit = AuditSettings(
             **shared, settle_seconds=_HOUR_MS // 1000, look_back_seconds=_LOOK_BACK_MS // 1000, budget=_BUDGET
         )
         s3, store, sqs = (cast("Any", one) for one in (self._s3, self._dynamodb, self._sqs))
         bucket, report = Bucket(lambda: s3, settings.bucket), Report(str(now), now)
         look = Look(audit, self._table, bucket, sqs=sqs, clock=self.clock, budget=OwnBudget(_BUDGET), heads=1)
-        looks_back, all_rows_since = now - _LOOK_BACK_MS, self._row_history.look()
+        looks_back, all_rows_since = now - _LOOK_BACK_MS, history.look()
         known_since = looks_back if all_rows_since is None else min(looks_back, all_rows_since)
         window = Window(now - _HOUR_MS, known_since, removals_since=looks_back)
         AuditInOneFunction(audit, s3, store, look, self.clock, readers=1).run(

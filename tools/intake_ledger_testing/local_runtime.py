@@ -334,7 +334,8 @@ class LocalRuntime:
     def _use(self, other: "LocalRuntime") -> None:
         """Share bucket, table and clock with another one."""
         self.clock, self._s3, self._outputs = other.clock, other._s3, other._outputs  # noqa: SLF001 - another one of this class
-        self._dynamodb, self._table, self._row_history = other._dynamodb, other._table, other._row_history  # noqa: SLF001 - as above
+        self._dynamodb, self._table = other._dynamodb, other._table  # noqa: SLF001 - as above
+        self._row_history = RowHistoryRecord(self._settings, self._table, self.clock)
         self._sqs = self._make_queue()
 
     @property

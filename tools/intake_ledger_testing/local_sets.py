@@ -22,7 +22,7 @@ from intake_ledger.set_members.forms import FormKind
 from intake_ledger.sets.audit import SetAudit
 from intake_ledger.sets.settings import SetSettings, set_settings
 from intake_ledger.sets.waiting import WaitingSets
-from intake_ledger_testing.local_options import LocalBucketOptions, check_names, variables_of
+from intake_ledger_testing.local_options import LocalBucketOptions, LocalPipelineOptions, check_names, variables_of
 from intake_ledger_testing.local_pipeline import LocalPipeline
 from intake_ledger_testing.local_runtime import LocalRuntime
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE
@@ -84,7 +84,7 @@ class LocalSets(LocalRuntime):
         environment = variables_of(all_options, suffix="-of-sets", pipeline=SETS, directory_markers=True)
         environment |= environment_of(SetSettings, form=json.dumps(form), parts_pipeline=PIPELINE, part_lists=_LISTS)
         super().__init__(processor, all_options, environment)
-        self.parts = _Parts(self, part_processor)
+        self.parts = _Parts(self, part_processor, options)
         """The pipeline of the parts."""
         self.calls: list[Any] = []
         """The set of each call of the processor. With `LocalRunner.FUNCTION`, its request."""
@@ -199,9 +199,10 @@ class LocalSets(LocalRuntime):
 class _Parts(LocalPipeline):
     """The pipeline of the parts, whose workers wake the sets."""
 
-    def __init__(self, sets: LocalSets, processor: Callable[[Any], Any]) -> None:
+    def __init__(self, sets: LocalSets, processor: Callable[[Any], Any], options: LocalBucketOptions) -> None:
         self._sets = sets
-        super().__init__(processor)
+        own: LocalPipelineOptions = {"exclude": options["exclude"]} if "exclude" in options else {}
+        super().__init__(processor, **own)
         self._use(sets)
 
     def next_at(self) -> int | None:

@@ -19,6 +19,8 @@ class Extra:
 
     need: ClassVar[Need | None] = None
     """The alarms that only pipelines with this option have."""
+    is_of_parts: ClassVar[bool] = False
+    """True if sets of files get the settings of the pipeline of their parts."""
 
     def settings(self) -> dict[str, object]:
         """The fields of `Settings` that it gives to all functions."""

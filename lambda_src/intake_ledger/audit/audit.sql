@@ -22,8 +22,9 @@ SELECT
       THEN 'candidate'
     WHEN listed.key IS NULL THEN 'unlisted'
     WHEN held.committed = listed.state THEN 'agrees'
-    -- The pipeline skips a directory marker that has no row. One that has a row is judged as every other state.
-    WHEN held.key IS NULL AND listed.skipped THEN 'directoryMarkers'
+    -- The pipeline skips a directory marker that has no row, and a key that `exclude` leaves out. With a row, it is
+    -- judged as every other state.
+    WHEN held.key IS NULL AND listed.skipped IS NOT NULL THEN listed.skipped
     WHEN listed.created_at > judged.settled_before THEN 'settling'
     WHEN listed.created_at IS NULL AND (held.key IS NULL OR NOT judged.undated) THEN 'settling'
     WHEN NOT held.readable THEN 'laterFormat'

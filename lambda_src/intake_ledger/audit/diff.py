@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.change import Skipped, State, StateKind
 from intake_ledger.protocol.row import Row, Status
 
 
@@ -53,7 +53,8 @@ class Line(_Described):
     BASELINE = "baseline", "from before the pipeline"
     LOOK_BACK = "lookBack", "older than the look-back"
     FILTERS = "filters", "outside the filters"
-    DIRECTORY_MARKERS = "directoryMarkers", "directory markers"
+    DIRECTORY_MARKERS = Skipped.DIRECTORY_MARKERS.value, "directory markers"
+    EXCLUDED = Skipped.EXCLUDED.value, "left out by exclude"
     LATER_FORMAT = "laterFormat", "with a row of a later release"
     RESUBMITTED = "resubmitted", "resubmitted"
     MARKED = "marked", "resubmitted earlier"
@@ -66,7 +67,10 @@ class Line(_Described):
 
 WAITING = (Line.SETTLING, Line.LEASED, Line.NOT_YET)
 """Lines of states that are not judged yet."""
-NOT_JUDGED = (Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.DIRECTORY_MARKERS, Line.LATER_FORMAT, Line.NOT_LOOKED)
+NOT_JUDGED = (
+    *(Line.BASELINE, Line.LOOK_BACK, Line.FILTERS, Line.DIRECTORY_MARKERS, Line.EXCLUDED, Line.LATER_FORMAT),
+    Line.NOT_LOOKED,
+)
 """Lines of states that are not judged."""
 NOT_SENT = (Line.MARKED, Line.OVER_BUDGET, Line.HELD_BACK, Line.REFUSED, Line.DRY_RUN)
 """Lines of differences for which the run sent no message."""
@@ -104,7 +108,7 @@ def too_early(state: State, window: Window) -> bool:
 
 
 def judge(  # noqa: PLR0911 - one return per line of the rule
-    row: Row | None, state: State, window: Window, *, now: int, deletes: bool, skipped: bool = False
+    row: Row | None, state: State, window: Window, *, now: int, deletes: bool, skipped: Skipped | None = None
 ) -> Finding | Line:
     """The finding on a key with this current state, or the line that counts the state.
 
@@ -114,11 +118,11 @@ def judge(  # noqa: PLR0911 - one return per line of the rule
         window: the times between which states are judged.
         now: epoch milliseconds.
         deletes: true if the processor is told of removals.
-        skipped: true if the pipeline skips the state unless it has a row; see `Settings.skips`.
+        skipped: why the pipeline skips the state unless it has a row; see `Settings.skips`.
 
     """
     if row is None:
-        return Line.DIRECTORY_MARKERS if skipped else _without_row(state, window, deletes=deletes)
+        return Line(skipped) if skipped else _without_row(state, window, deletes=deletes)
     if row.has_committed(state.identity):
         return Line.AGREES
     if too_early(state, window):

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -112,6 +113,7 @@ class AuditFunction:
     def look(self, remaining_ms: RemainingMs) -> Report:
         """Run the audit without a change or a message."""
         now = _now()
+        self._read_patterns(note=False)
         report = Report(str(now), now, dry_run=True)
         look = self._tools.look(None, backfill=False)
         self._compare(report, self._judge(self._runs.since()), look, remaining_ms)
@@ -129,6 +131,7 @@ class AuditFunction:
         backfill, problems = self._runs.backfill(self._settings)
         report = Report(str(now), now, delivery=problems)
         try:
+            self._read_patterns(note=True)
             judged = self._judge(since, backfill)
             budget = self._budget(judged, backfill=backfill)
             look = self._tools.look(budget if judged.resubmit else None, backfill=backfill)
@@ -147,6 +150,7 @@ class AuditFunction:
             InventoryError: There is no usable inventory report.
 
         """
+        self._read_patterns(note=event["step"] == "plan" and not event["input"].get("dryRun"))
         parts = AuditInParts(self._tools, event["run"])
         match event["step"]:
             case "plan":
@@ -159,6 +163,11 @@ class AuditFunction:
                 return parts.finish()
             case step:
                 raise ValueError(f"the audit has no step {step!r}: its state machine is another release's")
+
+    def _read_patterns(self, *, note: bool) -> None:
+        """Read the former patterns of `exclude`: an object that they left out is not lost. `note` writes their end."""
+        self._settings = replace(self._settings, exclude=self._row_history.look_at_patterns(note=note))
+        self._tools = replace(self._tools, settings=self._settings)
 
     def publish(self, report: Report) -> str | None:
         """Write the report to S3, and return its key. None if no reports are configured, or after a dry run."""

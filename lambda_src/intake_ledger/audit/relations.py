@@ -25,7 +25,7 @@ QUERY = Path(__file__).with_name("audit.sql")
 _STATE = {"key": "VARCHAR", "place": "VARCHAR", "state": "VARCHAR", "kind": "VARCHAR", "etag": "VARCHAR"}
 _STATE |= {"size": "BIGINT"}
 COLUMNS: dict[str, dict[str, str]] = {
-    LISTED: _STATE | {"created_at": "BIGINT", "skipped": "BOOLEAN"},
+    LISTED: _STATE | {"created_at": "BIGINT", "skipped": "VARCHAR"},
     HELD: _STATE | {"committed": "VARCHAR", "updated_at": "BIGINT", "readable": "BOOLEAN", "may_be_gone": "BOOLEAN"},
 }
 """The columns of each relation."""

@@ -263,7 +263,9 @@ class MessageHandler:
         self.services.telemetry.unparseable(reason, message.id)
         return None
 
-    def _handle_part(self, parsed: Parsed, message: Message, batch: Batch) -> float | Unparseable | None:
+    def _handle_part(  # noqa: PLR0911 - one return per reason
+        self, parsed: Parsed, message: Message, batch: Batch
+    ) -> float | Unparseable | None:
         """Handle one part of a message. Returns the seconds until a retry, or the part if it cannot be handled."""
         if isinstance(parsed, Ignored):
             self.services.telemetry.ignored(parsed.why)
@@ -277,6 +279,8 @@ class MessageHandler:
             return parsed
         if not self.services.settings.wants(parsed.key):
             self.services.telemetry.filtered_out(parsed)
+            return None
+        if self.attempts.hooks.leaves_out and any(asked(parsed) for asked in self.attempts.hooks.leaves_out):
             return None
         if parsed.origin in (Origin.PART, Origin.GROUP):
             parsed = replace(parsed, waiter=message.waiter, waiter_ids=message.names)
@@ -475,6 +479,9 @@ class Groups:
         change = message.only_change
         if change is None or not self.services.settings.wants(change.key) or misdirected(change, self.services):
             return None
+        exclude = self.services.settings.exclude
+        if exclude is not None and exclude.matches(change.key):
+            return None  # its row is looked for first
         if message.is_plain:
             return change
         from intake_ledger.consumer.stops import admits_ahead  # noqa: PLC0415 - most messages are plain

@@ -435,6 +435,17 @@ class Ledger:
         """The change's row. None: there is none."""
         return self._table.get(self.key_of(change))
 
+    def has_row(self, change: Change) -> bool:
+        """True if the key of the change has a row, or may have had one. In EVERY_VERSION, its version."""
+        self._row_history.begin()
+        if self.row_of(change) is not None:
+            return True
+        state = change.state
+        if self._every_version and state is not None and state.kind is StateKind.DELETED:
+            return self.row_of(replace(change, state=replace(state, kind=StateKind.OBJECT))) is not None
+        # The row of an object whose removal is told may have expired.
+        return self._options.policy.deletes and change.reports_removal and self._row_history.all_rows_since() is None
+
     def key_of(self, change: Change) -> RowKey:
         """The key of the change's row."""
         identity = change.state.identity if change.state else "absent"

@@ -10,12 +10,15 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.row import RowKey
 from intake_ledger.protocol.settings import Settings
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.exclude import Exclude
 
 KEPT, NOT_KEPT, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
 """Start times in the item, in epoch milliseconds: rows of objects are kept, some rows may be missing, and the pipeline
@@ -23,6 +26,8 @@ has its present filters."""
 UNTOLD = "removals_untold_since"
 """The start time of the first environment without `deletes`. The rows of removals that it settled expire, and the
 downstream still has their objects."""
+EXCLUDED = "excluded"
+"""The patterns of `exclude` of all times, as `noted` gives them."""
 _ASK_AGAIN_MS = 60_000  # less than a deletion and a restore of a table take
 _TABLE, _ORDERING, _FILTERS = "table_name", "ordering", "filters"
 _NOT_MARKED = Condition(f"attribute_not_exists(#{NOT_KEPT})", (NOT_KEPT,), {})
@@ -56,6 +61,7 @@ class RowHistoryRecord(RowHistory):
     _item: dict[str, Any] = field(default_factory=dict, init=False)
     _unrestored_at: int | None = field(default=None, init=False)
     """When DynamoDB last said that the table was not restored from a backup."""
+    _seen: dict[str, Any] | None = field(default=None, init=False)
 
     def begin(self) -> None:
         """Record the setting, once. Raises ClientError if that fails."""
@@ -83,13 +89,35 @@ class RowHistoryRecord(RowHistory):
 
     def look(self) -> int | None:
         """`all_rows_since` without a write, for audits, which write no rows. Raises ClientError if that fails."""
-        key = record_key(self.settings)
-        return all_rows_since(self.table.get_items([key]).get(key, {}), self.settings)
+        return all_rows_since(self._read(), self.settings)
+
+    def look_at_patterns(self, *, note: bool) -> "Exclude | None":
+        """The patterns of `exclude` with the former ones, for audits. Raises ClientError if that fails.
+
+        With `note`, the end of a pattern is recorded, also if the consumer has not started since.
+        """
+        exclude, record, now = self.settings.exclude, self._read().get(EXCLUDED), self.clock()
+        if record is None:
+            return exclude
+        from intake_ledger.protocol.exclude import with_former  # noqa: PLC0415 - few pipelines have patterns
+
+        if note and (content := _noted(self.settings, record, now)) != record:
+            self.table.mark(record_key(self.settings.bucket, self.settings.pipeline), {EXCLUDED: content}, _PRESENT)
+        return with_former(exclude, record, now)
+
+    def _read(self) -> dict[str, Any]:
+        """The item, as it was read first."""
+        if self._seen is None:
+            key = record_key(self.settings.bucket, self.settings.pipeline)
+            self._seen = self.table.get_items([key]).get(key, {})
+        return self._seen
 
     def _write(self) -> dict[str, Any]:
-        settings, key, now = self.settings, record_key(self.settings), self.clock()
+        settings, key, now = self.settings, record_key(self.settings.bucket, self.settings.pipeline), self.clock()
         untold = {UNTOLD: now} if settings.keeps_rows and not settings.deletes else {}
         content = {KEPT if settings.keeps_rows else NOT_KEPT: now} | untold | _conditions(settings)
+        if (patterns := _noted(settings, None, now)) is not None:
+            content[EXCLUDED] = patterns
         item = self.table.put_new(key, content)
         if item == content:
             return item
@@ -98,6 +126,8 @@ class RowHistoryRecord(RowHistory):
             changes = {_FILTERS: content[_FILTERS], FILTERED: now}
         if UNTOLD not in item:
             changes |= untold
+        if (patterns := _noted(settings, item.get(EXCLUDED), now)) != item.get(EXCLUDED):
+            changes[EXCLUDED] = patterns
         if changes:
             self.table.mark(key, changes, _PRESENT)
         if NOT_KEPT not in item and not (settings.keeps_rows and _has_all_rows(item, settings)):
@@ -107,9 +137,9 @@ class RowHistoryRecord(RowHistory):
         return item | changes
 
 
-def record_key(settings: Settings) -> RowKey:
+def record_key(bucket: str, pipeline: str) -> RowKey:
     """The key of the pipeline's record."""
-    return RowKey(settings.bucket, f"{settings.pipeline}@ledger")
+    return RowKey(bucket, f"{pipeline}@ledger")
 
 
 def all_rows_since(item: Mapping[str, Any], settings: Settings) -> int | None:
@@ -131,6 +161,15 @@ def _has_all_rows(item: Mapping[str, Any], settings: Settings) -> bool:
     different rows.
     """
     return (item.get(_TABLE), item.get(_ORDERING)) == (settings.table, settings.ordering)
+
+
+def _noted(settings: Settings, record: str | None, now: int) -> str | None:
+    """The record of the patterns; see `intake_ledger.protocol.exclude.noted`."""
+    if settings.exclude is None and record is None:
+        return None
+    from intake_ledger.protocol.exclude import noted  # noqa: PLC0415 - few pipelines have patterns
+
+    return noted(settings.exclude, record, now)
 
 
 def _conditions(settings: Settings) -> dict[str, str]:

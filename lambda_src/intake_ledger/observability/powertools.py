@@ -150,6 +150,11 @@ class PowertoolsTelemetry(Telemetry):
         self._logger.warning("filtered out", extra=_change_fields(change))
 
     @override
+    def excluded(self, change: Change) -> None:
+        self._count("Excluded")
+        self._logger.info("excluded", extra=_change_fields(change))
+
+    @override
     def ignored(self, why: str) -> None:
         self._logger.info("ignored", extra={"why": why})
 

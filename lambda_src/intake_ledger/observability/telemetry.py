@@ -54,6 +54,9 @@ class Telemetry:
     def filtered_out(self, change: Change) -> None:
         """Report a message about a key that the pipeline's filters leave out. Nothing was done."""
 
+    def excluded(self, change: Change) -> None:
+        """Report a message about a key that `exclude` leaves out. It has no row, and nothing was done."""
+
     def ignored(self, why: str) -> None:
         """Report a message without work, such as S3's test event."""
 

@@ -92,6 +92,13 @@ def requested_state(kind: object, version_id: str | None, etag: str | None, size
     return None
 
 
+class Skipped(StrEnum):
+    """Why a state without a row is skipped. The names are those of the audit's report."""
+
+    DIRECTORY_MARKERS = "directoryMarkers"
+    EXCLUDED = "excluded"
+
+
 def may_be_directory_marker(key: str) -> bool:
     """True if the key is one of a directory marker. An object with such a key may have content, too.
 

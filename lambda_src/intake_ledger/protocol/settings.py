@@ -11,12 +11,13 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
-from intake_ledger.protocol.change import State, is_skipped_marker
+from intake_ledger.protocol.change import Skipped, State, is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
 
 if TYPE_CHECKING:
     from intake_ledger.protocol.commit_tag import CommitTag
+    from intake_ledger.protocol.exclude import Exclude
     from intake_ledger.protocol.group_pattern import GroupPattern
 
 PIPELINE_TAG = "intake-ledger:pipeline"
@@ -223,15 +224,25 @@ class Settings:
         "CommitTag | None", Variable("INTAKE_AFTER_COMMIT", parse=_of("commit_tag", "commit_tag"))
     ] = None
     """The tag that a version gets after its commit. None: it gets none."""
+    exclude: Annotated["Exclude | None", Variable("INTAKE_EXCLUDE", parse=_of("exclude", "read_exclude"))] = None
+    """The patterns of keys that the pipeline leaves out, unless they have a row. None: it leaves out none."""
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""
         return not self.filters or any(key_filter.matches(key) for key_filter in self.filters)
 
-    def skips(self, key: str, state: State) -> bool:
-        """True if the pipeline skips this state as a directory marker, unless it has a row."""
+    def excludes(self, key: str) -> bool:
+        """True if the pipeline leaves out the key, unless it has a row."""
+        return self.exclude is not None and self.exclude.matches(key)
+
+    def skips(self, key: str, state: State) -> Skipped | None:
+        """Why the pipeline skips this state, unless it has a row. None: it does not."""
+        if self.exclude is not None and self.exclude.leaves_out(key, state.created_at):
+            return Skipped.EXCLUDED
+        if self.directory_markers:
+            return None
         every_version = self.ordering is Ordering.EVERY_VERSION
-        return not self.directory_markers and is_skipped_marker(key, state, every_version=every_version)
+        return Skipped.DIRECTORY_MARKERS if is_skipped_marker(key, state, every_version=every_version) else None
 
 
 HOLD_SHARE = 0.75

@@ -26,7 +26,13 @@ _Part = tuple[object, object]
 
 
 def parts_of(
-    content: bytes, set_key: str, form: FormSettings, *, bucket: str, wants: Callable[[str], bool]
+    content: bytes,
+    set_key: str,
+    form: FormSettings,
+    *,
+    bucket: str,
+    wants: Callable[[str], bool],
+    leaves_out: Callable[[str], bool] | None = None,
 ) -> dict[str, str | None]:
     """The keys of the parts, in the order of the manifest, each with the version that the manifest names, if any.
 
@@ -36,6 +42,7 @@ def parts_of(
         form: the form of the set.
         bucket: the bucket's name.
         wants: tells whether a key passes the filters of the parts' pipeline.
+        leaves_out: tells whether `exclude` of that pipeline leaves a key out. None: it has no `exclude`.
 
     Raises:
         Unprocessable: The manifest is malformed, or names something that cannot be a part. The text says what.
@@ -58,6 +65,8 @@ def parts_of(
             raise Unprocessable(f"part {number:,} of the manifest is the manifest itself")
         if not wants(key):
             raise Unprocessable(f"part {number:,} is outside of the pipeline's filters, so it is never committed")
+        if leaves_out is not None and leaves_out(key):
+            raise Unprocessable(f"part {number:,} is left out by `exclude` of the pipeline, so it is never committed")
         places[key] = number
         parts[key] = _version(version, number)
     return parts

@@ -11,11 +11,13 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws.bucket import Bucket, s3_refusal
 from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.ledger.row_history import EXCLUDED, record_key
 from intake_ledger.protocol.change import ABSENT, Change, State, StateKind, is_directory_marker
 from intake_ledger.protocol.errors import ObjectGone, Unprocessable
 from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_from_attributes, row_key
@@ -23,6 +25,9 @@ from intake_ledger.set_members.forms import MAX_PARTS, FormKind
 from intake_ledger.set_members.membership import expirations_key
 from intake_ledger.sets.manifest import MAX_BYTES, parts_of
 from intake_ledger.sets.settings import SetSettings
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.exclude import Exclude
 
 COMPLETE, INCOMPLETE, MALFORMED, REFUSED = "complete", "incomplete", "malformed", "refused"
 MOVING = "moving"
@@ -326,10 +331,28 @@ class SetReader:
                 raise
             return Listing(source, refusal=refusal)
         try:
-            parts = parts_of(content, key, self._form, bucket=self.name, wants=self._settings.wants)
+            settings = self._settings
+            leaves_out = self._leaves_out if settings.exclude is not None else None
+            parts = parts_of(content, key, self._form, bucket=self.name, wants=settings.wants, leaves_out=leaves_out)
         except Unprocessable as problem:
             return Listing(source, problem=str(problem))
         return Listing(source, tuple(parts), {key: version for key, version in parts.items() if version is not None})
+
+    def _leaves_out(self, key: str) -> bool:
+        """True if the parts' pipeline leaves the key out, so that a manifest may not name it."""
+        exclude = self._settings.exclude
+        return exclude is not None and exclude.matches(key) and bool(self._without_row([key]))
+
+    def _without_row(self, keys: Sequence[str]) -> set[str]:
+        """The keys that no row knows. `exclude` leaves out no others."""
+        return set(keys).difference(*(self._rows(group) for group in batched(keys, BATCH_GET_KEYS)))
+
+    def _exclude(self) -> "Exclude | None":
+        """The patterns of the parts' pipeline, with those that left out objects before."""
+        from intake_ledger.protocol.exclude import with_former  # noqa: PLC0415 - few pipelines have patterns
+
+        record = self._table.read(record_key(self.name, self._settings.parts_pipeline)).get(EXCLUDED)
+        return with_former(self._settings.exclude, record, self._clock())
 
     def _folder(self, key: str, source: State | None) -> Listing:
         """The objects of a folder, without its marker. Without a marker, they are the whole set.
@@ -337,6 +360,7 @@ class SetReader:
         Directory markers are left out, with or without a row, because the pipeline of the parts skips them.
         """
         folder = self._form.folder(key)
+        exclude = self._exclude() if self._settings.exclude is not None else None
         listed = chain.from_iterable(self._bucket.pages(folder))
         parts = (
             (name, at)
@@ -346,17 +370,22 @@ class SetReader:
             and not self._form.is_control(name)
             and not is_directory_marker(name, size)
         )
-        found, every, changed_at = list[str](), list[str](), 0
+        found, every, matching, changed_at = list[str](), list[str](), list[str](), 0
         for name, at in parts:
             # Parts may follow after any number of other objects.
             hidden = self._form.is_hidden(name, folder)
             changed_at = max(changed_at, at)
             if not hidden:
                 found.append(name)
+                if exclude is not None and exclude.leaves_out(name, at):
+                    matching.append(name)
             if len(every) <= MAX_PARTS:
                 every.append(name)
-            if len(found) == MAX_PARTS + 1:
+            if len(found) - len(matching) == MAX_PARTS + 1:
                 break
+        if matching:
+            left_out = self._without_row(matching)
+            found, every = ([name for name in names if name not in left_out] for names in (found, every))
         if source is None:
             if not found:
                 return Listing(ABSENT)

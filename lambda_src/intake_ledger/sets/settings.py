@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
@@ -19,6 +19,9 @@ from intake_ledger.protocol.settings import (
     variable_of,
 )
 from intake_ledger.set_members.forms import FormSettings, set_form
+
+if TYPE_CHECKING:
+    from intake_ledger.protocol.exclude import Exclude
 
 
 def _form(name: str, text: str) -> FormSettings:
@@ -40,6 +43,8 @@ class SetSettings:
     """The name of the pipeline whose objects are the parts."""
     part_filters: tuple[KeyFilter, ...] = ()
     """The filters of that pipeline."""
+    exclude: "Exclude | None" = None
+    """The patterns of keys that it leaves out."""
     part_lists: Annotated[str | None, Variable(PART_LISTS)] = None
     """The place of the lists of parts for a processor elsewhere: a bucket, a slash and a prefix. None: it is here."""
 
@@ -63,8 +68,9 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
     settings = settings_from(
         SetSettings,
         environment,
-        consumer=replace(consumer, filters=(), directory_markers=True),
+        consumer=replace(consumer, filters=(), exclude=None, directory_markers=True),
         part_filters=consumer.filters,
+        exclude=consumer.exclude,
     )
     if settings.part_lists is None and (consumer.processor_function is not None or elsewhere_of(environment)):
         raise SettingsError(

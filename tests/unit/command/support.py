@@ -130,18 +130,23 @@ class Site:
         """Return the environment variables of the consumer."""
         deployed = self.deployed
         filters = [{"prefix": one.prefix, "suffix": one.suffix} for one in deployed.filters]
-        return dict(deployed.variables) | {
-            "INTAKE_PIPELINE_NAME": deployed.name,
-            "INTAKE_BUCKET_NAME": deployed.bucket,
-            "INTAKE_TABLE_NAME": deployed.table,
-            "INTAKE_QUEUE_URL": deployed.queue_url,
-            "INTAKE_DLQ_URL": deployed.dead_letter_url,
-            "INTAKE_ORDERING": deployed.ordering.value,
-            "INTAKE_DELETES": "true" if deployed.deletes else "false",
-            "INTAKE_RETENTION_SECONDS": str(deployed.retention_seconds),
-            "INTAKE_CLOCK_SKEW_SECONDS": str(deployed.clock_skew_seconds),
-            "INTAKE_KEY_FILTERS": json.dumps(filters),
-        }
+        exclude = {"INTAKE_EXCLUDE": json.dumps(deployed.exclude.patterns)} if deployed.exclude else {}
+        return (
+            dict(deployed.variables)
+            | exclude
+            | {
+                "INTAKE_PIPELINE_NAME": deployed.name,
+                "INTAKE_BUCKET_NAME": deployed.bucket,
+                "INTAKE_TABLE_NAME": deployed.table,
+                "INTAKE_QUEUE_URL": deployed.queue_url,
+                "INTAKE_DLQ_URL": deployed.dead_letter_url,
+                "INTAKE_ORDERING": deployed.ordering.value,
+                "INTAKE_DELETES": "true" if deployed.deletes else "false",
+                "INTAKE_RETENTION_SECONDS": str(deployed.retention_seconds),
+                "INTAKE_CLOCK_SKEW_SECONDS": str(deployed.clock_skew_seconds),
+                "INTAKE_KEY_FILTERS": json.dumps(filters),
+            }
+        )
 
     def audit_environment(self) -> dict[str, str]:
         """Return the environment variables of the audit."""

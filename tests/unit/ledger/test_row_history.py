@@ -184,7 +184,7 @@ class TestRecord:
     def test_the_record_is_no_row(self, deployments: Deployments) -> None:
         """A key cannot have the bucket alone for its partition."""
         deployments.start()
-        key = record_key(KEEPING)
+        key = record_key(KEEPING.bucket, KEEPING.pipeline)
         assert "/" not in key.pk
         assert LedgerTable(cast("DynamoDBClient", deployments.store), "ledger").get(key) is None
 

@@ -2,16 +2,23 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intake_ledger.protocol.change import State, StateKind
+from intake_ledger.protocol.change import Skipped, State, StateKind
 from intake_ledger.protocol.reasons import matches_reason
-from intake_ledger.protocol.row import Ordering, Status, review_partitions, to_dynamodb, waiting_partition
+from intake_ledger.protocol.row import (
+    Ordering,
+    Status,
+    review_partitions,
+    row_from_attributes,
+    to_dynamodb,
+    waiting_partition,
+)
 from intake_ledger.protocol.settings import short_version
 from intake_ledger.set_members.forms import FormKind, FormSettings
 from intake_ledger_cli.aws import reading, s3_listing
@@ -57,6 +64,8 @@ class ReprocessResult:
     """The number of keys that the pipeline's filters exclude."""
     directory_markers: int = 0
     """The number of directory markers under a prefix that the pipeline skips."""
+    excluded: int = 0
+    """The number of keys under a prefix that `exclude` leaves out."""
     unknown_version: int = 0
     """The number of rows that do not name the version of the processor, if the call selects a version."""
     absent: list[str] = field(default_factory=list)
@@ -201,6 +210,11 @@ class Selection:
 
         """
         if not deployed.has_sets:
+            for key in self.keys:
+                if deployed.excludes(key) and not reading.read_rows(aws.dynamodb, deployed, key):
+                    raise CliError(
+                        f"{key} is left out by `exclude` of the pipeline, and has no row: rename it, or omit a pattern"
+                    )
             return list(key_targets(aws.s3, deployed, self.keys, self.version_id, result))
         if self.version_id is not None:
             raise UsageError(f"--version-id {self.version_id} cannot be used: only the present set is processed")
@@ -233,7 +247,12 @@ class Selection:
             chosen = self.commits
             selected = replace(chosen, before=min(before, before if chosen.before is None else chosen.before))
             return row_targets(aws.dynamodb, deployed, selected, prefix, result, after=after)
-        return prefix_targets(aws.s3, deployed, prefix, result, after=after)
+
+        def has_row(key: str, state: State) -> bool:
+            place = deployed.row_key(key, state.identity)
+            return row_from_attributes(reading.read_item(aws.dynamodb, deployed, place)) is not None
+
+        return prefix_targets(aws.s3, deployed, prefix, result, after=after, has_row=has_row)
 
 
 def key_targets(
@@ -284,11 +303,17 @@ def _each_version(
 
 
 def prefix_targets(
-    client: "S3Client", deployed: DeployedPipeline, prefix: str, result: ReprocessResult, *, after: str = ""
+    client: "S3Client",
+    deployed: DeployedPipeline,
+    prefix: str,
+    result: ReprocessResult,
+    *,
+    after: str = "",
+    has_row: Callable[[str, State], bool] = lambda _key, _state: False,
 ) -> Iterator[Target]:
     """Yield a target for each object under a prefix that passes the filters, after the key `after`. In EVERY_VERSION
     yield one for each version, and continue with the first version of `after`. Directory markers that the pipeline
-    skips get none.
+    skips get none, nor do keys that `exclude` leaves out. `has_row` is asked about these.
     """
     if deployed.ordering is Ordering.LATEST:
         objects = s3_listing.list_objects(client, deployed, prefix, after=after)
@@ -303,9 +328,11 @@ def prefix_targets(
     for target, state in targets:
         if not deployed.wants(target.key):
             result.skipped += 1
-        elif deployed.skips(target.key, state):
+        elif (skipped := deployed.skips(target.key, state)) is Skipped.DIRECTORY_MARKERS:
             # A request that names the key processes it.
             result.directory_markers += 1
+        elif skipped and not has_row(target.key, state):
+            result.excluded += 1
         else:
             yield target
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol.change import State, is_skipped_marker
+from intake_ledger.protocol.change import Skipped, State, is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.exclude import Exclude
 from intake_ledger.protocol.row import Ordering, RowKey, operations_partition, row_key
 from intake_ledger.protocol.settings import (
     DURABLE_FUNCTION,
@@ -66,6 +67,8 @@ class DeployedPipeline:
     retention_seconds: int
     clock_skew_seconds: int = 0
     """The largest expected difference between this machine's clock and AWS's clock."""
+    exclude: Exclude | None = None
+    """The patterns of keys that it leaves out. `reading.with_former` adds the former ones. None: there are none."""
     consumer_function: str
     variables: Mapping[str, str] = field(default_factory=dict)
     """Those of the consumer's function, which `setting` reads."""
@@ -177,11 +180,18 @@ class DeployedPipeline:
         """True if the key passes the pipeline's filters."""
         return not self.filters or any(one.matches(key) for one in self.filters)
 
-    def skips(self, key: str, state: State) -> bool:
-        """True if the pipeline skips this state as a directory marker, unless it has a row."""
+    def excludes(self, key: str) -> bool:
+        """True if the pipeline leaves out the key, unless it has a row."""
+        return self.exclude is not None and self.exclude.matches(key) and not self.is_control(key)
+
+    def skips(self, key: str, state: State) -> Skipped | None:
+        """Why the pipeline skips this state, unless it has a row. None: it does not."""
+        if self.exclude is not None and self.exclude.leaves_out(key, state.created_at):
+            return Skipped.EXCLUDED
         if self.has_sets or self.setting("directory_markers"):  # the key of a set may end as that of a marker
-            return False
-        return is_skipped_marker(key, state, every_version=self.ordering is Ordering.EVERY_VERSION)
+            return None
+        every_version = self.ordering is Ordering.EVERY_VERSION
+        return Skipped.DIRECTORY_MARKERS if is_skipped_marker(key, state, every_version=every_version) else None
 
     def is_control(self, key: str) -> bool:
         """True if the key is that of a manifest or a marker, which the pipeline does not process."""
@@ -225,6 +235,8 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             durable=settings_from(DurableSettings, variables) if DURABLE_FUNCTION in variables else None,
             reports=_report_prefix(audit_variables, name),
+            # The patterns of sets are those of their parts.
+            exclude=None if SET_FORM in variables else read("exclude"),
         )
     except SettingsError as problem:
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None

@@ -5,14 +5,15 @@ import heapq
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.ledger.row_history import all_rows_since, record_key
+from intake_ledger.ledger.row_history import EXCLUDED, all_rows_since, record_key
+from intake_ledger.protocol.exclude import with_former as patterns_with_former
 from intake_ledger.protocol.row import (
     REVIEW_INDEX,
     Ordering,
@@ -289,7 +290,14 @@ def read_all_rows_since(client: "DynamoDBClient", deployed: DeployedPipeline) ->
         keeps_rows=deployed.setting("keeps_rows"),
         skips_existing=deployed.setting("skips_existing"),
     )
-    return all_rows_since(read_item(client, deployed, record_key(settings)), settings)
+    return all_rows_since(read_item(client, deployed, record_key(deployed.bucket, deployed.name)), settings)
+
+
+def with_former(client: "DynamoDBClient", deployed: DeployedPipeline, now: int) -> DeployedPipeline:
+    """The pipeline with its former patterns of `exclude`. What they left out is not processed until a person asks."""
+    place = record_key(deployed.bucket, deployed.name)
+    record = LedgerTable(client, deployed.table).get_items([place]).get(place, {}).get(EXCLUDED)
+    return replace(deployed, exclude=patterns_with_former(deployed.exclude, record, now)) if record else deployed
 
 
 def _one_partition(client: "DynamoDBClient", request: dict[str, Any], budget: ReadBudget) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from intake_ledger.protocol.change import ABSENT, State, StateKind
+from intake_ledger.protocol.change import ABSENT, Skipped, State, StateKind
 from intake_ledger.protocol.row import MAX_NAME_BYTES, Ordering, Row, Status, truncate
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger_cli.aws import reading, s3_listing
@@ -29,6 +29,7 @@ from intake_ledger_cli.show.render import fields
 
 _HOUR_MS = 3_600_000
 _SKIPPED = "the pipeline skips it as a directory marker: `intake-ledger retry --again` with this key processes it"
+_EXCLUDED = "the pipeline leaves it out: `exclude` matches its key, or matched it when it was uploaded"
 _NO_LISTING = "messages are in no listing that the row could be compared with"
 
 
@@ -152,14 +153,16 @@ def _states(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> tuple[l
             raise
         versions = None
     found = compare(entries, versions, deployed, now, reading.read_all_rows_since(aws.dynamodb, deployed))
+    if any(one.row is None for one in found):
+        deployed = reading.with_former(aws.dynamodb, deployed, now)
     return [_without_skipped(deployed, key, one) for one in found], denied
 
 
 def _without_skipped(deployed: DeployedPipeline, key: str, found: Inspected) -> Inspected:
-    """The comparison, or the reason why a directory marker has no row."""
-    if found.row is not None or found.s3 is None or not deployed.skips(key, found.s3):
+    """The comparison, or the reason why a directory marker, or a key that is left out, has no row."""
+    if found.row is not None or found.s3 is None or (why := deployed.skips(key, found.s3)) is None:
         return found
-    return Inspected(None, found.s3, True, _SKIPPED)
+    return Inspected(None, found.s3, True, _SKIPPED if why is Skipped.DIRECTORY_MARKERS else _EXCLUDED)
 
 
 def compare(

@@ -15,11 +15,11 @@ from typing import Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.protocol.change import State
+from intake_ledger.protocol.change import Skipped, State
 from intake_ledger.protocol.row import Ordering, Row, Status, row_from_attributes
 from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.selection import sets_under
-from intake_ledger_cli.aws import s3_listing
+from intake_ledger_cli.aws import reading, s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, is_passing
@@ -184,7 +184,8 @@ class Wait(Repeated[WaitResult]):
     def _objects(self) -> Iterator[tuple[str, State, Row | None]]:
         """Yield each state that the pipeline processes, with its row if it was not seen committed before."""
         table = LedgerTable(self.aws.dynamodb, self.deployed.table)
-        for group in batched(self._processed(), BATCH_GET_KEYS):
+        deployed = reading.with_former(self.aws.dynamodb, self.deployed, self.clock())
+        for group in batched(self._processed(deployed), BATCH_GET_KEYS):
             unknown = [
                 self.deployed.row_key(key, state.identity)
                 for key, state in group
@@ -192,17 +193,23 @@ class Wait(Repeated[WaitResult]):
             ]
             items = table.get_items(unknown) if unknown else {}
             for key, state in group:
-                yield key, state, row_from_attributes(items.get(self.deployed.row_key(key, state.identity), {}))
+                row = row_from_attributes(items.get(self.deployed.row_key(key, state.identity), {}))
+                done = (key, state.identity) in self._done
+                if row is not None or done or not deployed.skips(key, state):
+                    yield key, state, row
 
-    def _processed(self) -> Iterator[tuple[str, State]]:
-        """The states under the prefix that the pipeline processes: of each key the current one, or each version."""
-        deployed = self.deployed
+    def _processed(self, deployed: DeployedPipeline) -> Iterator[tuple[str, State]]:
+        """The states under the prefix that the pipeline processes: of each key the current one, or each version.
+
+        Keys that `exclude` matches are among them, since they may have rows.
+        """
         for key, version in s3_listing.list_versions(self.aws.s3, deployed, self.prefix):
             state = version.state
             is_judged = version.current or deployed.ordering is Ordering.EVERY_VERSION
             if not is_judged or (state.removed and not deployed.deletes):
                 continue
-            if deployed.wants(key) and not deployed.skips(key, state) and not deployed.is_control(key):
+            skipped = deployed.skips(key, state) is Skipped.DIRECTORY_MARKERS
+            if deployed.wants(key) and not skipped and not deployed.is_control(key):
                 yield key, state
 
     def _unfinished(self, key: str, state: State, row: Row | None) -> Unfinished:

@@ -201,6 +201,7 @@ FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
         "not requested", BAD, "to send these, run the same command with --id: no object is processed twice"
     ),
     "directoryMarkers": Field("directory markers skipped", hint="name the key of one to process it"),
+    "excluded": Field("left out", hint="by exclude of the pipeline"),
     "sent": Field("{} sent", GOOD, empty="0"),
     "skipped": Field("skipped", hint="outside of the pipeline's filters"),
     "unknownVersion": Field("not judged", WARNING, "their rows name no version of the processor"),

@@ -168,7 +168,12 @@ class FileSets(FileIntake):
                 tracing=monitoring.tracing,
             ),
             resources=replace(
-                parts, name=self._name, queue=self._queue, ordering=Ordering.LATEST, deletes=False, extras=()
+                parts,
+                name=self._name,
+                queue=self._queue,
+                ordering=Ordering.LATEST,
+                deletes=False,
+                extras=[one for one in parts.extras if one.is_of_parts],
             ),
             processor=processor,
             variables={
