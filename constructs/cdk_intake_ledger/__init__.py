@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Reasons,
         RetryOptions,
     )
+    from cdk_intake_ledger.options.ready_when import ReadyTag
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.queue import IntakeQueue
 
@@ -65,6 +66,7 @@ __all__ = [
     "Ordering",
     "OutcomeEvents",
     "Processor",
+    "ReadyTag",
     "Reasons",
     "RetryOptions",
     "SetForm",
@@ -99,6 +101,7 @@ if not TYPE_CHECKING:
             "OutcomeEvents": "cdk_intake_ledger.additions.outcome_events",
             "Processor": "cdk_intake_ledger.functions.processor",
             "Reasons": "cdk_intake_ledger.options.options",
+            "ReadyTag": "cdk_intake_ledger.options.ready_when",
             "RetryOptions": "cdk_intake_ledger.options.options",
             "SetForm": "cdk_intake_ledger.kinds.sets.set_form",
             "Tag": "cdk_intake_ledger.options.after_commit",

@@ -28,6 +28,7 @@ from cdk_intake_ledger.kinds.objects.pipeline_checks import (
     extra_problems,
     option_problems,
     plan_problems,
+    ready_problems,
     resource_problems,
     stop_problems,
 )
@@ -46,6 +47,7 @@ from cdk_intake_ledger.options.options import (
     Ordering,
     RetryOptions,
 )
+from cdk_intake_ledger.options.ready_when import ReadyTag
 from cdk_intake_ledger.outputs.places import Places
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import fix_names
@@ -89,6 +91,7 @@ class IntakePipeline(PipelineGrants):
         monitoring: MonitoringOptions | None = None,
         audit: AuditOptions | None = None,
         after_commit: Tag | None = None,
+        ready_when: ReadyTag | None = None,
         encryption_key: kms.IKey | kms.Key | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
@@ -136,6 +139,8 @@ class IntakePipeline(PipelineGrants):
                 each function, when omitted.
             audit: when and how the audit runs; daily, over changes of the last 14 days, when omitted.
             after_commit: the tag that S3 gives to a version after its commit, and lifecycle rules for it; none when
+                omitted.
+            ready_when: the tag without which no version is processed, such as the result of a scan; none is needed when
                 omitted.
             encryption_key: encrypts the bucket, queues, table and log groups that the pipeline makes; the services' own
                 keys when omitted.
@@ -186,11 +191,12 @@ class IntakePipeline(PipelineGrants):
         every_version = "a pipeline with the ordering EVERY_VERSION"
         of_stops = stop_problems(self, processor, every_version) if ordering is Ordering.EVERY_VERSION else ()
         excluded = Exclude(exclude, ordering) if exclude is not None else None
-        extras: list[Extra] = [one for one in (after_commit, excluded) if one is not None]
+        extras: list[Extra] = [one for one in (after_commit, ready_when, excluded) if one is not None]
         if problems := [
             *of_resources,
             *of_bucket,
             *extra_problems(extras, bucket, deletes=deletes, plan=plan),
+            *ready_problems(ready_when, after_commit, bucket, processor, filters=keys, delivery=delivery),
             *of_options,
             *of_stops,
             *report_problems(audit, bucket, keys),

@@ -155,7 +155,7 @@ METRICS: Mapping[str, MetricRow] = {
         "messages that returned to the queue because [a later release](operating.md#after-a-rollback) wrote the row"
     ),
     "LongWaits": MetricRow(
-        "changes that wait for a tenth of `max_wait` (for a group or a rate), half of it (for `NotYet`), or "
+        "changes that wait for a tenth of `max_wait` (for a group, a tag or a rate), half of it (for `NotYet`), or "
         "`alarm_after` (sets), each once",
     ),
     "OldestClaimAge": MetricRow(

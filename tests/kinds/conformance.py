@@ -58,6 +58,8 @@ _EVENT = "an_execution_whose_event_is_lost_is_seen_by_its_message"
 _KEY_IS_GROUP = "The messages of a key exclude each other. Use the group as the key."
 _GROUPS = "a_group_has_one_live_attempt"
 _TAG = "a_committed_version_gets_its_tag_whoever_dies"
+_READY = "a_version_waits_for_its_tag_whoever_dies"
+_NOT_GIVEN_UP = "The construct refuses it: another worker may start an execution whose claim this one gives up."
 _REMOVALS = ("a_removal_is_told_once_whoever_dies", "an_undelete_calls_nobody_whoever_dies")
 _NOT_REMOVED = "Nothing removes a message."
 _UNTOLD = "No processor of sets is told of removals."
@@ -65,7 +67,7 @@ _OWN_CHANGES = "Each marker, and each removal of a version, is a change of its o
 _LEFT_OUT = "a_file_that_is_left_out_stays_so_whoever_dies"
 _NO_FILE = "A message has no key of a file. Let its source filter."
 _NO_VERSION = "A message has no version in S3."
-_PARTS_HAVE_TAGS = "The pipeline of the parts tags each of them. A set has no version of its own."
+_PARTS_HAVE_TAGS = "The pipeline of the parts has the tags of each. A set has no version of its own."
 _GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
 WORKERS_START = ("a_thing_is_processed_and_committed_once", "long_work_is_not_repeated", "a_refused_start_is_counted")
 """The tests of durable functions on workers. The others have them in Lambda: a worker only receives and sends
@@ -119,9 +121,14 @@ ABSENT = (
         for test in (_GROUPS, _GROUP_DEATHS)
         for kind in ("messages", "FIFO messages", "stream records")
     ),
-    *(Absence(_TAG, kind, "*", "*", _NO_VERSION) for kind in ("messages", "FIFO messages", "stream records")),
-    Absence(_TAG, "sets", "*", "*", _PARTS_HAVE_TAGS),
+    *(
+        Absence(test, kind, "*", "*", _NO_VERSION)
+        for test in (_TAG, _READY)
+        for kind in ("messages", "FIFO messages", "stream records")
+    ),
+    *(Absence(test, "sets", "*", "*", _PARTS_HAVE_TAGS) for test in (_TAG, _READY)),
     *(Absence(_LEFT_OUT, kind, "*", "*", _NO_FILE) for kind in ("messages", "FIFO messages", "stream records")),
+    *(Absence(_READY, kind, one, "*", _NOT_GIVEN_UP) for kind in ("objects", "every version") for one in LATER),
     *(
         Absence(test, kind, "*", "*", why)
         for test in _REMOVALS

@@ -497,6 +497,25 @@ def test_a_file_that_is_left_out_stays_so_whoever_dies(make: Make) -> None:
     kill_everywhere(make, scenario, check, kit=left_out)
 
 
+@pytest.mark.failure_mode("F775", "F779")
+@every_cell
+def test_a_version_waits_for_its_tag_whoever_dies(make: Make) -> None:
+    """A worker dies at each request while the version waits, and after the event of its tag."""
+    if make().kind != "objects" or make().later:
+        raise DoesNotApply
+
+    def scenario(cell: Cell) -> None:
+        assert isinstance(cell.local, LocalPipeline)
+        cell.submit()
+        cell.turn()
+        assert cell.calls == []
+        cell.local.put_tag(KEY, "scan", "clean")
+        cell.run()
+
+    for after in (False, True):
+        kill_everywhere(make, scenario, check_done, after=after, kit={"ready_when": ("scan", ["clean"])})
+
+
 @every_cell
 def test_an_execution_whose_event_is_lost_is_seen_by_its_message(make: Make) -> None:
     if not make().later:

@@ -305,6 +305,13 @@ class Objects(Feature):
             if row.status is not Status.REJECTED or row.identity != identity:
                 yield f"{key} {state} is bad, and its row is {row.status.value} {row.identity}"
             return
+        if "scans" in world.memory and scan_of(world, key, shown.version_id) != "clean":
+            waited = row.reason_code in (ReasonCode.TAG_MISSING, ReasonCode.TAG_REFUSES)
+            if row.status is not Status.REJECTED or row.identity != identity or not waited:
+                yield f"{key} {state} has no tag, and its row is {row.status.value} {row.identity} ({row.reason})"
+            return
+        if "tag lost" in world.notes and row.reason_code == ReasonCode.TAG_MISSING:
+            return
         if row.status is not Status.PROCESSED or row.committed_state != identity:
             yield f"lost: {key} {state} is current, its row {row.status.value} {row.committed_state} ({row.reason})"
         apart = world.name == "every version"
@@ -750,7 +757,7 @@ class Tags(Feature):
         """The row names a version from its commit on until S3 has its tag, or has the version no longer."""
         old, new = set(before.untagged if before else ()), set(after.untagged)
         shown = {one.version_id for one in world.s3.keys.get(key, ())}
-        if lost := [one for one in old - new if one in shown and not world.s3.tags.get((key, one))]:
+        if lost := [one for one in old - new if one in shown and not is_done(world, key, one)]:
             yield f"the row of {key} forgets {lost}, which have no tag"
         committed = before is not None and before.committed_fence != after.committed_fence
         if added := new - old - ({after.version_id} if committed or before is None else set()):
@@ -764,21 +771,91 @@ class Tags(Feature):
             version = (row.kept_state or row.committed_state or "").removeprefix("v#")
             known = row.settled and not world.notes & {"restored", "expired"}
             shown = [one for one in world.s3.keys.get(key, ()) if one.version_id == version and one.etag is not None]
-            if known and shown and bool(row.tagged_at) != bool(local.tags(key, version)):
+            if known and shown and bool(row.tagged_at) != is_done(world, key, version):
                 yield f"{key} {version} has the tags {local.tags(key, version)}, and its row has {row.tagged_at}"
         known_commits = {(one.key, one.state) for one in world.commits}
         for (key, state), tags in world.s3.tags.items():
-            if tags and (key, state) not in known_commits:
+            if "done" in tags and (key, state) not in known_commits:
                 yield f"{key} {state} has a tag and no commit"
         for one in world.commits:
             shown = [v for v in world.s3.keys.get(one.key, ()) if v.version_id == one.state]
             if (
                 shown
                 and shown[0].etag is not None
-                and not local.tags(one.key, one.state)
+                and not is_done(world, one.key, one.state)
                 and "restored" not in world.notes
             ):
                 yield f"{one.key} {one.state} is committed and has no tag"
+
+
+def is_done(world: World, key: str, version: str) -> bool:
+    """True if the version has the tag of its commit."""
+    return "done" in world.s3.tags.get((key, version), {})
+
+
+class Ready(Feature):
+    """Versions wait for a tag. A scanner tags each version once, sooner or later or never."""
+
+    def begin(self, world: World) -> None:
+        world.memory["scans"] = True
+
+    def processes(self, world: World, given: Any, effect: Effect) -> None:
+        if effect.kind == "created" and scan_of(world, effect.key, effect.state) != "clean":
+            raise world.broken_promise(f"{effect.key} {effect.state} is processed without its tag")
+
+    def ends(self, world: World) -> None:
+        """The scanner comes to most of the others."""
+        for key, shown in world.s3.keys.items():
+            for number, one in enumerate(shown):
+                if one.etag and number % 3:
+                    scan_version(world, key, one.version_id, "clean")
+
+    def judge(self, world: World) -> Iterator[str]:
+        for key, _, row in world.rows():
+            value = scan_of(world, key, row.version_id or "")
+            if row.reason_code == ReasonCode.TAG_REFUSES and value != "infected":
+                yield f"{key} {row.version_id} is refused, and its tag is {value}"
+            known = world.notes & {"restored", "expired", "lost", "purged", "tag lost", f"forgotten {key}"}
+            late = row.status is Status.REJECTED and row.reason_code == ReasonCode.TAG_MISSING
+            if late and value == "clean" and not known:
+                yield f"{key} {row.version_id} is clean, and was rejected without its tag"
+
+
+def scan_of(world: World, key: str, version: str) -> str | None:
+    """The result of the scan of a version. None: there is none."""
+    return world.s3.tags.get((key, version), {}).get("scan")
+
+
+def scan_version(world: World, key: str, version: str | None, value: str, *, told: bool = True) -> None:
+    """The scanner tags a version, unless it has tagged it before, and S3 may lose the event."""
+    tags = world.s3.tags.get((key, version), {})
+    if "scan" in tags:
+        return
+    if told:
+        cast("LocalPipeline", world.local).put_tag(key, "scan", value, version)
+    else:
+        world.notes.add("tag lost")
+        world.s3.tags[key, version] = tags | {"scan": value}
+
+
+def scan(world: World, a: int, b: int) -> None:
+    key = key_of(a)
+    for one in world.s3.keys.get(key, ()):
+        if one.etag:
+            scan_version(world, key, one.version_id, "infected" if b % 5 == 4 else "clean", told=b % 7 != 6)
+
+
+def scan_late(world: World, a: int, b: int) -> None:
+    """The scanner comes after the end of `max_wait`."""
+    world.come_to_rest()
+    scan(world, a, b)
+
+
+def tag_otherwise(world: World, a: int, b: int) -> None:
+    """Somebody sets another tag of any version."""
+    key = key_of(a)
+    if shown := [one for one in world.s3.keys.get(key, ()) if one.etag]:
+        cast("LocalPipeline", world.local).put_tag(key, "team", str(b), shown[b % len(shown)].version_id)
 
 
 class Rejecting(Feature):
@@ -1368,6 +1445,7 @@ OF_OBJECTS = frozenset({"objects", "every version"})
 ALONE = frozenset({"sets", "FIFO messages", "stream records", "together"})
 NOT_LATEST = frozenset({"every version", *MESSAGES, "sets"})
 IN_BUCKET = OF_OBJECTS | {"sets"}
+NO_VERSIONS = frozenset({"tags", "ready", "every version"})
 OPTIONS = [
     Deletes("deletes", cell={"deletes": True}, beside=OF_OBJECTS),
     Groups("groups", cell={"exclusive_by": "{folder}/"}, beside=IN_BUCKET, without=frozenset({"calls"})),
@@ -1381,12 +1459,19 @@ OPTIONS = [
         beside=OF_OBJECTS,
         without=frozenset({"months"}),
     ),
+    Ready(
+        "ready",
+        kit={"ready_when": ("scan", ["clean"], ["infected"])},
+        actions={"scan": scan, "scan again": scan, "scan late": scan_late, "tag otherwise": tag_otherwise},
+        beside=OF_OBJECTS,
+        without=frozenset(LATER),
+    ),
     Tags("tags", cell={"after_commit": CommitTag("done", "yes")}, beside=OF_OBJECTS),
     StopOvertaken("stop_overtaken", kit={"stop_overtaken": True}, beside=frozenset(LATER), without=NOT_LATEST),
     Feature("fingerprint", kit={"fingerprint": "content"}, beside=frozenset(MESSAGES)),
     Feature("together", kit={"commit_together": True}, beside=OF_OBJECTS),
     Feature("crowded", cell={"crowded": True}),
-    Feature("unversioned", kit={"versioned": False}, beside=OF_OBJECTS, without=frozenset({"tags", "every version"})),
+    Feature("unversioned", kit={"versioned": False}, beside=OF_OBJECTS, without=NO_VERSIONS),
     Transact("transact", beside=frozenset({"inline"}), without=frozenset({"together"})),
     Requests("requests", actions={"redrive": redrive, "reprocess": reprocess, "stop": stop}),
     Forget("forget", actions={"forget": forget_key}, without=frozenset({"sets"})),

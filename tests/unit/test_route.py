@@ -23,18 +23,21 @@ FILES = {
     "after_commit": 17,
     "max_rate": 12,
     "exclusive_by": 11,
-    "rejects": 30,
+    "rejects": 29,
     "stop_overtaken": 16,
     "outcome_events": 4,
     "exclude": 26,
+    "ready_when": 18,
 }
 """For an option, the number of files of production code that use its own names."""
 NAMES = {
-    "after_commit": """after_commit CommitTag CommitTags commit_tag tag_problem tag_problems TagRefused TagsFull
+    "after_commit": """after_commit CommitTag CommitTags commit_tag tag_problems TagRefused TagsFull
         TAG_CODES tagged untagged tags_pending tags_unchanged judge_tags MAX_UNTAGGED""",
     "max_rate": """max_rate max_burst MaxRate Starts Rate StartTimes rate_problem rate_key in_line MAX_RATE MIN_RATE
         read_rate read_burst MAX_BURST_SECONDS LONGEST_LINE_SECONDS""",
     "exclusive_by": """exclusive_by GroupPattern GroupPatternError group_pattern GroupLock GroupHeld group_fence""",
+    "ready_when": """ready_when ReadyWhen ReadyTag AwaitedTag awaited_tag awaited_tag_problems RefusedByTag TAG_MISSING
+        TAG_REFUSES TAGGED lacks_tag put_tag on_tags""",
     "rejects": """rejects keep_rejects Rejects ClaimRejects claim_rejects AttemptRejects RejectedRows RowCounts
         rejects_place rejects_may_exist no_place begin_rejects rejected_rows rejected_rows_partition TooManyRejects
         max_share forgets_rejects rejects_partition""",

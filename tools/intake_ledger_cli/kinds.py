@@ -44,7 +44,7 @@ class Work:
 OBJECTS = Work(
     kind=PipelineKind.OBJECTS,
     noun="objects",
-    waits="wait after NotYet, for their group, or for max_rate",
+    waits="wait after NotYet, for a tag, for their group, or for max_rate",
     in_bucket=True,
     retried="now",
     audit_event=None,

@@ -56,6 +56,8 @@ class LocalPipeline(LocalRuntime):
         """
         check_names("LocalPipeline", LocalPipelineOptions, options)
         super().__init__(processor, options, variables_of(options))
+        if options.get("ready_when") is not None:
+            self._s3.on_tags = self._tagged
         self._asked = 0
         self._events = 0
         self.calls: list[ObjectChange] = []
@@ -185,6 +187,23 @@ class LocalPipeline(LocalRuntime):
         identity = f"v#{found}" if found else f"e#{etag}" if etag else "absent"
         return self._table.get(row_key(PIPELINE, self._settings.ordering, BUCKET, key, identity))
 
+    def put_tag(self, key: str, name: str, value: str, version_id: str | None = None) -> None:
+        """Set a tag of a version, as a scanner does. With `ready_when`, S3 sends an event.
+
+        Args:
+            key: of the object.
+            name: the key of the tag. Other tags stay.
+            value: of the tag.
+            version_id: as `put` returned it; the current version when omitted.
+
+        Raises:
+            ClientError: There is no such version, or it has ten tags.
+
+        """
+        tags = self.tags(key, version_id) | {name: value}
+        place = {"Key": key} | ({"VersionId": version_id} if version_id else {})
+        self._s3.put_object_tagging(**place, Tagging={"TagSet": [{"Key": one, "Value": tags[one]} for one in tags]})
+
     def tags(self, key: str, version_id: str | None = None) -> dict[str, str]:
         """Return the tags of a version.
 
@@ -224,6 +243,9 @@ class LocalPipeline(LocalRuntime):
     def s3(self) -> MemoryS3:
         """A client of the bucket for your own code: `head_object`, `get_object` and `list_objects_v2`."""
         return self._s3
+
+    def _tagged(self, key: str, version: Version) -> None:
+        self._notify(key, "ObjectTagging:Put", version.version_id)
 
     def _notify(self, key: str, event: str, version_id: str | None, version: Version | None = None) -> None:
         """Send the event of a change. Each event is a second later than the one before."""

@@ -46,6 +46,8 @@ class MemoryS3:
         self._made = 0
         self.tags: dict[tuple[str, str | None], dict[str, str]] = {}
         """The tags of versions, by key and version."""
+        self.on_tags: Callable[[str, Version], None] = lambda _, __: None
+        """Is called after a request that sets the tags of a version."""
         self.archived: set[str] = set()
         """Keys of archived objects, which S3 lists and does not return."""
         self._last: _Connection | None = None
@@ -115,6 +117,7 @@ class MemoryS3:
         if len(tags) > _MOST_TAGS:
             raise s3_error("PutObjectTagging", 400, "BadRequest")
         self.tags[request["Key"], found.version_id] = tags
+        self.on_tags(request["Key"], found)
         return {}
 
     def list_objects_v2(self, **request: Any) -> dict[str, Any]:

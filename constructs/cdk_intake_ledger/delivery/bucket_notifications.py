@@ -21,7 +21,7 @@ EVENTS = {
     s3.EventType.LIFECYCLE_EXPIRATION: "s3:LifecycleExpiration:*",
     s3.EventType.OBJECT_RESTORE_COMPLETED: "s3:ObjectRestore:Completed",
 }
-"""The events that the pipeline requests, by CDK's type and by S3's name."""
+"""The events that each pipeline requests, by CDK's type and by S3's name."""
 
 NOTIFIED = "cdk-intake-ledger:notified"
 """Metadata of a bucket: the ARNs of the queues that CDK's notifications reach, in the order of the pipelines."""
@@ -102,24 +102,30 @@ def cdk_notifications(bucket: s3.IBucket) -> Iterator[BucketNotification]:
                 yield BucketNotification(readable(entry[destination]), event, taken)
 
 
-def overlap_problems(notifications: Iterable[BucketNotification], filters: Sequence[KeyPattern]) -> Iterator[Problem]:
+def overlap_problems(
+    notifications: Iterable[BucketNotification],
+    filters: Sequence[KeyPattern],
+    events: Iterable[str] = tuple(EVENTS.values()),
+) -> Iterator[Problem]:
     """Find notifications about the same keys (F127).
 
     Args:
         notifications: those of other destinations.
         filters: the pipeline's.
+        events: those that the pipeline requests.
 
     """
-    others = dict.fromkeys(notifications)
+    others, wanted = dict.fromkeys(notifications), [*events]
     for item in filters:
         for destination, event, other in others:
-            if other and item.is_known and _is_requested(event) and item.encoded().overlaps(other):
+            if other and item.is_known and _is_requested(event, wanted) and item.encoded().overlaps(other):
                 yield NOTIFICATIONS_OVERLAP.problem(filter=item, destination=destination, event=event, other=other)
 
 
-def _is_requested(event: str) -> bool:
-    """True if the pipeline requests this event, or all events of its kind."""
-    return any(event == name or (name.endswith("*") and event.startswith(name[:-1])) for name in EVENTS.values())
+def _is_requested(event: str, wanted: Sequence[str]) -> bool:
+    """True if one of the wanted events is this one, or if one of both stands for all events of its kind."""
+    pairs = [pair for name in wanted for pair in ((event, name), (name, event))]
+    return any(one == name or (name.endswith("*") and one.startswith(name[:-1])) for one, name in pairs)
 
 
 def _filter_of(ends: Mapping[str, Any]) -> KeyPattern | None:

@@ -4,7 +4,7 @@ All other checks run when the pipeline is created.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,8 @@ class BucketCheck:
     had_notifications: bool
     """True if the bucket had notifications of CDK when the pipeline was created."""
     filters: Sequence[KeyPattern]
+    events: Collection[str]
+    """The events that the pipeline needs, by S3's names."""
     ordering: Ordering
     deletes: bool
     """True if removals are processed."""
@@ -75,7 +77,7 @@ class BucketCheck:
         if self.queue_is_existing:
             yield from other_consumer_problems(templates, self.queue, self.source)
         if self.delivery is Delivery.S3:
-            yield from overlap_problems(self._other_notifications(), self.filters)
+            yield from overlap_problems(self._other_notifications(), self.filters, self.events)
         elif self.delivery is Delivery.EXISTING:
             yield from existing_delivery_problems(
                 self.scope,
@@ -84,6 +86,7 @@ class BucketCheck:
                 queue=self.queue,
                 filters=self.filters,
                 deletes=self.deletes,
+                events=self.events,
             )
         if self.resource is not None:
             yield from self._replaced_notifications()

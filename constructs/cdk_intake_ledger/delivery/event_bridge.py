@@ -1,6 +1,6 @@
 """Delivers the events of a bucket by a rule of EventBridge."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aws_cdk import Resource
@@ -15,8 +15,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notification
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.queue_access import allow_rule, rule_target
 from cdk_intake_ledger.queue import IntakeQueue
-
-DETAIL_TYPES = ["Object Created", "Object Deleted", "Object Restore Completed"]
+from intake_ledger.delivery_check.sent_events import DETAIL_TYPES
 
 
 def switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None) -> None:
@@ -31,9 +30,16 @@ def switch_event_bridge_on(scope: Construct, bucket: s3.IBucket, resource: s3.Cf
 
 
 def deliver_by_event_bridge(
-    scope: Construct, name: str, bucket: s3.IBucket, queue: IntakeQueue, filters: Sequence[KeyPattern]
+    scope: Construct,
+    name: str,
+    bucket: s3.IBucket,
+    queue: IntakeQueue,
+    filters: Sequence[KeyPattern],
+    *,
+    names: Iterable[str],
 ) -> None:
-    """Add a rule that sends the events of these keys to the queue."""
+    """Add a rule that sends the events of these keys to the queue. `names` are S3's for them."""
+    types = list(dict.fromkeys(DETAIL_TYPES[event] for event in names))
     detail: dict[str, Any] = {"bucket": {"name": [bucket.bucket_name]}}
     patterns = [item.event_patterns() for item in filters]
     if all(patterns):
@@ -42,7 +48,7 @@ def deliver_by_event_bridge(
         scope,
         "Delivery",
         description=f"Intake ledger, changes for {name}",
-        event_pattern={"source": ["aws.s3"], "detail-type": DETAIL_TYPES, "detail": detail},
+        event_pattern={"source": ["aws.s3"], "detail-type": types, "detail": detail},
         targets=[rule_target(queue)],
     )
     # With the rule's ARN, the stack of the queue and the stack of the rule would depend on each other.

@@ -12,7 +12,7 @@ A bucket of the same stack that has CDK's notifications gets CDK's notifications
 the bucket's resource.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import jsii
 from aws_cdk import Stack
@@ -22,7 +22,7 @@ from constructs import Construct
 from cdk_intake_ledger.checks.nag_suppressions import INLINE_POLICIES, NOTIFICATIONS_HANDLER, suppress
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_VERSIONING_UNKNOWN
-from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, NOTIFIED, has_cdk_notifications
+from cdk_intake_ledger.delivery.bucket_notifications import NOTIFIED, has_cdk_notifications
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.other_account import warn_of_other_account
@@ -49,6 +49,7 @@ def add_notifications(
     resource: s3.CfnBucket | None,
     queue: IntakeQueue,
     filters: Sequence[KeyPattern],
+    events: Mapping[s3.EventType, str],
 ) -> None:
     """Send the events of these keys to the queue.
 
@@ -61,6 +62,7 @@ def add_notifications(
         resource: the bucket's resource; None for an imported bucket.
         queue: the pipeline's.
         filters: the pipeline's.
+        events: those that the pipeline needs, by CDK's type and by S3's name.
 
     """
     if resource is None:
@@ -70,17 +72,25 @@ def add_notifications(
         return
     if delivery_mode is Delivery.EVENTBRIDGE:
         switch_event_bridge_on(scope, bucket, resource)
-        deliver_by_event_bridge(scope, name, bucket, queue, filters)
+        deliver_by_event_bridge(scope, name, bucket, queue, filters, names=events.values())
     elif resource is None:
-        _notify_by_cdk(scope, bucket, queue, filters, {"ArnLike": {"aws:SourceArn": bucket.bucket_arn}})
+        _notify_by_cdk(
+            scope, bucket, queue, filters, events=events, conditions={"ArnLike": {"aws:SourceArn": bucket.bucket_arn}}
+        )
     elif not own and has_cdk_notifications(bucket):
-        _notify_by_cdk(scope, bucket, queue, filters, {})
+        _notify_by_cdk(scope, bucket, queue, filters, events=events, conditions={})
     else:
-        _notify_natively(scope, bucket, resource, queue, filters)
+        _notify_natively(scope, bucket, resource, queue, filters, events=events.values())
 
 
 def _notify_natively(
-    scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket, queue: IntakeQueue, filters: Sequence[KeyPattern]
+    scope: Construct,
+    bucket: s3.IBucket,
+    resource: s3.CfnBucket,
+    queue: IntakeQueue,
+    filters: Sequence[KeyPattern],
+    *,
+    events: Iterable[str],
 ) -> None:
     _allow_s3(scope, bucket, queue, {})
     configuration = s3.CfnBucket.NotificationConfigurationProperty
@@ -97,7 +107,7 @@ def _notify_natively(
             *(
                 s3.CfnBucket.QueueConfigurationProperty(event=event, queue=arn, filter=_key_filter(item.encoded()))
                 for item in filters
-                for event in EVENTS.values()
+                for event in events
             ),
         ],
     )
@@ -118,6 +128,8 @@ def _notify_by_cdk(
     bucket: s3.IBucket,
     queue: IntakeQueue,
     filters: Sequence[KeyPattern],
+    *,
+    events: Iterable[s3.EventType],
     conditions: Mapping[str, dict[str, str]],
 ) -> None:
     _allow_s3(scope, bucket, queue, conditions)
@@ -128,7 +140,7 @@ def _notify_by_cdk(
     had_notifications = bucket.node.try_find_child(CDK_NOTIFICATIONS) is not None
     for item in filters:
         keys = [s3.NotificationKeyFilter(**dict(item.encoded().parts()))] if list(item.parts()) else []
-        for event in EVENTS:
+        for event in events:
             bucket.add_event_notification(event, destination, *keys)
     notifications = bucket.node.try_find_child(CDK_NOTIFICATIONS)
     if notifications is not None and not had_notifications:

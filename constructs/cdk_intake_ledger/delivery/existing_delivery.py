@@ -1,7 +1,7 @@
 """Finds what sends the changes of a bucket to a queue with `Delivery.EXISTING`, among the resources of the app."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,7 @@ def existing_delivery_problems(
     queue: sqs.IQueue,
     filters: Sequence[KeyPattern],
     deletes: bool,
+    events: Collection[str],
 ) -> Iterator[Problem]:
     """Check at synthesis that the app sends the bucket's changes to the queue. Warn where it cannot be known.
 
@@ -61,6 +62,7 @@ def existing_delivery_problems(
         queue: the queue.
         filters: the pipeline's.
         deletes: whether the pipeline processes removals.
+        events: those that the pipeline needs, by S3's names.
 
     """
     names: dict[str, object] = {"bucket": bucket.node.path, "queue": queue.node.path}
@@ -70,7 +72,7 @@ def existing_delivery_problems(
     if senders.rules and _has_event_bridge(bucket, resource):
         types = types.union(*senders.rules)
     for keys in filters:
-        lacking = sent_events.lacking_events(keys.encoded(), senders.notifications, types)
+        lacking = sent_events.lacking_events(keys.encoded(), senders.notifications, types, events=events)
         values = names | {"filter": keys}
         if senders.may_others and (lacking.whole or lacking.part):
             warn(scope, EXISTING_DELIVERY_UNKNOWN, **values)

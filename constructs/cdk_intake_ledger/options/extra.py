@@ -2,7 +2,7 @@
 
 # ruff: noqa: ARG002 - options that override a method use its arguments
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from aws_cdk import aws_iam as iam
@@ -21,6 +21,9 @@ class Extra:
     """The alarms that only pipelines with this option have."""
     is_of_parts: ClassVar[bool] = False
     """True if sets of files get the settings of the pipeline of their parts."""
+
+    events: ClassVar[Mapping[s3.EventType, str]] = {}
+    """More events that the queue needs, by CDK's type and by S3's name."""
 
     def settings(self) -> dict[str, object]:
         """The fields of `Settings` that it gives to all functions."""

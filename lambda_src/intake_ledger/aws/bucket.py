@@ -172,6 +172,22 @@ class Bucket:
                 break
         return StateKind.DELETED
 
+    def tags(self, key: str, version_id: str) -> dict[str, str]:
+        """The tags of a version.
+
+        Raises:
+            ObjectGone: The version no longer exists.
+            ClientError: S3 refuses for any other reason, or does not answer. Also BotoCoreError.
+
+        """
+        try:
+            answer = self._client.get_object_tagging(**self._common, Key=key, VersionId=version_id)
+        except ClientError as error:
+            if not _said_gone(error):
+                raise
+            raise ObjectGone(f"{key}: S3 no longer holds {version_id}") from error
+        return {one["Key"]: one["Value"] for one in answer["TagSet"]}
+
     def tag(self, key: str, version_id: str, tag: "CommitTag") -> None:
         """Add a tag to a version. A version that no longer exists needs none.
 
@@ -184,11 +200,11 @@ class Bucket:
         """
         place: dict[str, Any] = {**self._common, "Key": key, "VersionId": version_id}
         try:
-            present = self._client.get_object_tagging(**place)["TagSet"]
-            wanted = tag.set_among({one["Key"]: one["Value"] for one in present})
-            if wanted is not None:
+            if (wanted := tag.set_among(self.tags(key, version_id))) is not None:
                 tags: Any = [{"Key": name, "Value": value} for name, value in wanted.items()]
                 self._client.put_object_tagging(**place, Tagging={"TagSet": tags})
+        except ObjectGone:
+            return
         except ClientError as error:
             if not _said_gone(error):
                 raise

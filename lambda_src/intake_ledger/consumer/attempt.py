@@ -260,6 +260,12 @@ class Attempts:
         for ask in self.hooks.before_start:
             ask(claim, message)
 
+    def before_call(self, claim: Claim, message: Message) -> None:
+        """Ask the options about a change of a call. Its processor opens the object. Raises as both hooks."""
+        for ask in self.hooks.before_open:
+            ask(claim)
+        self.before_start(claim, message)
+
     def settled(self, key: RowKey, change: Change, row: Row, message: Message) -> float | None:
         """Let the options act on a settled row. Returns the longest wait of one that is not done. None: all are."""
         waits = [wait for act in self.hooks.settled if (wait := act(key, change, row, message)) is not None]
@@ -377,10 +383,14 @@ class Attempts:
         return self._commit(claim, commit, message, run.counts)
 
     def _work(self, claim: Claim) -> Work | None:
-        """The work of the claim. Raises NotYet if another key holds its guard."""
+        """The work of the claim. Raises NotYet if another key holds its guard, and as `Option.before_open`."""
         if claim.held is not None:
             raise claim.held
-        return self.kind.work(claim)
+        work = self.kind.work(claim)
+        if work is not None:
+            for ask in self.hooks.before_open:
+                ask(claim)
+        return work
 
     def _commit(self, claim: Claim, commit: Commit, message: Message, counts: RowCounts | None = None) -> Outcome:
         try:

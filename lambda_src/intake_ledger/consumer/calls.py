@@ -122,8 +122,8 @@ class SharedCalls:
         run = Run(
             self.attempts.limit(members[0].claim, limit),
             lambda: remaining_seconds(limit, self.services.clock() - started),
-            (lambda place: self.attempts.before_start(worked[place].claim, worked[place].message))
-            if self.attempts.hooks.before_start
+            (lambda place: self.attempts.before_call(worked[place].claim, worked[place].message))
+            if self.attempts.hooks.before_open or self.attempts.hooks.before_start
             else None,
         )
         try:

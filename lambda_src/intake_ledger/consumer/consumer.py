@@ -270,11 +270,14 @@ class MessageHandler:
         if isinstance(parsed, Ignored):
             self.services.telemetry.ignored(parsed.why)
             return None
-        if isinstance(parsed, Change) and parsed.execution is not None and not self.runner.concerns(parsed):
-            self.services.telemetry.ignored("the end of an execution that is not judged")
-            return None
-        if isinstance(parsed, Change) and (reason := misdirected(parsed, self.services)):
-            return Unparseable(reason.text, parsed.body, code=reason.code)
+        if isinstance(parsed, Change):
+            of_execution = parsed.execution is not None and not self.runner.concerns(parsed)
+            if of_execution or (parsed.origin is Origin.TAG and self.services.settings.ready_when is None):
+                what = "the end of an execution that is not judged" if of_execution else "a tag that no work waits for"
+                self.services.telemetry.ignored(what)
+                return None
+            if (reason := misdirected(parsed, self.services)) is not None:
+                return Unparseable(reason.text, parsed.body, code=reason.code)
         if isinstance(parsed, Unparseable):
             return parsed
         if not self.services.settings.wants(parsed.key):
@@ -282,7 +285,7 @@ class MessageHandler:
             return None
         if self.attempts.hooks.leaves_out and any(asked(parsed) for asked in self.attempts.hooks.leaves_out):
             return None
-        if parsed.origin in (Origin.PART, Origin.GROUP):
+        if parsed.origin in (Origin.PART, Origin.GROUP, Origin.TAG):
             parsed = replace(parsed, waiter=message.waiter, waiter_ids=message.names)
         try:
             return self._handle_change(parsed, message, batch)
@@ -482,6 +485,8 @@ class Groups:
         exclude = self.services.settings.exclude
         if exclude is not None and exclude.matches(change.key):
             return None  # its row is looked for first
+        if change.origin is Origin.TAG and self.services.settings.ready_when is None:
+            return None
         if message.is_plain:
             return change
         from intake_ledger.consumer.stops import admits_ahead  # noqa: PLC0415 - most messages are plain

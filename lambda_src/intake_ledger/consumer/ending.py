@@ -7,6 +7,7 @@ The first line that fits decides. "Counts" says whether the attempt is one of `m
 | raised Unprocessable | yes | rejected |
 | raised NotYet, or its group is held | no | waits; rejected after `max_wait`, or when its source deletes the message |
 | may not start now, by an option | no | waits; rejected as above. Work elsewhere keeps a claim that may run |
+| may never start, by an option | no | released |
 | could not start work elsewhere | no | keeps the claim, and starts the same work again |
 | lost its version before it began | no | released, and judged again; settled in EVERY_VERSION |
 | lost its version later | yes | failed, and judged again; settled in EVERY_VERSION |
@@ -146,12 +147,22 @@ class Outcome:
 
 
 class NotNow(Exception):  # noqa: N818 - an answer, not an error
-    """An option does not let the work start now. `at`: when to ask again, in epoch milliseconds."""
+    """An option does not let the work start now."""
 
-    def __init__(self, at: int, code: ReasonCode, why: str) -> None:
+    def __init__(self, at: int | None, code: ReasonCode, why: str, *, sure: bool = True) -> None:
+        """Make it.
+
+        Args:
+            at: when to ask again, in epoch milliseconds. None: never. The row stays as it was before the claim.
+            code: the reason of the wait, and of the rejection at its end.
+            why: the reason for people.
+            sure: whether the work cannot start before `at`.
+
+        """
         super().__init__(why)
         self.at = at
         self.code = code
+        self.sure = sure
 
 
 def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa: C901, PLR0911 - one return per line of the table
@@ -321,11 +332,14 @@ def _spread(claim: Claim) -> float:
 
 def _not_now(claim: Claim, later: NotNow, facts: Facts) -> Outcome:
     """Wait until the option may let it start. A claim that may have started work elsewhere keeps its fence."""
+    reason = Reason(later.code, str(later))
+    if later.at is None:
+        return Outcome(OutcomeKind.WAITING, Write.RELEASE, reason)
     wanted = max(later.at - facts.now, 0) / 1000
     if claim.continued:
-        reason = Reason(ReasonCode.START_REFUSED, str(later))
+        reason = reason._replace(code=ReasonCode.START_REFUSED)
         return Outcome(OutcomeKind.WAITING, Write.POSTPONE, reason, math.ceil(wanted))
-    return _wait(claim, wanted, Reason(later.code, str(later)), facts, rejected=later.code, share=0.1, sure=True)
+    return _wait(claim, wanted, reason, facts, rejected=later.code, share=0.1, sure=later.sure)
 
 
 def _waited_ms(claim: Claim, facts: Facts) -> int:

@@ -1,9 +1,9 @@
 """The points of an attempt at which options are asked. An option that is not set costs no call and no import.
 
-    leaves_out ─► claim ─► ready ─► before_start ─► processor ─► commit ─► settled ─► acknowledge
-        │                               │ raises NotNow                       ▲
-        ▼                               ▼                                     │
-    acknowledge                     the row waits             a ruling on a row without work
+    leaves_out ─► claim ─► before_open ─► ready ─► before_start ─► processor ─► commit ─► settled ─► acknowledge
+        │                       │ raise NotNow         │                                     ▲
+        ▼                       ▼                      ▼                                     │
+    acknowledge             the row waits         the row waits              a ruling on a row without work
 
 Each option is a module of `intake_ledger.options` with the name of its setting and a function `make`.
 """
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from intake_ledger.protocol.change import Change
     from intake_ledger.protocol.row import Row, RowKey
 
-OPTIONS = ("exclude", "after_commit", "max_rate")
+OPTIONS = ("exclude", "after_commit", "ready_when", "max_rate")
 """The settings whose options have hooks, in the order in which they are asked. `max_rate` stays last: nothing may end
 an attempt between its start and the processor, or the start is lost."""
 
 GUARDS = ("exclusive_by",)
 """The settings whose options guard claims. Their modules have a function `make_guard`."""
-CHECKED = ("after_commit", "exclude", "exclusive_by")
+CHECKED = ("after_commit", "ready_when", "exclude", "exclusive_by")
 """The settings whose options do not work with everything. Their modules have a function `check`."""
 
 
@@ -40,6 +40,16 @@ class Option:
     def leaves_out(self, change: "Change") -> bool:  # noqa: ARG002 - for others
         """True if the change is acknowledged before it is judged, and gets no row."""
         return False
+
+    def before_open(self, claim: "Claim") -> None:
+        """Ask for leave to read the object of a claim with work, before S3 is asked for it.
+
+        Raises:
+            NotNow: It may not be read now.
+            Unprocessable: It may never be.
+            ObjectGone: S3 no longer holds it.
+
+        """
 
     def before_start(self, claim: "Claim", message: "Message") -> None:
         """Ask for leave to start, just before the work starts: the object is open, and nothing has begun.
@@ -66,6 +76,7 @@ class Hooks:
     """The options' methods for each point, in order. An empty tuple is not asked."""
 
     leaves_out: "tuple[Callable[[Change], bool], ...]" = ()
+    before_open: "tuple[Callable[[Claim], None], ...]" = ()
     before_start: "tuple[Callable[[Claim, Message], None], ...]" = ()
     settled: "tuple[Callable[[RowKey, Change, Row, Message], float | None], ...]" = ()
 

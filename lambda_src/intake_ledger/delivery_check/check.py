@@ -7,6 +7,7 @@ This module asks AWS. `policies` and `deployed` decide.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -25,7 +26,7 @@ from intake_ledger.delivery_check.deployed import (
 from intake_ledger.delivery_check.lifecycle import DAY_SECONDS, early_ends
 from intake_ledger.delivery_check.looked import UNKNOWN, Looked, describe_pause
 from intake_ledger.delivery_check.policies import Caller, PolicyDecision, decide
-from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, EVENTS, Notification, lacking_events
+from intake_ledger.delivery_check.sent_events import DETAIL_TYPES, OF_EACH, TAGGED, Notification, lacking_events
 from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger.protocol.settings_audit import AuditSettings, Delivery
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-_DETAIL_TYPES = tuple(dict.fromkeys(DETAIL_TYPES.values()))
 _KEY_ACTIONS = ("kms:GenerateDataKey", "kms:Decrypt")
 """Actions that a sender to an encrypted queue uses (SQS developer guide, "Key management")."""
 _S3, _EVENTBRIDGE, _SNS = "s3.amazonaws.com", "events.amazonaws.com", "sns.amazonaws.com"
@@ -63,6 +63,8 @@ class DeliveryCheck:
         self._sqs = sqs
         self._dynamodb = dynamodb
         self._make_client = make_client
+        self._events = OF_EACH if settings.ready_when is None else (*OF_EACH, TAGGED)
+        self._detail_types = tuple(dict.fromkeys(DETAIL_TYPES[event] for event in self._events))
         self._bucket: Any = {"Bucket": settings.bucket}
         if settings.bucket_owner:
             self._bucket["ExpectedBucketOwner"] = settings.bucket_owner
@@ -127,7 +129,7 @@ class DeliveryCheck:
             # CloudFormation does not detect drift of custom resources.
             again = self._put_notifications()
         for keys in self._settings.filters or (KeyFilter(),):
-            lacking = [event for event in EVENTS if Notification(event, keys) not in there]
+            lacking = [event for event in self._events if Notification(event, keys) not in there]
             if lacking:
                 yield f"S3 does not notify the queue of {', '.join(lacking)} for {describe_keys(keys)}: {again}"
 
@@ -154,19 +156,20 @@ class DeliveryCheck:
                 yield from self._subscription_filter(sns, topic, subscription)
         every = self._settings.filters or (KeyFilter(),)
         passing: dict[KeyFilter, list[str]] = {}
-        if "EventBridgeConfiguration" in configuration and any(map(any, (lacking_events(one, sent) for one in every))):
+        lacks = partial(lacking_events, events=self._events)
+        if "EventBridgeConfiguration" in configuration and any(map(any, (lacks(one, sent) for one in every))):
             events = self._make_client("events")
             rules = self._rules(events, queue_arn, into)
             yield from self._rewrites(events, rules, queue_arn)
             passing = {
-                keys: [kind for kind in _DETAIL_TYPES if self._passes(events, rules, kind, keys)] for keys in every
+                keys: [kind for kind in self._detail_types if self._passes(events, rules, kind, keys)] for keys in every
             }
-            if any(map(any, (lacking_events(one, sent, passing[one]) for one in every))) and (off := _disabled(rules)):
+            if any(map(any, (lacks(one, sent, passing[one]) for one in every))) and (off := _disabled(rules)):
                 yield off
                 return
         made = f"add them where the notification is made, or {self._put_notifications()}"
         for keys in every:
-            lacking, named = lacking_events(keys, sent, passing.get(keys, ())), describe_keys(keys)
+            lacking, named = lacks(keys, sent, passing.get(keys, ())), describe_keys(keys)
             if lacking.whole and may_forward:
                 others = " or ".join(may_forward)
                 yield f"{UNKNOWN}whether {others} sends {', '.join(lacking.whole)} for {named} to the queue"
@@ -223,7 +226,7 @@ class DeliveryCheck:
         lacking = [
             (kind, keys)
             for keys in self._settings.filters or (KeyFilter(),)
-            for kind in _DETAIL_TYPES
+            for kind in self._detail_types
             if not self._passes(events, rules, kind, keys)
         ]
         if lacking and (off := _disabled(rules)):

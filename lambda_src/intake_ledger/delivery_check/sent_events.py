@@ -13,14 +13,18 @@ EVENTS = {
     "s3:ObjectRemoved:*": ("Delete", "DeleteMarkerCreated"),
     "s3:LifecycleExpiration:*": ("Delete", "DeleteMarkerCreated"),
     "s3:ObjectRestore:Completed": ("Completed",),
+    "s3:ObjectTagging:Put": ("Put",),
 }
-"""The events that a pipeline needs, by S3's names, and the kinds of each."""
-CREATED, REMOVED, EXPIRED, RESTORED = EVENTS
+"""The events that a pipeline may need, by S3's names, and the kinds of each."""
+CREATED, REMOVED, EXPIRED, RESTORED, TAGGED = EVENTS
+OF_EACH = (CREATED, REMOVED, EXPIRED, RESTORED)
+"""The events that each pipeline needs. `ready_when` also needs `TAGGED`."""
 DETAIL_TYPES = {
     CREATED: "Object Created",
     REMOVED: "Object Deleted",
     EXPIRED: "Object Deleted",
     RESTORED: "Object Restore Completed",
+    TAGGED: "Object Tags Added",
 }
 """The names of the same events in EventBridge."""
 
@@ -44,7 +48,11 @@ class Lacking(NamedTuple):
 
 
 def lacking_events(
-    keys: KeyFilter, notifications: Sequence[Notification], detail_types: Collection[str] = ()
+    keys: KeyFilter,
+    notifications: Sequence[Notification],
+    detail_types: Collection[str] = (),
+    *,
+    events: Collection[str] = OF_EACH,
 ) -> Lacking:
     """Find the events that a pipeline needs and does not get.
 
@@ -52,10 +60,11 @@ def lacking_events(
         keys: a filter of the pipeline, in the same form as those of the notifications.
         notifications: those that reach the queue.
         detail_types: the events that rules of EventBridge send for these keys.
+        events: the events that the pipeline needs.
 
     """
     whole, part = [], []
-    for event, kinds in EVENTS.items():
+    for event in events:
         if DETAIL_TYPES[event] in detail_types:
             continue
         family = event.rpartition(":")[0]
@@ -67,6 +76,6 @@ def lacking_events(
         sent = {one.event for one in near if one.keys is None or one.keys.covers(keys)}
         if not near:
             whole.append(event)
-        elif event not in sent and not {f"{family}:{kind}" for kind in kinds} <= sent:
+        elif not {event, f"{family}:*"} & sent and not {f"{family}:{kind}" for kind in EVENTS[event]} <= sent:
             part.append(event)
     return Lacking(tuple(whole), tuple(part))

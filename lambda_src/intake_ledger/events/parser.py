@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_plus
 
 from intake_ledger.events.copies import ATTRIBUTE, REDRIVEN, Carried, carried, names_of, trace_of
-from intake_ledger.protocol.change import RESTORED, Change, Origin, State, StateKind, real_version
+from intake_ledger.protocol.change import RESTORED, TAGGED, Change, Origin, State, StateKind, real_version
 from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Row, Status
 from intake_ledger.protocol.ulids import is_ulid
@@ -341,6 +341,8 @@ def parse_event(event: dict[str, Any], body: str) -> Change | Ignored:
         name = f"{family}:{'DeleteMarkerCreated' if deletion == 'Delete Marker Created' else 'Delete'}"
     elif kind == "Object Restore Completed":
         name = RESTORED
+    elif kind == "Object Tags Added":
+        name = TAGGED
     elif kind == _API_CALL:
         return _parse_api_call(event, body)
     else:
@@ -387,6 +389,8 @@ def _change(origin: Origin, name: str, detail: list[Any], body: str, named: obje
         # Not new, and of unknown age. The object can be read again, and a rejected row may wait for that.
         restored = State(StateKind.OBJECT, version_id, etag, size)
         state = restored if restored.version_id or restored.etag else None
+    elif name == TAGGED and real_version(version_id) is not None:
+        origin, state = Origin.TAG, State(StateKind.OBJECT, version_id, etag, size)
     elif family not in ("ObjectRemoved", "LifecycleExpiration"):
         return Ignored(f"{name} changes no content")
     elif deed == "DeleteMarkerCreated":
@@ -404,7 +408,7 @@ def _change(origin: Origin, name: str, detail: list[Any], body: str, named: obje
         body=body,
         state=state,
         reported_as_new=reported_as_new,
-        reports_removal=family != "ObjectCreated",
+        reports_removal=family != "ObjectCreated" and origin is not Origin.TAG,
         sequencer=sequencer if isinstance(sequencer, str) and _SEQUENCER.fullmatch(sequencer) else None,
         event_id=named if isinstance(named, str) and _EVENT_ID.fullmatch(named) else None,
         event_time=at,

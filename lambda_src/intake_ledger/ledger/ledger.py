@@ -34,7 +34,7 @@ from intake_ledger.ledger.dynamodb_table import AWS_ERRORS, BATCH_STATEMENTS, Le
 from intake_ledger.ledger.forgotten import UNCHECKED_MS, Forgotten
 from intake_ledger.ledger.row_history import RowHistory
 from intake_ledger.protocol import row as row_changes
-from intake_ledger.protocol.change import Change, State, StateKind, may_be_directory_marker
+from intake_ledger.protocol.change import Change, Origin, State, StateKind, may_be_directory_marker
 from intake_ledger.protocol.errors import (
     Fenced,
     InvalidTransactionError,
@@ -1038,6 +1038,8 @@ def _any_version(reader: StateReader, change: Change, row: Row | None) -> State 
     state = change.state
     if state is None:
         return present_state(reader, change, row)
+    if change.origin is Origin.TAG and row is not None:
+        return row.state  # its event names no size
     if not state.removed or (row is not None and row.kind is state.kind) or reader.shows_removal(change.key, state):
         return state
     return None

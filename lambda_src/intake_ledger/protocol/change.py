@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 RESTORED = "ObjectRestore:Completed"
 """S3's name for the event that an archived object was restored."""
+TAGGED = "ObjectTagging:Put"
+"""S3's name for the event that a version has new tags."""
 EXPIRED = "LifecycleExpiration:"
 """The beginning of S3's names for the events of lifecycle rules."""
 _NO_VERSION = frozenset({None, "", "null"})
@@ -136,6 +138,9 @@ class Origin(StrEnum):
     """An overtaken worker. It may have written over the result of its successor."""
     PART = "part"
     """A pipeline that finished a change of an object, which may be a part of this set of files."""
+    TAG = "tag"
+    """S3, directly or through EventBridge, which reports that a version has new tags. It wakes work that waits for
+    one."""
     GROUP = "group"
     """A worker whose attempt on another key of the group has ended. The next key of the group may be free to go on."""
     EXECUTION = "execution"
@@ -200,7 +205,7 @@ class Change:
 
     @property
     def is_event(self) -> bool:
-        """True if S3 reports this, directly or through EventBridge. The pipeline sends the other messages."""
+        """True if S3 reports a change of the key, directly or through EventBridge. Other messages only wake it."""
         return self.origin in (Origin.S3, Origin.EVENTBRIDGE)
 
     def reports_upload_since(self, time: int) -> bool:

@@ -4,7 +4,8 @@ Exception
 ├── Unprocessable        a processor raises it: this change can never succeed
 │   ├── SchemaDrift          a file lacks an expected column, or has a new one
 │   ├── TooManyRejects       more rows of a file are bad than its processor allows
-│   └── EndedByPerson        a person has ended the work of the row for good
+│   ├── EndedByPerson        a person has ended the work of the row for good
+│   └── RefusedByTag         the tag of the version refuses it (`ready_when`)
 ├── NotYet               a processor raises it: something that it needs is missing
 │   └── GroupHeld            another key of the group is in work (`exclusive_by`)
 ├── ObjectGone           `ObjectChange.open()` raises it: S3 no longer holds the claimed version
@@ -60,6 +61,10 @@ class TooManyRejects(Unprocessable):
 
 class EndedByPerson(Unprocessable):
     """A person has ended the work of the row for good, and its execution gave no commit. No processor raises it."""
+
+
+class RefusedByTag(Unprocessable):
+    """The tag of the version says that it must not be processed (`ready_when`). No processor raises it."""
 
 
 MAX_RETRY_IN = 11 * 3600

@@ -21,6 +21,7 @@ from intake_ledger.protocol.errors import (
     NotYet,
     ObjectGone,
     ObjectReadError,
+    RefusedByTag,
     RemoteTimeoutError,
     SchemaDrift,
     TagRefused,
@@ -41,7 +42,7 @@ class OutcomeKind(StrEnum):
     FENCED = "Fenced"
     GONE = "VersionGone"
     WAITING = "Waiting"
-    """The processor raised `NotYet`, because something that it needs is missing, or `max_rate` had no start."""
+    """Something that the work needs is missing: the processor raised `NotYet`, or an option does not let it start."""
     STARTED = "Started"
     """An execution of the state machine was started. It goes on when the attempt has ended."""
     START_REFUSED = "StartRefused"
@@ -73,6 +74,10 @@ class ReasonCode(StrEnum):
     """Another key of the group is in work, with `exclusive_by`. The change waits."""
     MAX_RATE = "max_rate"
     """`max_rate` had no start for the change. It waits, or was rejected at the end of `max_wait`."""
+    TAG_MISSING = "tag_missing"
+    """The version lacks the tag of `ready_when`. It waits, or was rejected at the end of `max_wait`."""
+    TAG_REFUSES = "tag_refuses"
+    """The tag of `ready_when` refuses the version, or the object has no version."""
     MAX_WAIT = "max_wait"
     """The processor still raised `NotYet` at the end of `max_wait`, or the group of the key was still in work."""
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
@@ -152,6 +157,7 @@ _CODES: tuple[tuple[type[BaseException], ReasonCode], ...] = (
     (SchemaDrift, ReasonCode.SCHEMA_DRIFT),
     (TooManyRejects, ReasonCode.TOO_MANY_REJECTS),
     (EndedByPerson, ReasonCode.ENDED),
+    (RefusedByTag, ReasonCode.TAG_REFUSES),
     (Unprocessable, ReasonCode.UNPROCESSABLE),
     (GroupHeld, ReasonCode.GROUP_HELD),
     (NotYet, ReasonCode.NOT_YET),

@@ -215,7 +215,7 @@ class Row:
     """The time at which the state was first claimed. It is part of the idempotency key, and grows with each new state.
     Retries keep it, unless another state was written late in between."""
     waiting_since: int | None = None
-    """The time at which this state first waited for `NotYet` or `max_rate`. Retries keep it, so that a wait ends."""
+    """The time at which this state first waited for `NotYet` or an option. Retries keep it, so that a wait ends."""
     updated_at: int = 0
     expires_at: int | None = None
     """Only settled rows expire, so that no reason and no half-done work is forgotten. No decision uses it. See
@@ -293,13 +293,19 @@ class Row:
     @property
     def waits(self) -> bool:
         """True if the last attempt waits. Its execution was never started, or has succeeded and cannot run again."""
-        codes = ReasonCode.NOT_YET, ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE
+        codes = ReasonCode.NOT_YET, ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE, ReasonCode.TAG_MISSING
         return self.status is Status.FAILED and self.reason_code in codes
 
     @property
     def waits_for_group(self) -> bool:
         """True if the last attempt found its group held."""
         return self.status is Status.FAILED and self.reason_code == ReasonCode.GROUP_HELD
+
+    @property
+    def lacks_tag(self) -> bool:
+        """True if the state waits for the tag of `ready_when`, or was rejected without it."""
+        ended = self.status in (Status.FAILED, Status.REJECTED)
+        return ended and ReasonCode.TAG_MISSING in (self.reason_code, self.pending_reason_code)
 
     @property
     def in_line(self) -> bool:
@@ -465,8 +471,8 @@ def claimed(
     other = again and None not in (seen.etag, state.etag) and seen.etag != state.etag
     # A downstream that knows the idempotency key must not drop the write that repairs another state's late one.
     same_key = (retry or resumed) and not base.late_writes - {identity}
-    # A wake of a group goes on with the wait of another message. It reports nothing.
-    goes_on = retry and change.origin is Origin.GROUP
+    # A wake goes on with the wait of another message. It reports no change of the key.
+    goes_on = retry and change.origin in (Origin.GROUP, Origin.TAG)
     return replace(
         base,
         status=Status.PROCESSING,

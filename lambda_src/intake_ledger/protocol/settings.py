@@ -16,6 +16,7 @@ from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
 
 if TYPE_CHECKING:
+    from intake_ledger.protocol.awaited_tag import AwaitedTag
     from intake_ledger.protocol.commit_tag import CommitTag
     from intake_ledger.protocol.exclude import Exclude
     from intake_ledger.protocol.group_pattern import GroupPattern
@@ -226,6 +227,10 @@ class Settings:
     """The tag that a version gets after its commit. None: it gets none."""
     exclude: Annotated["Exclude | None", Variable("INTAKE_EXCLUDE", parse=_of("exclude", "read_exclude"))] = None
     """The patterns of keys that the pipeline leaves out, unless they have a row. None: it leaves out none."""
+    ready_when: Annotated[
+        "AwaitedTag | None", Variable("INTAKE_READY_WHEN", parse=_of("awaited_tag", "awaited_tag"))
+    ] = None
+    """The tag without which no version is processed. None: none is needed."""
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""

@@ -138,6 +138,9 @@ def judge_row(  # noqa: PLR0911 - one return per line of the table
         ended: the fence of an execution that has ended, or was never started.
 
     """
+    if change.origin is Origin.TAG and not change.asked_for and not _may_wake(row, change):
+        # Without a row, the event of the upload or the audit comes, and the attempt reads the tags.
+        return Ruling(Verdict.STALE, "no work waits for a tag of this version")
     if row is None:
         return None
     if row.status is Status.LATER_FORMAT:
@@ -204,12 +207,12 @@ def judge_state(  # noqa: PLR0911 - one return per line of the table
         if row.status is Status.REJECTED and not _asks_for_retry(change, row):
             return Ruling(Verdict.REJECTED, "this state was rejected, and no request for a retry came")
         ignored = state.removed and not policy.deletes
-        woken = change.origin is Origin.GROUP and row.waits_for_group
+        woken = (change.origin is Origin.GROUP and row.waits_for_group) or _brings_tag(change, row)
         not_due = row.status is Status.FAILED and (row.retry_at or 0) > now and not woken
         if not_due and not change.asked_for and not ignored:
             why = "this state failed, and its next attempt is not due yet"
             return Ruling(Verdict.BUSY, why, awaited=_awaits_another(row, change))
-        uncopied = row.pending_reason_code is not None and not change.asked_for
+        uncopied = row.pending_reason_code is not None and not change.asked_for and not woken
         if row.unfinished and (uncopied or row.spent_attempts >= policy.max_attempts) and not ignored:
             spent = f"the last of {policy.max_attempts} attempts did not come back"
             return Ruling(Verdict.EXHAUSTED, "its rejection waits for its copy" if uncopied else spent)
@@ -382,15 +385,28 @@ def _asks_for_retry(change: Change, row: Row) -> bool:
     """True if the change asks for a retry of the rejected state. A late duplicate does not ask for it.
 
     These changes do: a reprocess request that was not served yet, the copy that this rejection sent to the dead-letter
-    queue, the restore of the archived object that S3 refused, and a message with the content of a copy that is lost.
+    queue, the restore of the archived object that S3 refused, a new tag of a version that was rejected without one, and
+    a message with the content of a copy that is lost.
     """
-    if _makes_readable(change, row):
+    if _makes_readable(change, row) or _brings_tag(change, row):
         return True
     if row.reason_code == ReasonCode.COPY_LOST and has_content(row, change):
         return True
     if change.rejected_fence is not None and change.rejected_fence == row.rejected_fence:
         return True
     return change.reprocess_id is not None and change.reprocess_id > (row.reprocess_id or "")
+
+
+def _brings_tag(change: Change, row: Row) -> bool:
+    """True if the change reports new tags of exactly the version that lacks the one of `ready_when`."""
+    return change.origin is Origin.TAG and row.lacks_tag and change.identity == row.identity
+
+
+def _may_wake(row: Row | None, change: Change) -> bool:
+    """True if new tags of the version may matter to the row. An attempt in work may have read the tags before."""
+    if row is None or row.status is Status.LATER_FORMAT:
+        return row is not None
+    return row.identity == change.identity and (row.unfinished or row.lacks_tag)
 
 
 def _makes_readable(change: Change, row: Row) -> bool:

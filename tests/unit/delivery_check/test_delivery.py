@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from intake_ledger.delivery_check.check import DeliveryCheck
 from intake_ledger.delivery_check.looked import Looked
+from intake_ledger.protocol.awaited_tag import AwaitedTag
 from intake_ledger.protocol.row import to_dynamodb
 from intake_ledger.protocol.settings import KeyFilter
 from intake_ledger.protocol.settings_audit import Delivery
@@ -22,6 +23,7 @@ QUEUE = "arn:aws:sqs:eu-central-1:111122223333:Messages"
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/1"
 KEY_ACTIONS = ["kms:Decrypt", "kms:GenerateDataKey"]
 RESTORED = "Object Restore Completed"
+TAGGED = "s3:ObjectTagging:Put"
 EVENTS = ["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:LifecycleExpiration:*", "s3:ObjectRestore:Completed"]
 AGAIN = "run `cdk deploy Main --revert-drift`"
 ACCOUNT = "111122223333"
@@ -123,9 +125,10 @@ class Aws:
     called: list[str] = field(default_factory=list)
     pause: dict[str, Any] = field(default_factory=dict)
     """The item that `intake-ledger pause` writes."""
+    ready_when: AwaitedTag | None = None
 
     def look(self) -> Looked:
-        world = replace(AuditWorld(filters=self.filters).settings, delivery=self.delivery)
+        world = replace(AuditWorld(filters=self.filters).settings, delivery=self.delivery, ready_when=self.ready_when)
         settings = replace(world, deployed=json.dumps(self.deployed))
         this = cast("Any", self)
         return DeliveryCheck(settings, s3=this, sqs=this, dynamodb=this, make_client=lambda _: self).look()
@@ -600,6 +603,25 @@ def test_the_keys_policy_was_edited(policy: str, lacking: str) -> None:
     for said, action in zip(Aws(key_policy=policy).problems(), lacking.split(" and "), strict=True):
         assert said.startswith(f"the policy of the queue's key key does not let s3.amazonaws.com use {action}, ")
         assert said.endswith(f": {AGAIN}")
+
+
+@pytest.mark.failure_mode("F784")
+def test_a_pipeline_that_waits_for_tags_gets_their_events() -> None:
+    """Without them, it looks for tags more and more rarely."""
+    tag = AwaitedTag("scan", ["clean"])
+    aws = Aws(ready_when=tag)
+    assert aws.problems() == [f"S3 does not notify the queue of {TAGGED} for every key: {AGAIN}"]
+    aws.notifications["QueueConfigurations"].append(notification(TAGGED))
+    assert aws.problems() == []
+    aws = existing(*(notification(event) for event in EVENTS), ready_when=tag)
+    assert aws.problems() == [f"nothing sends {TAGGED} for every key to the queue: {MADE}"]
+    aws.notifications["QueueConfigurations"].append(notification("s3:ObjectTagging:*"))
+    assert aws.problems() == []
+    aws = bridged(ready_when=tag)
+    [text] = aws.problems()
+    assert text.startswith("no EventBridge rule sends 'Object Tags Added' for every key to the queue")
+    aws.rules = {"Delivery": rule("Object Created", "Object Deleted", RESTORED, "Object Tags Added")}
+    assert aws.problems() == []
 
 
 class TestExistingPath:

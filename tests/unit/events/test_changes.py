@@ -199,7 +199,7 @@ def test_a_report_is_a_change(change: Change, told: dict[str, Any]) -> None:
     assert {name: getattr(change, name) for name in told} == told
 
 
-WITHOUT_CONTENT = """ObjectTagging:Put ObjectAcl:Put ObjectRestore:Post ObjectRestore:Delete LifecycleTransition
+WITHOUT_CONTENT = """ObjectTagging:Delete ObjectAcl:Put ObjectRestore:Post ObjectRestore:Delete LifecycleTransition
     IntelligentTiering ReducedRedundancyLostObject Replication:OperationFailedReplication"""
 TEST_EVENT = json.dumps(
     {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-11-21T17:00:00Z", "Bucket": BUCKET}
@@ -211,7 +211,7 @@ TEST_EVENT = json.dumps(
     ("body", "why"),
     [
         *((notification(record(KEY, OBJECT, name, sequencer=None)), name) for name in WITHOUT_CONTENT.split()),
-        (other_event(**{"detail-type": "Object Tags Added"}), "Object Tags Added"),
+        (other_event(**{"detail-type": "Object Tags Deleted"}), "Object Tags Deleted"),
         (TEST_EVENT, "test event"),
         (sns(TEST_EVENT), "test event"),
         ('{"Records": []}', ""),
@@ -320,7 +320,7 @@ class TestSeveralRecords:
             notification(
                 record("a", OBJECT),
                 {"eventSource": "aws:s3"},
-                record("b", OBJECT, "ObjectTagging:Put"),
+                record("b", OBJECT, "ObjectAcl:Put"),
                 record("c", OBJECT),
             )
         )
@@ -372,6 +372,17 @@ class TestEventBridge:
         assert change.state is not None
         assert (change.state.kind, change.state.version_id) == (kind, MARKER.version_id)
         assert change.reported_as_new is (name == "ObjectRemoved:DeleteMarkerCreated")
+
+    def test_new_tags_of_a_version_only_wake(self) -> None:
+        """They report neither a creation nor a removal. Without a version, the tags may be those of any content."""
+        body = json.loads(eventbridge(KEY, OBJECT)) | {"detail-type": "Object Tags Added"}
+        of_s3 = notification(record(KEY, OBJECT, "ObjectTagging:Put"))
+        for change in (one_change(json.dumps(body)), one_change(of_s3)):
+            assert (change.origin, change.event_name, change.identity) == (
+                Origin.TAG, "ObjectTagging:Put", OBJECT.identity,
+            )  # fmt: skip
+            assert (change.is_event, change.reported_as_new, change.reports_removal) == (False, False, False)
+        assert "ObjectTagging:Put" in ignored(notification(record(KEY, PLAIN, "ObjectTagging:Put")))
 
     @pytest.mark.failure_mode("F30")
     def test_the_event_id_is_no_part_of_the_change(self) -> None:

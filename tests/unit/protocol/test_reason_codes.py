@@ -51,7 +51,8 @@ class TestCodes:
             "late_write", "lease_lost", "lock_broken", "max_receives", "max_wait", "no_space",
             "not_yet", "object_gone", "processor_error", "processor_throttled", "processor_timeout", "read_error",
             "removed_unprocessed", "reprocess_id_ahead", "result_not_kept", "overtaken", "s3_refused", "start_refused",
-            "max_rate", "schema_drift", "tag_refused", "tags_full", "too_many_rejects", "transaction_refused",
+            "max_rate", "schema_drift", "tag_missing", "tag_refused", "tag_refuses", "tags_full", "too_many_rejects",
+            "transaction_refused",
             "unparseable_message", "unprocessable", "version_missing", "wrong_bucket", "wrong_return",
         }  # fmt: skip
 

@@ -17,13 +17,16 @@ from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.checks.rules.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.checks.rules.number_rules import unknown_numbers
 from cdk_intake_ledger.checks.rules.processor_rules import MANAGED_NETWORK
-from cdk_intake_ledger.delivery.bucket_notifications import owned_resource
+from cdk_intake_ledger.checks.rules.tag_rules import READY_NO_EXECUTIONS, READY_SAME_TAG
+from cdk_intake_ledger.delivery.bucket_notifications import overlap_problems, owned_resource, resource_notifications
 from cdk_intake_ledger.delivery.delivery_problems import bucket_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, filter_problems
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.ledger_table import IntakeLedger
+from cdk_intake_ledger.options.after_commit import Tag
 from cdk_intake_ledger.options.extra import Extra
 from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
+from cdk_intake_ledger.options.ready_when import ReadyTag
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
 
@@ -84,6 +87,27 @@ def extra_problems(
     resource = owned_resource(bucket) if bucket else None
     for extra in extras:
         yield from extra.problems(bucket, resource, deletes=deletes, plan=plan)
+
+
+def ready_problems(
+    tag: ReadyTag | None,
+    after_commit: Tag | None,
+    bucket: s3.IBucket | None,
+    processor: Processor,
+    *,
+    filters: Sequence[KeyPattern],
+    delivery: Delivery | None,
+) -> Iterator[Problem]:
+    """Reasons why nothing can wait for this tag here, or why S3 would refuse to send its events."""
+    if tag is None:
+        return
+    if processor.executions is not None:
+        yield READY_NO_EXECUTIONS.problem()
+    if after_commit is not None and after_commit.key == tag.key:
+        yield READY_SAME_TAG.problem(key=tag.key)
+    if delivery in (None, Delivery.S3):
+        notifications = resource_notifications(owned_resource(bucket) if bucket else None)
+        yield from overlap_problems(notifications, filters, tag.events.values())
 
 
 def processor_problems(scope: Construct, processor: Processor) -> Iterator[Problem]:

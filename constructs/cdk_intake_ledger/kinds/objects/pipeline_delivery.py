@@ -7,7 +7,7 @@ from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import BUCKET_LIFECYCLE_UNKNOWN
 from cdk_intake_ledger.checks.spans import span
 from cdk_intake_ledger.consumer_function import IntakeConsumer
-from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
+from cdk_intake_ledger.delivery.bucket_notifications import EVENTS, has_cdk_notifications
 from cdk_intake_ledger.delivery.bucket_validation import BucketCheck
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
 from cdk_intake_ledger.delivery.imported_buckets import register_import
@@ -33,6 +33,7 @@ def connect_bucket(
     warn_without_endpoints(scope, consumer.networking.network, (*OF_OBJECTS, *consumer.processor.services))
     if resources.bucket_resource is None and resources.delivery is Delivery.S3:
         register_import(resources.bucket, scope, resources.filters)
+    events = EVENTS | {event: name for extra in resources.extras for event, name in extra.events.items()}
     add_notifications(
         scope,
         resources.delivery,
@@ -42,6 +43,7 @@ def connect_bucket(
         resource=resources.bucket_resource,
         queue=resources.queue,
         filters=resources.filters,
+        events=events,
     )
     if resources.bucket_resource is None:
         warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
@@ -52,6 +54,7 @@ def connect_bucket(
         delivery=resources.delivery,
         had_notifications=has_cdk_notifications(resources.bucket),
         filters=resources.filters,
+        events=[*events.values()],
         ordering=resources.ordering,
         deletes=resources.deletes,
         message_life=message_life,
