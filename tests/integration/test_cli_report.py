@@ -305,6 +305,6 @@ def test_a_part_that_may_not_be_read_is_named(full: Path) -> None:
     assert full.exists()
     denied = NotRead("dynamodb:Query")
     parts: Any = dict.fromkeys((one.name for one in fields(PipelineStatus)), denied)
-    nothing = PipelineStatus(**parts | {"at": now_ms(), "pause": None, "function": None})
+    nothing = PipelineStatus(**parts | {"at": now_ms(), "pause": None, "function": None, "options": {}})
     page = report_page.page_of(make_site().deployed, nothing, dict.fromkeys(SECTIONS[1:], denied))
     assert page.count("dynamodb:Query") > len(SECTIONS)

@@ -18,7 +18,7 @@ RESULTS = "results/"
 """The prefix of the results of queries."""
 _STATE = {"key": "string", "place": "string", "state": "string", "kind": "string", "etag": "string", "size": "bigint"}
 TABLES = {
-    "listed": _STATE | {"created_at": "bigint", "skipped": "boolean"},
+    "listed": _STATE | {"created_at": "bigint", "skipped": "string"},
     "held": _STATE | {"committed": "string", "updated_at": "bigint", "readable": "boolean", "may_be_gone": "boolean"},
 }
 """The columns of `intake_ledger.audit.relations.COLUMNS`, in Glue's types."""
