@@ -326,8 +326,6 @@ class Objects(Feature):
         effects = downstream_of(world, key)
         if not world.deletes or world.name == "every version" or not effects or "restored" in world.notes:
             return
-        if world.before_audit and world.later:
-            return  # open: an execution starts without a look, also after the removal of its version was told
         if effects[-1].content != "ok removed":
             yield f"{key} is removed, and the downstream has {effects[-1].state}"
 

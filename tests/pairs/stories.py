@@ -160,6 +160,10 @@ STORIES = {
         ("messages", "machine", "lambda", "fingerprint"),
         (Step("send", 0, 3), Step("turn", 0, 1), Step("send"), Step("end"), Step("turn"), Step("turn")),
     ),
+    "executions: a removed object without a row leaves none": Script(
+        ("objects", "machine", "lambda", "deletes"),
+        (Step("overwrite"), Step("rollback"), Step("turn", 0, 5)),
+    ),
     "sets: an old delivery of a wake ends the message of a claim": Script(
         ("sets", "machine", "lambda"),
         (

@@ -269,13 +269,16 @@ def is_forgotten(change: Change, forgotten_at: int | None, *, unknown: bool) -> 
     return forgotten_at is not None and (unknown if sent is None else sent < forgotten_at)
 
 
-def _judge_without_row(
+def _judge_without_row(  # noqa: PLR0911 - one return per line of the table
     change: Change, state: State, now: int, policy: Policy, all_rows_since: int | None, *, complete: bool
 ) -> Ruling:
     """The lines for a key without a row: it never had one, or its row has expired."""
     if state.kind is StateKind.ABSENT:
         if policy.deletes and not complete and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
+        if complete and policy.executions and change.reports_removal and _is_young(change, now, policy):
+            # Written, as for a marker below: an execution starts without the read that would find nothing.
+            return Ruling(Verdict.SETTLED, f"{_NEVER_PROCESSED}, and its upload would start an execution")
         # After a commit that is not older than its event, the object would still have its row.
         marker = not policy.directory_markers and _reports_marker(change)
         uploaded = not marker and change.reports_upload_since(now - policy.retention_ms)

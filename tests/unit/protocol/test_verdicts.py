@@ -232,6 +232,22 @@ class TestLook:
         """Without a row it never processed the object."""
         assert judge(None, change, state, all_rows_since=since, complete=since == 0) is verdict
 
+    @pytest.mark.parametrize(
+        ("complete", "change", "verdict"),
+        [
+            pytest.param(True, deleted(V1), Verdict.SETTLED, id="nothing was ever there"),
+            pytest.param(False, deleted(V1), Verdict.ACCEPTED, id="it may be older than the pipeline"),
+            pytest.param(True, replace(deleted(V1), event_time=NOW - RETENTION - 1), Verdict.STALE, id="an old event"),
+            pytest.param(True, audited(ABSENT), Verdict.STALE, id="no event of a removal"),
+        ],
+    )
+    def test_an_upload_starts_no_execution_after_its_removal(
+        self, complete: bool, change: Change, verdict: Verdict
+    ) -> None:
+        """The row of the removal is what its upload's event meets, which would be inserted without a look."""
+        policy = replace(POLICY, executions=True)
+        assert judge(None, change, ABSENT, policy, all_rows_since=0, complete=complete) is verdict
+
     @pytest.mark.failure_mode("F600")
     @pytest.mark.parametrize(
         ("found", "change", "state", "verdict"),
