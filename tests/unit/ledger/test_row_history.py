@@ -10,7 +10,7 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.row_history import RowHistoryRecord, record_key
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.row import Ordering, Retention, Row, Status, exhausted
-from intake_ledger.protocol.settings import KeyFilter, Settings
+from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, Settings, environment_of
 from intake_ledger.protocol.verdict import Verdict
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -72,8 +72,9 @@ def deployed(settings: Settings) -> DeployedPipeline:
         table=settings.table,
         ordering=settings.ordering,
         filters=settings.filters,
-        keeps_rows=settings.keeps_rows,
-        skips_existing=settings.skips_existing,
+        variables=environment_of(
+            ConsumerSettings, keeps_rows=settings.keeps_rows, skips_existing=settings.skips_existing
+        ),
     )
 
 
