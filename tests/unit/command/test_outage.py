@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.row import Row, RowKey, Status, breaker_key, rate_key, success_key, to_dynamodb
 from intake_ledger_cli.app import now_ms
 from intake_ledger_cli.aws import consumer_log, reading
@@ -105,6 +106,23 @@ def test_successes_of_rows_and_items_count_without_cloudwatch(
     assert person.reads("status")["breaker"]["status"] == "open"
     put(site, success_key(NAME), last_success_at=now - MINUTE // 2)
     assert person.reads("status")["breaker"]["status"] == "closed"
+
+
+def test_the_item_of_the_rate_is_read_with_the_others(
+    sit: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option costs `status` no request of its own."""
+    asked = list[list[RowKey]]()
+    get_items = LedgerTable.get_items
+
+    def recorded(table: LedgerTable, keys: list[RowKey]) -> dict[RowKey, dict[str, Any]]:
+        asked.append(keys)
+        return get_items(table, keys)
+
+    monkeypatch.setattr(LedgerTable, "get_items", recorded)
+    site = make_site()
+    sit(site, consumer=site.environment() | {"INTAKE_MAX_RATE": "20"}).reads("status")
+    assert [breaker_key(NAME) in keys for keys in asked if rate_key(NAME) in keys] == [True]
 
 
 @pytest.mark.failure_mode("F510")

@@ -51,7 +51,9 @@ def group_of(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> GroupS
     return None if group is None else _states(aws, deployed, {group: None}, now)[0]
 
 
-def _waiting_groups(aws: Aws, deployed: DeployedPipeline, now: int) -> list[GroupState] | None:
+def _waiting_groups(
+    aws: Aws, deployed: DeployedPipeline, now: int, _item: Mapping[str, Any]
+) -> list[GroupState] | None:
     """The groups that keys wait for, those with the most keys first. None: the pipeline has no groups.
 
     The index of waiting rows is eventually consistent.

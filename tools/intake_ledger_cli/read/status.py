@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.protocol.row import REVIEW_INDEX, breaker_key, pause_key, success_key
+from intake_ledger.protocol.row import REVIEW_INDEX, RowKey, breaker_key, pause_key, success_key
 from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.recording import OpenOperation
 from intake_ledger_cli.app import now_ms
@@ -33,6 +33,7 @@ from intake_ledger_cli.aws.metrics import LastHour, Tick, Values
 from intake_ledger_cli.aws.reading import AuditState
 from intake_ledger_cli.errors import denied_action, is_passing
 from intake_ledger_cli.kinds import kind_of
+from intake_ledger_cli.pipeline_options import StatusPart
 from intake_ledger_cli.pipeline_options.exclusive_by import GROUPS
 from intake_ledger_cli.pipeline_options.max_rate import RATE
 from intake_ledger_cli.read import counting
@@ -221,8 +222,9 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
 
     """
     name, executions = deployed.name, executions_of(aws, deployed)
-    keys = [reading.audit_key(deployed), *(key(name) for key in (breaker_key, success_key, pause_key))]
-    # The breaker, the last success, the pause and the audit in one consistent request.
+    own = {part.name: part.key(name) for part in OPTIONS if part.key is not None}
+    keys = [reading.audit_key(deployed), *(key(name) for key in (breaker_key, success_key, pause_key)), *own.values()]
+    # The breaker, the last success, the pause, the audit and the items of options in one consistent request.
     items = allowed(lambda: LedgerTable(aws.dynamodb, deployed.table).get_items(keys))
     size = allowed(lambda: _table_size(aws, deployed))
     hour = allowed(lambda: metrics.read_metrics(aws, deployed))
@@ -265,8 +267,22 @@ def read_status(aws: Aws, deployed: DeployedPipeline) -> PipelineStatus:
         from_stream=deployed.reads_stream,
         max_wait_seconds=deployed.max_wait_seconds,
         alarms=allowed(lambda: _alarms(aws, deployed)),
-        options={part.name: allowed(partial(part.read, aws, deployed, now)) for part in OPTIONS},
+        options={part.name: _option(part, aws, deployed, now, items if part.name in own else {}) for part in OPTIONS},
     )
+
+
+def _option(
+    part: StatusPart,
+    aws: Aws,
+    deployed: DeployedPipeline,
+    now: int,
+    items: Mapping[RowKey, Mapping[str, Any]] | NotRead,
+) -> Any:
+    def read(found: Mapping[RowKey, Mapping[str, Any]]) -> Any:
+        item = {} if part.key is None else found.get(part.key(deployed.name), {})
+        return allowed(partial(part.read, aws, deployed, now, item))
+
+    return _part(items, read)
 
 
 def _part[T, Part](found: T | NotRead, part_of: Callable[[T], Part]) -> Part | NotRead:
