@@ -443,8 +443,11 @@ class Ledger:
         state = change.state
         if self._every_version and state is not None and state.kind is StateKind.DELETED:
             return self.row_of(replace(change, state=replace(state, kind=StateKind.OBJECT))) is not None
-        # The row of an object whose removal is told may have expired.
-        return self._options.policy.deletes and change.reports_removal and self._row_history.all_rows_since() is None
+        if not (self._options.policy.deletes and change.reports_removal and self._row_history.all_rows_since() is None):
+            return False
+        # The row of an object whose removal is told may have expired. Otherwise the object that is shown is left out.
+        shown = self._look(change, None)
+        return shown is None or shown.removed
 
     def key_of(self, change: Change) -> RowKey:
         """The key of the change's row."""

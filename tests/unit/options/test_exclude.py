@@ -221,6 +221,19 @@ def test_a_removal_is_told_where_the_row_may_have_expired() -> None:
 
 
 @pytest.mark.failure_mode("F760")
+def test_a_removal_does_not_process_the_replaced_file() -> None:
+    """The removal may be of a processed file. The file that S3 shows now is left out all the same."""
+    local = pipeline(deletes=True)
+    local._environment["INTAKE_KEEP_ROWS"] = "false"
+    deploy(local, "_*")
+    local.put("_a", "1")
+    local.delete("_a")
+    local.put("_a", "2")
+    local.run()
+    assert (local.calls, local.row("_a")) == ([], None)
+
+
+@pytest.mark.failure_mode("F760")
 def test_a_redriven_change_without_a_row_is_judged() -> None:
     """The table was restored. Its copy is the last trace of the object."""
     local = pipeline(lambda _: (_ for _ in ()).throw(Unprocessable("bad")), exclude=["*.tmp"])
