@@ -192,7 +192,10 @@ class Failures:
             "first_claimed_at": row.first_claimed_at,
             "rejected_fence": row.fence,
         }
-        return self.services.queues.dead_letter(change.body, attributes, message.group)
+        # The event of a tag means nothing to a release or a pipeline without `ready_when`, and a redrive would lose it.
+        of_tag = change.origin is Origin.TAG
+        body = own_message(Origin.AUDIT, change.bucket, change.key, row.state) if of_tag else change.body
+        return self.services.queues.dead_letter(body, attributes, message.group)
 
 
 def _names(change: Change) -> dict[str, str | int | None]:

@@ -272,7 +272,9 @@ class MessageHandler:
             return None
         if isinstance(parsed, Change):
             of_execution = parsed.execution is not None and not self.runner.concerns(parsed)
-            if of_execution or (parsed.origin is Origin.TAG and self.services.settings.ready_when is None):
+            # One that came before may be all that is left of the work that it has woken.
+            of_tag = parsed.origin is Origin.TAG and message.receives == 1
+            if of_execution or (of_tag and self.services.settings.ready_when is None):
                 what = "the end of an execution that is not judged" if of_execution else "a tag that no work waits for"
                 self.services.telemetry.ignored(what)
                 return None

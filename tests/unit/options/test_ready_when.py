@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdk_intake_ledger.testing import LocalPipeline, LocalRunner, LocalSets
-from intake_ledger import NotYet
+from intake_ledger import NotYet, Unprocessable
 from intake_ledger.protocol.awaited_tag import awaited_tag
 from intake_ledger.protocol.errors import LibraryError, SettingsError
 from intake_ledger.protocol.row import Ordering, Row, Status
@@ -248,6 +248,51 @@ def test_the_message_of_a_tag_goes_on_with_the_work_that_it_has_woken() -> None:
     local.put_tag("a", "scan", "clean")
     local.run(hours=0.1)
     assert (row_of(local).status, len(local.calls)) == (Status.PROCESSED, 2)
+
+
+@pytest.mark.failure_mode("F785")
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_the_dead_letter_of_a_tags_message_needs_no_option(ordering: Ordering) -> None:
+    """The option was omitted, or an older release is deployed, which ignores events of tags."""
+    failing = [True]
+
+    def fail(_: Any) -> None:
+        if failing:
+            raise Unprocessable("bad")
+
+    local = pipeline(fail, ordering=ordering)
+    version = local.put("a", "1234")
+    local.run(hours=1)
+    local.put_tag("a", "scan", "clean")
+    local.turn()
+    [letter] = local._sqs.dead_letters
+    assert ("audit" in letter.body, "Tagging" in letter.body) == (True, False)
+    failing.clear()
+    del local._environment["INTAKE_READY_WHEN"]
+    local.redrive()
+    local.turn()
+    row = row_of(local, "a", version if ordering is Ordering.EVERY_VERSION else None)
+    assert (row.status, row.size, local.calls[-1].size) == (Status.PROCESSED, 4, 4)
+
+
+@pytest.mark.failure_mode("F785")
+def test_the_message_of_a_tag_goes_on_when_the_option_is_gone() -> None:
+    """The upload's message was acknowledged when its version was rejected."""
+    failing = [True]
+
+    def fail_once(_: Any) -> None:
+        if failing and failing.pop():
+            raise OSError("the database is away")
+
+    local = pipeline(fail_once, max_wait=HOUR // 1000)
+    local.put("a", "1")
+    local.run(hours=2)
+    local.put_tag("a", "scan", "clean")
+    local.turn()
+    assert row_of(local).status is Status.FAILED
+    del local._environment["INTAKE_READY_WHEN"]
+    local.run(hours=1)
+    assert (row_of(local).status, local.waiting) == (Status.PROCESSED, 0)
 
 
 @pytest.mark.failure_mode("F782")
