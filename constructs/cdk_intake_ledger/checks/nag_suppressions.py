@@ -28,6 +28,11 @@ class Suppression(NamedTuple):
     """Beginnings of the names of statements in a role's own policy, whose resources may have an asterisk."""
 
 
+def _asterisk(where: str, reason: str, *sids: str) -> Suppression:
+    """A finding about resources with an asterisk."""
+    return Suppression(("AwsSolutions-IAM5",), where, reason, sids)
+
+
 ACCESS_LOGS = Suppression(
     ("AwsSolutions-S1",),
     "the pipeline's bucket",
@@ -78,16 +83,14 @@ OUTCOME_DEAD_LETTERS = Suppression(
     "the function of `OutcomeEvents`",
     "It is for asynchronous invocations. A stream invokes this function.",
 )
-OUTCOME_STREAMS = Suppression(
-    ("AwsSolutions-IAM5",),
+OUTCOME_STREAMS = _asterisk(
     "the role of `OutcomeEvents`, `*`",
     "Lambda needs `dynamodb:ListStreams`, which supports no resource.",
 )
-MAPPINGS = Suppression(
-    ("AwsSolutions-IAM5",),
+MAPPINGS = _asterisk(
     "the role of an intake of messages, `*`",
     "The action that reads mappings supports no resource, as `dynamodb:ListStreams`, which CDK grants for a stream.",
-    ("MappingsHaveNoResources",),
+    "MappingsHaveNoResources",
 )
 AUDIT_DEAD_LETTERS = Suppression(
     ("Serverless-LambdaDLQ", "HIPAA.Security-LambdaDLQ", "NIST.800.53.R5-LambdaDLQ"),
@@ -99,59 +102,51 @@ AUDIT_DESTINATION = Suppression(
     "the invocations of the audit's function",
     "The same. An alarm reports when no run finishes.",
 )
-OBJECTS = Suppression(
-    ("AwsSolutions-IAM5",),
+OBJECTS = _asterisk(
     "both roles, `<bucket>/<prefix>*`",
     "Two actions read the objects that the filters accept. Without a prefix this is `<bucket>/*`.",
-    ("ObjectsThatTheFiltersLetThrough",),
+    "ObjectsThatTheFiltersLetThrough",
 )
-METRICS = Suppression(
-    ("AwsSolutions-IAM5",),
+METRICS = _asterisk(
     "the audit's role, `*`",
     "The actions that read the queue's age, mappings, rules by target and a subscription support no resource.",
-    ("MetricsAndMappings",),
+    "MetricsAndMappings",
 )
-RULES_BY_TARGET = Suppression(
-    ("AwsSolutions-IAM5",),
+RULES_BY_TARGET = _asterisk(
     "the audit's role, `rule/*`, where EventBridge or others deliver",
     "Two actions that read. With the rule's name, rule, queue and role would depend on each other.",
-    ("RuleByName",),
+    "RuleByName",
 )
-TOPICS_BY_BUCKET = Suppression(
-    ("AwsSolutions-IAM5",),
+TOPICS_BY_BUCKET = _asterisk(
     "the audit's role, topics of the account, with `Delivery.EXISTING`",
     "One action reads the subscriptions of the topics that the bucket notifies, known only then.",
-    ("TopicsOfTheBucket",),
+    "TopicsOfTheBucket",
 )
-OUTPUTS = Suppression(
-    ("AwsSolutions-IAM5",),
+OUTPUTS = _asterisk(
     "the consumer's role, `<outputs>/<prefix>*`, after `grant_output`",
     "Named actions write the processor's outputs, whose keys follow from those of uploads.",
-    ("OutputsOfTheProcessor",),
+    "OutputsOfTheProcessor",
 )
-REPORTS = Suppression(
-    ("AwsSolutions-IAM5",),
+REPORTS = _asterisk(
     "the audit's role, `<prefix><pipeline>/*`, with reports in S3",
     "One action writes the reports of this pipeline, whose keys have day and run.",
-    ("ReportsOfThisPipeline",),
+    "ReportsOfThisPipeline",
 )
-REPORTED = Suppression(
-    ("AwsSolutions-IAM5",),
+REPORTED = _asterisk(
     "the audit's role, the folder of an inventory's reports",
     "One action reads the reports about this bucket, whose file names S3 chooses.",
-    ("FilesOfTheInventory",),
+    "FilesOfTheInventory",
 )
-PART_LISTS = Suppression(
-    ("AwsSolutions-IAM5",),
+PART_LISTS = _asterisk(
     "the consumer's role of sets, `<lists>/parts/*`, with an existing function or state machine",
     "One action stores the list of a set's parts. Its key is the version of the set.",
-    ("ListsOfParts",),
+    "ListsOfParts",
 )
-FILES = Suppression(
-    ("AwsSolutions-IAM5",),
+FILES = _asterisk(
     "the roles of an audit in parts, `<files>/*`",
     "Named actions read and write files of runs and Athena's results, in a bucket for them only.",
-    ("FilesOfRuns", "ResultsByAthenasNames"),
+    "FilesOfRuns",
+    "ResultsByAthenasNames",
 )
 FILE_ACCESS_LOGS = Suppression(
     (
@@ -173,30 +168,25 @@ MACHINE_TRACING = Suppression(
     "the same state machine",
     "The history has the times of each step.",
 )
-MACHINE_EXECUTIONS = Suppression(
-    ("AwsSolutions-IAM5",),
+MACHINE_EXECUTIONS = _asterisk(
     "CDK's policy for that machine's Distributed Maps",
     "Their child executions have no name before they start, and belong to this machine.",
 )
-EXECUTIONS = Suppression(
-    ("AwsSolutions-IAM5",),
+EXECUTIONS = _asterisk(
     "the consumer's role, `execution:<machine>:*`, with a state machine",
     "Actions describe and stop this machine's executions, one is denied. Each attempt starts one with a new name.",
-    ("ExecutionsOfTheMachine",),
+    "ExecutionsOfTheMachine",
 )
-DURABLE_EXECUTIONS = Suppression(
-    ("AwsSolutions-IAM5",),
+DURABLE_EXECUTIONS = _asterisk(
     "consumer's and audit's roles, `<function>:*/durable-execution/*`, with a durable function",
     "Actions describe and stop this function's executions, also of former versions. Each attempt starts a new one.",
-    ("DurableExecutions",),
+    "DurableExecutions",
 )
-INTERFACES = Suppression(
-    ("AwsSolutions-IAM5",),
+INTERFACES = _asterisk(
     "both roles in a VPC, `*`, in a separate policy",
     "A network interface has no name before it exists, and EC2's actions to describe them support no resource.",
 )
-SEGMENTS = Suppression(
-    ("AwsSolutions-IAM5",),
+SEGMENTS = _asterisk(
     "the policy for X-Ray, with `MonitoringOptions(tracing=True)`",
     "X-Ray's actions for segments support no resource.",
 )
@@ -233,14 +223,12 @@ WORKER_VARIABLES = Suppression(
     "The variables are names and numbers, not secrets.",
 )
 
-ALIASED_KEY = Suppression(
-    ("AwsSolutions-IAM5",),
+ALIASED_KEY = _asterisk(
     "both roles, `key/*`, with a key imported by its alias",
     "A policy cannot name a key by its alias. The condition `kms:ResourceAliases` limits the statement to it.",
-    ("KeyOfTheAlias",),
+    "KeyOfTheAlias",
 )
-READERS = Suppression(
-    ("AwsSolutions-IAM5",),
+READERS = _asterisk(
     "a role of another stack, `<bucket>/<prefix>*`, after `grant_read`",
     "Two actions read the objects that the filters accept, whose keys are known only when they arrive.",
 )
