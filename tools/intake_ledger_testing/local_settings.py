@@ -33,12 +33,7 @@ class LocalClock:
         return self.now
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass.
-
-        Args:
-            milliseconds: the time.
-
-        """
+        """Let time pass."""
         self.now += milliseconds
 
 

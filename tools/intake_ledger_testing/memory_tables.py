@@ -43,12 +43,7 @@ class MemoryTables:
         self._items: dict[str, dict[_Identity, Item]] = {name: {} for name in tables}
 
     def items(self, table: str) -> list[Item]:
-        """The items of a table in DynamoDB's typed form, in the order of their first write.
-
-        Args:
-            table: its name.
-
-        """
+        """The items of a table in DynamoDB's typed form, in the order of their first write."""
         return [dict(item) for item in self._items[table].values()]
 
     def get_item(self, **request: Any) -> dict[str, Any]:

@@ -22,13 +22,7 @@ _SAME = "the pipeline's own"
 
 
 def deployed_settings(resources: PipelineResources, consumer: IntakeConsumer) -> str:
-    """A token that becomes the settings when the app is synthesised, so that later changes of the team count too.
-
-    Args:
-        resources: the pipeline's resources.
-        consumer: the pipeline's.
-
-    """
+    """A token that becomes the settings when the app is synthesised, so that later changes of the team count too."""
     return Lazy.string(_Settings(resources, consumer))
 
 

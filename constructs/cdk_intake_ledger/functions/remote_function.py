@@ -30,13 +30,7 @@ class WorkElsewhere(ABC):
 
     @abstractmethod
     def allow(self, scope: Construct, role: iam.Role) -> None:
-        """Let a consumer hand its work over.
-
-        Args:
-            scope: the consumer.
-            role: the consumer's.
-
-        """
+        """Let a consumer with this role hand its work over."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,13 +54,7 @@ class Tag(Extra):
         return {"after_commit": json.dumps([self.key, self.value])}
 
     def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
-        """Grant the consumer the tags of objects.
-
-        Args:
-            role: of the consumer.
-            objects: their ARNs.
-
-        """
+        """Grant the consumer the tags of objects."""
         actions = ["s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging"]
         role.add_to_policy(iam.PolicyStatement(sid="TagsOfCommittedVersions", actions=actions, resources=list(objects)))
 

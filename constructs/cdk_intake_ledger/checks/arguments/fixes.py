@@ -72,13 +72,7 @@ BY_TYPE: Mapping[str, Fix] = {
 
 
 def right_argument(annotation: Any, value: object) -> str:
-    """What to pass, as code where it is known.
-
-    Args:
-        annotation: of the argument.
-        value: which does not fit.
-
-    """
+    """What to pass instead of a value that does not fit, as code where it is known."""
     return _fix(annotation, value) or expected_text(annotation)
 
 
