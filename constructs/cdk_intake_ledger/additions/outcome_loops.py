@@ -46,13 +46,7 @@ class HasOutcomes:
 
 
 def check_loops(scope: Construct, own: Sequence[Intake]) -> None:
-    """Compare the rules of the app with the outcomes of its intakes, when the app is complete.
-
-    Args:
-        scope: the construct that sends outcomes.
-        own: its intakes.
-
-    """
+    """Compare the rules of the app with the outcomes of these intakes, when the app is complete."""
     at_synthesis(scope, lambda _: _loops(scope, own))
 
 

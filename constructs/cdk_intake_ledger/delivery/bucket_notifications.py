@@ -107,14 +107,7 @@ def overlap_problems(
     filters: Sequence[KeyPattern],
     events: Iterable[str] = tuple(EVENTS.values()),
 ) -> Iterator[Problem]:
-    """Find notifications about the same keys (F127).
-
-    Args:
-        notifications: those of other destinations.
-        filters: the pipeline's.
-        events: those that the pipeline requests.
-
-    """
+    """Find notifications of other destinations about the same keys and events (F127)."""
     others, wanted = dict.fromkeys(notifications), [*events]
     for item in filters:
         for destination, event, other in others:

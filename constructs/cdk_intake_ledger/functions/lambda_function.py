@@ -71,16 +71,7 @@ class FunctionNetworking:
         encryption_key: kms.IKey | None,
         removal_policy: RemovalPolicy,
     ) -> "FunctionNetworking":
-        """Make the layer, and take the rest from the options.
-
-        Args:
-            scope: the pipeline.
-            network: the option.
-            monitoring: the options.
-            encryption_key: the option.
-            removal_policy: the option.
-
-        """
+        """Make the layer, and take the rest from the options."""
         return cls(
             layer=runtime_layer(Stack.of(scope)),
             network=network,
@@ -91,14 +82,7 @@ class FunctionNetworking:
         )
 
     def log_group_of(self, scope: Construct, id: str, *, removal_policy: RemovalPolicy | None) -> logs.ILogGroup:
-        """The log group of all functions, or a new one that keeps two months.
-
-        Args:
-            scope: the scope of a new log group.
-            id: its ID.
-            removal_policy: of a new log group; CDK's when None.
-
-        """
+        """The log group of all functions, or a new one that keeps two months, with CDK's removal policy when None."""
         log_group = self.log_group or logs.LogGroup(
             scope,
             id,

@@ -33,13 +33,7 @@ def arn_identity(scope: Construct, arn: str, *, owned: bool) -> str:
 
 
 def accounts_of(bucket: s3.IBucket, scope: Construct) -> dict[str, str] | None:
-    """The accounts of a bucket (`theirs`) and of a pipeline (`ours`), or None if both are the same or one is unknown.
-
-    Args:
-        bucket: the bucket.
-        scope: in the pipeline's stack.
-
-    """
+    """The accounts of a bucket (`theirs`) and a pipeline (`ours`), or None if both are the same or one is unknown."""
     theirs, ours = str(bucket.env.account), str(Stack.of(scope).account)
     if theirs == ours or Token.is_unresolved(theirs) or Token.is_unresolved(ours):
         return None
@@ -47,12 +41,9 @@ def accounts_of(bucket: s3.IBucket, scope: Construct) -> dict[str, str] | None:
 
 
 def environments_of(resource: IResource, scope: Construct) -> dict[str, str] | None:
-    """Account and region of a resource (`theirs`) and of a consumer (`ours`), or None if no known part differs.
+    """Account and region of a resource (`theirs`) and a consumer (`ours`), or None if no known part differs.
 
-    Args:
-        resource: the state machine or the function.
-        scope: in the consumer's stack.
-
+    The resource is the state machine or the function.
     """
     stack = Stack.of(scope)
     ours, theirs = (stack.account, stack.region), (str(resource.env.account), str(resource.env.region))
