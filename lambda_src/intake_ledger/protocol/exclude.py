@@ -27,7 +27,7 @@ def pattern_problem(pattern: object) -> str | None:  # noqa: PLR0911 - one retur
     """Why the text is no pattern, or None."""
     if not isinstance(pattern, str) or not 1 <= len(pattern) <= LONGEST_PATTERN:
         return f"a pattern is a text of 1 to {LONGEST_PATTERN} characters"
-    if not pattern.strip("*/"):
+    if not pattern.strip("*/") or ("*" in pattern and not pattern.strip("*?/")):
         return "it would leave out all keys, or all in folders: use filters to choose keys"
     if "://" in pattern:
         return "a pattern has no URI: it begins at the bucket, or is the last part of keys"

@@ -76,6 +76,7 @@ def test_a_key_of_the_longest_length_takes_no_long_time() -> None:
         ("a" * 129, "1 to 128 characters"),
         (7, "1 to 128 characters"),
         ("*", "all keys"),
+        ("?*", "all keys"),
         ("**/*", "all keys"),
         ("/tmp/", "begins with a slash"),
         ("in/**/tmp/", r"\*\* has no meaning"),
