@@ -11,7 +11,7 @@ import pytest
 from cdk_intake_ledger.testing import LocalPipeline
 from intake_ledger import NotYet, ObjectChange
 from intake_ledger.consumer.ending import Stage, ending
-from intake_ledger.ledger.ledger import Claim
+from intake_ledger.ledger.ledger import Claim, Ledger
 from intake_ledger.observability.powertools import PowertoolsTelemetry
 from intake_ledger.protocol.change import State, StateKind
 from intake_ledger.protocol.errors import GroupHeld
@@ -48,12 +48,20 @@ def never(error: Callable[[str], Exception]) -> Callable[[ObjectChange], None]:
 
 
 @pytest.mark.failure_mode("F723")
-@pytest.mark.parametrize(("error", "hours"), [(NotYet, 15), (GroupHeld, 3)])
+@pytest.mark.parametrize(("in_group", "hours"), [(False, 15), (True, 3)])
 def test_a_wait_counts_once_after_its_share_of_max_wait(
-    long: list[tuple[str, int]], error: Callable[[str], Exception], hours: int
+    long: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, in_group: bool, hours: int
 ) -> None:
     """Half of it for a prerequisite, a tenth for a group, long before the rejection."""
-    pipeline = LocalPipeline(never(error), max_wait=MAX_WAIT)
+    claim = Ledger.claim
+
+    def held(*arguments: Any, **options: Any) -> Any:
+        answer = claim(*arguments, **options)
+        return replace(answer, held=GroupHeld("not there")) if isinstance(answer, Claim) else answer
+
+    if in_group:
+        monkeypatch.setattr(Ledger, "claim", held)
+    pipeline = LocalPipeline(never(NotYet), max_wait=MAX_WAIT)
     pipeline.put("a.csv", "1")
     pipeline.put("b.csv", "1")
     pipeline.run()
