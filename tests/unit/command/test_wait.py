@@ -171,7 +171,7 @@ def test_sets_are_committed_in_their_present_state(
 def test_its_requests_grow_with_the_keys_under_the_prefix(
     sit: Callable[..., Person], ticks: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look at 150 keys is one listing, two reads and one of patterns. A state that was committed is not read again."""
+    """A look at 150 keys is one listing, two reads and one of patterns. A committed state is not read again."""
     site = make_site()
     person = sit(site)
     keys = [f"loads/7/{number:03d}" for number in range(150)]
