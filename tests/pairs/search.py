@@ -137,7 +137,7 @@ def play(script: Script) -> str:
         runtime = [f"{one.filename.rpartition('/')[2]}:{one.lineno}" for one in where if "/tests/" not in one.filename]
         return f"it raises {error!r} at {' '.join(runtime[-4:])}"
     finally:
-        world.end()
+        world.end_sleepers()
         time.sleep, dynamodb_table.pause = real, real_pause
 
 

@@ -341,8 +341,8 @@ class World(Cell):
             raise ClientError({"Error": status, "ResponseMetadata": cast("Any", {"HTTPStatusCode": 500})}, "Request")
         if fault.kind == "busy" and operation == "transact_write_items":
             status = {"Code": "TransactionCanceledException", "Message": "Transaction cancelled"}
-            reasons: Any = {"CancellationReasons": [{"Code": "TransactionConflict"}]}
-            raise ClientError({"Error": status, **reasons}, "TransactWriteItems")
+            refused: Any = {"Error": status, "CancellationReasons": [{"Code": "TransactionConflict"}]}
+            raise ClientError(refused, "TransactWriteItems")
         if fault.kind == "busy":
             self.dynamodb.partial_batches, self.dynamodb.conflicts = 1, 2
         if fault.kind == "sleep":
@@ -367,7 +367,7 @@ class World(Cell):
             finally:
                 self._doing = outer
 
-    def end(self) -> None:
+    def end_sleepers(self) -> None:
         """End the threads of the workers that stand still: their processes die."""
         self._is_over = True
         while self.sleepers:

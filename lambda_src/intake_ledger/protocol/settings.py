@@ -5,10 +5,9 @@ default: constructs write by the field's name (`environment_of`), the functions 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,10 +84,10 @@ def variable_of(kind: type, field: str) -> str:
     return next(variable.name for one, variable in _variables(kind) if one.name == field)
 
 
-@cache
-def _variables(kind: Any) -> tuple[tuple[Field[Any], Variable], ...]:
-    """The fields with variables. The command reads a setting for each object that it lists."""
-    return tuple((field, note) for field in fields(kind) for note in getattr(field.type, "__metadata__", ()))
+def _variables(kind: Any) -> Iterator[tuple[Field[Any], Variable]]:
+    for field in fields(kind):
+        for note in getattr(field.type, "__metadata__", ()):
+            yield field, note
 
 
 def _text(value: object) -> str:

@@ -328,7 +328,7 @@ class TestTwoMessages:
         pipeline.clock.advance(HOUR)
         row = pipeline.row()
         taken = second.take_over(Claim.of_row(claim.key, change, row, row, "start"), lease_ms=MINUTE)
-        ends = {
+        ends: dict[str, Any] = {
             "release": lambda: first.release(claim),
             "fail": lambda: first.fail(claim, Reason(ReasonCode.PROCESSOR_ERROR, "late")),
             "extend": lambda: first.extend(claim, lease_ms=HOUR),

@@ -143,7 +143,7 @@ def test_a_swap_whose_answer_was_lost_is_accepted(world: World) -> None:
     assert world.known(change) == replace(before, fence=claim.row.fence)
 
 
-ENDINGS: dict[str, Callable[[World, Claim], None]] = {
+ENDINGS: dict[str, Callable[[World, Claim], object]] = {
     "commit": lambda world, claim: world.ledger.commit(claim, "invoice-17"),
     "failure": lambda world, claim: world.ledger.fail(claim, make_reason("why")),
     "rejection": lambda world, claim: world.ledger.reject(claim, make_reason("why")),

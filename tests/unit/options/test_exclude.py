@@ -17,8 +17,8 @@ from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.exclude import Exclude, noted, pattern_problem, read_exclude, with_former
 from intake_ledger.protocol.row import Ordering, Status
 from tests.kinds.cells import Cell
-from tests.unit.audit.support import BUCKET, PIPELINE, AuditWorld
-from tests.unit.support import DAY, HOUR
+from tests.unit.audit.support import AuditWorld
+from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE
 
 SPARK = ["_*", ".*", "*.filepart", "_temporary/"]
 LATEST, EVERY_VERSION = Ordering.LATEST, Ordering.EVERY_VERSION

@@ -151,7 +151,8 @@ class SetStory:
                 bench.process = _raise
             case ["ask", *names]:
                 self.request = ulid(bench.now, 0)
-                for queue, key in [(bench.parts, _key(name)) for name in names] or [(bench, self.set_key)]:
+                asked: list[tuple[Any, str]] = [(bench.parts, _key(name)) for name in names] or [(bench, self.set_key)]
+                for queue, key in asked:
                     queue.send(own_message(Origin.REPROCESS, BUCKET, key, reprocess_id=self.request))
                 self._changed()
             case ["wake", *names]:

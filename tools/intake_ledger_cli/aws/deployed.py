@@ -83,6 +83,8 @@ class DeployedPipeline:
     """The settings of the durable function that is the processor, if one is."""
     reports: str | None
     """The S3 prefix of the audit's reports, which ends with the pipeline's name. None if reports are not kept."""
+    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Settings that were read. A command asks for some of them at each object."""
 
     def setting(self, name: str) -> Any:
         """Read a setting of the consumer, as its function does.
@@ -94,10 +96,12 @@ class DeployedPipeline:
             CliError: The function cannot run, since its variable is malformed.
 
         """
-        try:
-            return setting_from(ConsumerSettings, name, self.variables)
-        except SettingsError as problem:
-            raise CliError(f"the function {self.consumer_function} cannot run: {problem}") from None
+        if name not in self._read:
+            try:
+                self._read[name] = setting_from(ConsumerSettings, name, self.variables)
+            except SettingsError as problem:
+                raise CliError(f"the function {self.consumer_function} cannot run: {problem}") from None
+        return self._read[name]
 
     @property
     def message_source(self) -> str | None:
