@@ -272,6 +272,10 @@ ALWAYS = Common(
 )
 
 
+TAG_EVENT_LOST = frozenset({"restored", "expired", "lost", "purged", "tag lost"})
+"""After these, nothing may have told the consumer of a tag that came after the end of `max_wait`."""
+
+
 class Objects(Feature):
     """Objects: of LATEST, or each version."""
 
@@ -310,7 +314,7 @@ class Objects(Feature):
             if row.status is not Status.REJECTED or row.identity != identity or not waited:
                 yield f"{key} {state} has no tag, and its row is {row.status.value} {row.identity} ({row.reason})"
             return
-        if "tag lost" in world.notes and row.reason_code == ReasonCode.TAG_MISSING:
+        if world.notes & TAG_EVENT_LOST and row.reason_code == ReasonCode.TAG_MISSING:
             return
         if row.status is not Status.PROCESSED or row.committed_state != identity:
             yield f"lost: {key} {state} is current, its row {row.status.value} {row.committed_state} ({row.reason})"
@@ -813,7 +817,7 @@ class Ready(Feature):
             value = scan_of(world, key, row.version_id or "")
             if row.reason_code == ReasonCode.TAG_REFUSES and value != "infected":
                 yield f"{key} {row.version_id} is refused, and its tag is {value}"
-            known = world.notes & {"restored", "expired", "lost", "purged", "tag lost", f"forgotten {key}"}
+            known = world.notes & {*TAG_EVENT_LOST, f"forgotten {key}"}
             late = row.status is Status.REJECTED and row.reason_code == ReasonCode.TAG_MISSING
             if late and value == "clean" and not known:
                 yield f"{key} {row.version_id} is clean, and was rejected without its tag"
