@@ -81,7 +81,13 @@ def intake_bucket(
 
 
 def bucket_props_problems(props: s3.BucketProps | None, bucket: s3.IBucket | None) -> Iterator[Problem]:
-    """Reasons why the pipeline's bucket cannot have these properties. The CDK finds others when it makes the bucket."""
+    """Reasons why the pipeline's bucket cannot have these properties. The CDK finds others when it makes the bucket.
+
+    Args:
+        props: the option `bucket_props`.
+        bucket: the option.
+
+    """
     given = _given(props)
     if props is not None and bucket is not None:
         yield BUCKET_PROPS_OF_EXISTING.problem(bucket=bucket.node.path)

@@ -178,7 +178,12 @@ class IntakeLedger(Construct):
             yield KEY_OF_EXISTING_TABLE.problem()
 
     def attach_to(self, intake: Construct) -> None:
-        """Record what the table must have in the template, for the validation of an intake. Each intake calls this."""
+        """Record what the table must have in the template. Each intake calls this method.
+
+        Args:
+            intake: the construct whose validation compares it.
+
+        """
         types = {PARTITION_KEY: "S", SORT_KEY: "S", REVIEW_INDEX: "S", REVIEW_TIME: "N"}
         index = {"IndexName": REVIEW_INDEX, "KeySchema": _schema(REVIEW_INDEX, REVIEW_TIME)}
         key = self._encryption_key

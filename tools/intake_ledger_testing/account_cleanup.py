@@ -47,6 +47,10 @@ def runs(client: Client) -> dict[str, None]:
     """Return each run of which a stack or a bucket is left, by its tag, or a log group, by its name.
 
     A function that ends after the deletion writes its lines into a new log group, which has no tag.
+
+    Args:
+        client: returns the client of a service.
+
     """
     found = dict.fromkeys(
         tag["Value"]
@@ -70,6 +74,11 @@ def remove(client: Client, run: str) -> list[str]:
     """Delete stacks, bucket and log groups of a run, and return the names of the resources that are still there.
 
     Objects that arrive during the deletion make CloudFormation fail, so it is tried several times.
+
+    Args:
+        client: returns the client of a service.
+        run: the ID of the run.
+
     """
     groups: set[str] = set()
     names = list(stacks(client, run))

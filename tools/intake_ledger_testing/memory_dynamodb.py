@@ -42,7 +42,12 @@ class MemoryDynamoDB:
     """True if the table was restored from a backup."""
 
     def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
-        """Make a table with these items by primary key. It is empty when omitted."""
+        """Make a table.
+
+        Args:
+            items: by primary key; an empty table when omitted.
+
+        """
         self.items: MutableMapping[Key, Item] = dict(items or {})
         """The items by primary key."""
         self.requests: list[str] = []
@@ -125,6 +130,10 @@ class MemoryDynamoDB:
         """Write the elements of a transaction for other tables, when the conditions of this table hold.
 
         If it raises, the transaction writes nothing. Without an override, nothing is written.
+
+        Args:
+            elements: in the order of the transaction.
+
         """
 
     def _reason(self, update: dict[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,13 @@ def _problems(kind: str, request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def expression_problems(request: Mapping[str, Any], key: Mapping[str, Any]) -> Iterator[str]:
-    """The problems of a request's expressions, and of the placeholders in them. No update may change `key`."""
+    """The problems of a request's expressions, and of the placeholders in them.
+
+    Args:
+        request: of any operation with expressions.
+        key: the key that an update must not change.
+
+    """
     expressions = {name: text for name, text in request.items() if name.endswith("Expression")}
     names, values = request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {})
     for where, text in expressions.items():

@@ -46,7 +46,13 @@ class HasOutcomes:
 
 
 def check_loops(scope: Construct, own: Sequence[Intake]) -> None:
-    """Compare the rules of the app with the outcomes of these intakes, when the app is complete."""
+    """Compare the rules of the app with the outcomes of its intakes, when the app is complete.
+
+    Args:
+        scope: the construct that sends outcomes.
+        own: its intakes.
+
+    """
     at_synthesis(scope, lambda _: _loops(scope, own))
 
 

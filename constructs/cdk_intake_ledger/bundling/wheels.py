@@ -84,7 +84,12 @@ class WheelError(Exception):
     """One text for each problem, with the value and the fix."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        """Make the error of at least one problem, with a text for each."""
+        """Make the error.
+
+        Args:
+            problems: one text for each problem, at least one.
+
+        """
         self.problems = tuple(problems)
         super().__init__("\n".join(problems))
 

@@ -17,7 +17,13 @@ class IntakeConfigurationError(ValueError):
     """One text for each problem."""
 
     def __init__(self, path: str, problems: Sequence[str]) -> None:
-        """Make the error of at least one problem. A single one is on the line of the path, several are below it."""
+        """Make the error. A single problem is on the line of the path, several are below it.
+
+        Args:
+            path: the construct's path.
+            problems: one text for each problem, at least one.
+
+        """
         self.path = path
         self.problems = tuple(problems)
         if len(self.problems) == 1:

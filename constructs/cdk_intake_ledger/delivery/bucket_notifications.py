@@ -107,7 +107,14 @@ def overlap_problems(
     filters: Sequence[KeyPattern],
     events: Iterable[str] = tuple(EVENTS.values()),
 ) -> Iterator[Problem]:
-    """Find notifications of other destinations about the same keys and events (F127)."""
+    """Find notifications about the same keys (F127).
+
+    Args:
+        notifications: those of other destinations.
+        filters: the pipeline's.
+        events: those that the pipeline requests.
+
+    """
     others, wanted = dict.fromkeys(notifications), [*events]
     for item in filters:
         for destination, event, other in others:

@@ -147,7 +147,14 @@ def key_text_problems(name: str, value: str, *, wildcards: bool = False) -> Iter
 
 
 def warn_about_key_text(scope: Construct, name: str, value: str) -> None:
-    """Warn about a text, not a token, that is probably not written as in the key. `name` has an article."""
+    """Warn about a text that is probably not written as in the key.
+
+    Args:
+        scope: the construct.
+        name: of the option, with its article.
+        value: the text. No warning is about a token.
+
+    """
     if _is_token(value):
         return
     if "suffix" not in name and (begin := re.match(r"(\.{0,2}/)+", value)):
@@ -163,7 +170,14 @@ def warn_about_key_text(scope: Construct, name: str, value: str) -> None:
 
 
 def warn_about_filters(scope: Construct, filters: Sequence[KeyPattern], *, directory_markers: bool) -> None:
-    """Warn about prefixes and suffixes that are probably not written as in the key."""
+    """Warn about prefixes and suffixes that are probably not written as in the key.
+
+    Args:
+        scope: the pipeline.
+        filters: the pipeline's.
+        directory_markers: whether the pipeline processes directory markers.
+
+    """
     for item in filters:
         if item.suffix.endswith(_MARKERS) and not directory_markers:
             warn(scope, FILTER_OF_MARKERS, filter=item)

@@ -31,11 +31,18 @@ NOTIFY = "s3:PutBucketNotification"
 def warn_of_other_account(
     scope: Construct, bucket: s3.IBucket, delivery: Delivery, filters: Sequence[KeyPattern]
 ) -> None:
-    """Show the statements that an imported bucket of another account needs, as warnings of the pipeline.
+    """Show the statements that an imported bucket of another account needs.
 
     S3 asks both accounts. It sends notifications to a queue of another account if the queue's policy names the bucket's
     account. Events for EventBridge go to the event bus of the bucket's account only
     (https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventBridge.html).
+
+    Args:
+        scope: the pipeline, which gets the warnings.
+        bucket: the bucket.
+        delivery: how its events are delivered.
+        filters: the pipeline's.
+
     """
     if (accounts := accounts_of(bucket, scope)) is None:
         return

@@ -54,7 +54,13 @@ class Executions(WorkElsewhere, ABC):
 
     @abstractmethod
     def allow_looking(self, scope: Construct, role: iam.Role) -> None:
-        """Allow a role of the consumer or of the audit to describe executions."""
+        """Allow a role to describe executions.
+
+        Args:
+            scope: a construct of the stack.
+            role: of the consumer or of the audit.
+
+        """
 
     @abstractmethod
     def send_ends(self, scope: Construct, queue: IntakeQueue, name: str) -> None:

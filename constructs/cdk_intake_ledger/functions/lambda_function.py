@@ -71,7 +71,16 @@ class FunctionNetworking:
         encryption_key: kms.IKey | None,
         removal_policy: RemovalPolicy,
     ) -> "FunctionNetworking":
-        """Make the layer, and take the rest from the options."""
+        """Make the layer, and take the rest from the options.
+
+        Args:
+            scope: the pipeline.
+            network: the option.
+            monitoring: the options.
+            encryption_key: the option.
+            removal_policy: the option.
+
+        """
         return cls(
             layer=runtime_layer(Stack.of(scope)),
             network=network,
@@ -82,7 +91,14 @@ class FunctionNetworking:
         )
 
     def log_group_of(self, scope: Construct, id: str, *, removal_policy: RemovalPolicy | None) -> logs.ILogGroup:
-        """The log group of all functions, or a new one that keeps two months, with CDK's removal policy when None."""
+        """The log group of all functions, or a new one that keeps two months.
+
+        Args:
+            scope: the scope of a new log group.
+            id: its ID.
+            removal_policy: of a new log group; CDK's when None.
+
+        """
         log_group = self.log_group or logs.LogGroup(
             scope,
             id,

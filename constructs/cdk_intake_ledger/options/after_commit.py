@@ -59,7 +59,12 @@ class Tag(Extra):
         role.add_to_policy(iam.PolicyStatement(sid="TagsOfCommittedVersions", actions=actions, resources=list(objects)))
 
     def problems_of_parts(self, path: str) -> Iterator[Problem]:
-        """The tag of a committed part may let it expire, or archive it."""
+        """The tag of a committed part may let it expire, or archive it.
+
+        Args:
+            path: of the pipeline of the parts.
+
+        """
         if self.expire_after is not None:
             yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has expire_after")
         if self.archives:

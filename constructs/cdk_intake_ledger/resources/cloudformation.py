@@ -33,7 +33,13 @@ def arn_identity(scope: Construct, arn: str, *, owned: bool) -> str:
 
 
 def accounts_of(bucket: s3.IBucket, scope: Construct) -> dict[str, str] | None:
-    """The accounts of a bucket (`theirs`) and a pipeline (`ours`), or None if both are the same or one is unknown."""
+    """The accounts of a bucket (`theirs`) and of a pipeline (`ours`), or None if both are the same or one is unknown.
+
+    Args:
+        bucket: the bucket.
+        scope: in the pipeline's stack.
+
+    """
     theirs, ours = str(bucket.env.account), str(Stack.of(scope).account)
     if theirs == ours or Token.is_unresolved(theirs) or Token.is_unresolved(ours):
         return None
@@ -41,9 +47,12 @@ def accounts_of(bucket: s3.IBucket, scope: Construct) -> dict[str, str] | None:
 
 
 def environments_of(resource: IResource, scope: Construct) -> dict[str, str] | None:
-    """Account and region of a resource (`theirs`) and a consumer (`ours`), or None if no known part differs.
+    """Account and region of a resource (`theirs`) and of a consumer (`ours`), or None if no known part differs.
 
-    The resource is the state machine or the function.
+    Args:
+        resource: the state machine or the function.
+        scope: in the consumer's stack.
+
     """
     stack = Stack.of(scope)
     ours, theirs = (stack.account, stack.region), (str(resource.env.account), str(resource.env.region))

@@ -13,7 +13,14 @@ from cdk_intake_ledger.checks.rules.queue_rules import QUEUE_HAS_OTHER_CONSUMER
 def other_consumer_problems(
     templates: FinalTemplates, queue: sqs.IQueue, own: lambda_.EventSourceMapping
 ) -> Iterator[Problem]:
-    """Find event source mappings of the app on a queue, other than that of the intake's consumer (F128)."""
+    """Find event source mappings of other functions of the app on a queue (F128).
+
+    Args:
+        templates: of the app.
+        queue: the queue.
+        own: the mapping of the intake's own consumer.
+
+    """
     own_mapping, arn = f"{own.node.path}/Resource", queue.queue_arn
     elements = own.node.root.node.find_all()
     mappings = [one for one in elements if isinstance(one, lambda_.CfnEventSourceMapping)]

@@ -179,6 +179,11 @@ def tag(root: Construct, name: str) -> None:
     """Tag bucket, table, queues and functions with the pipeline's name.
 
     `intake-ledger status` without a stack finds pipelines by it, and takes those without a function for retained ones.
+
+    Args:
+        root: the construct whose resources get the tag.
+        name: the pipeline's name.
+
     """
     Tags.of(root).add(PIPELINE_TAG, name, include_resource_types=_TAGGED)
 

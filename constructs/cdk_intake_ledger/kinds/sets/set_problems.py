@@ -36,7 +36,16 @@ def set_problems(
     processor: Processor,
     retry: RetryOptions,
 ) -> Iterator[Problem]:
-    """Find reasons why these options of sets cannot work together, or with the pipeline of their parts."""
+    """Find reasons why these options cannot work together.
+
+    Args:
+        scope: the construct of the sets.
+        parts: the consumer of the pipeline of the parts.
+        form: what names the parts.
+        processor: the processor of the sets.
+        retry: the option of the sets.
+
+    """
     resources, stack = parts.resources, Stack.of(scope)
     path = parts.node.scope.node.path if parts.node.scope else ""
     if resources.ordering is Ordering.EVERY_VERSION:
@@ -63,7 +72,13 @@ def set_problems(
 
 
 def warn_of_expiry(scope: Construct, parts: IntakeConsumer) -> None:
-    """Warn if the rows of the parts of sets expire."""
+    """Warn if the rows of parts expire.
+
+    Args:
+        scope: the construct of the sets.
+        parts: the consumer of the pipeline of the parts.
+
+    """
     resources = parts.resources
     if resources.deletes or resources.ledger.retention is None:
         return
