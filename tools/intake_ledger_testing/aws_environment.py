@@ -91,13 +91,27 @@ class AwsEnvironment(ABC):
 
         An invocation's lines are there when it has ended: when its messages are deleted from the queue, for example. On
         an account they follow some seconds later.
+
+        Args:
+            function: its name.
+
         """
         return read_lines(self.client("lambda"), self.client("logs"), function)
 
     def records(self, function: str) -> list[dict[str, Any]]:
-        """Return the structured lines of a function's log: JSON objects without metrics (EMF)."""
+        """Return the structured lines of a function's log: JSON objects without metrics (EMF).
+
+        Args:
+            function: its name.
+
+        """
         return [record for record in json_objects(self.logs(function)) if "_aws" not in record]
 
     def metrics(self, function: str) -> Counter[str]:
-        """Return the sums of all metrics that a function wrote in embedded metric format, by metric name."""
+        """Return the sums of all metrics that a function wrote in embedded metric format, by metric name.
+
+        Args:
+            function: its name.
+
+        """
         return sum_metrics(self.logs(function))

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
 
 def read_lines(functions: Any, logs: Any, function: str) -> list[str]:
-    """Return all lines of a function's log group, oldest first, by boto3's clients of Lambda and CloudWatch Logs."""
+    """Return all lines of a function's log group, oldest first.
+
+    Args:
+        functions: boto3's client of Lambda.
+        logs: boto3's client of CloudWatch Logs.
+        function: the function's name.
+
+    """
     configuration = functions.get_function_configuration(FunctionName=function)
     group = configuration.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{function}"
     # Read stream by stream: MiniStack's FilterLogEvents stops after 10,000 events without a token.

@@ -33,7 +33,12 @@ class LocalClock:
         return self.now
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass."""
+        """Let time pass.
+
+        Args:
+            milliseconds: the time.
+
+        """
         self.now += milliseconds
 
 

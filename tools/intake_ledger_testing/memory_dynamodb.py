@@ -262,7 +262,12 @@ class MemoryDynamoDB:
         return {"Items": [item for page in _Scan(self).paginate(**request) for item in page["Items"]]}
 
     def get_paginator(self, operation: str) -> "_Scan":
-        """Return a paginator of `scan`."""
+        """Return a paginator of `scan`.
+
+        Args:
+            operation: `scan`.
+
+        """
         assert operation == "scan"
         return _Scan(self)
 

@@ -43,7 +43,12 @@ class MemoryTables:
         self._items: dict[str, dict[_Identity, Item]] = {name: {} for name in tables}
 
     def items(self, table: str) -> list[Item]:
-        """The items of a table in DynamoDB's typed form, in the order of their first write."""
+        """The items of a table in DynamoDB's typed form, in the order of their first write.
+
+        Args:
+            table: its name.
+
+        """
         return [dict(item) for item in self._items[table].values()]
 
     def get_item(self, **request: Any) -> dict[str, Any]:

@@ -22,7 +22,13 @@ _SAME = "the pipeline's own"
 
 
 def deployed_settings(resources: PipelineResources, consumer: IntakeConsumer) -> str:
-    """A token that becomes the settings when the app is synthesised, so that later changes of the team count too."""
+    """A token that becomes the settings when the app is synthesised, so that later changes of the team count too.
+
+    Args:
+        resources: the pipeline's resources.
+        consumer: the pipeline's.
+
+    """
     return Lazy.string(_Settings(resources, consumer))
 
 

@@ -132,7 +132,12 @@ class FinalTemplates:
     def read(
         self, asked: Iterable[tuple[CfnResource, Mapping[str, Any]]]
     ) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
-        """The properties of resources, and values as the templates of the same resources write them."""
+        """The properties of resources, and values as the templates of the same resources write them.
+
+        Args:
+            asked: resources and values.
+
+        """
         stacks: dict[Stack, list[tuple[int, CfnResource, Mapping[str, Any]]]] = {}
         for place, (resource, values) in enumerate(asked):
             stacks.setdefault(resource.stack, []).append((place, resource, values))

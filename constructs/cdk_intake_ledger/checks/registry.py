@@ -88,13 +88,24 @@ class Problem(str):
 
     @classmethod
     def of(cls, rule: Rule, text: str) -> Self:
-        """Add the ID of a broken rule to a message without it."""
+        """Add the ID to a message.
+
+        Args:
+            rule: the broken rule.
+            text: the message without the ID.
+
+        """
         made = cls(f"{text} [{ID_PREFIX}:{rule.id}]")
         made.rule, made.text = rule, text
         return made
 
     def within(self, place: str) -> "Problem":
-        """Name a place before the message, such as a folder."""
+        """Name a place before the message, such as a folder.
+
+        Args:
+            place: the place.
+
+        """
         return Problem.of(self.rule, f"{place}: {self.text}")
 
 

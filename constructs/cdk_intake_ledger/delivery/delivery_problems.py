@@ -31,7 +31,15 @@ def default_delivery_mode(bucket: s3.IBucket, resource: s3.CfnBucket | None, sco
 def bucket_problems(
     bucket: s3.IBucket, scope: Construct, filters: Sequence[KeyPattern], delivery: Delivery | None
 ) -> Iterator[Problem]:
-    """Check that an existing bucket can deliver the events of a pipeline."""
+    """Check that an existing bucket can deliver events.
+
+    Args:
+        bucket: the bucket.
+        scope: the pipeline.
+        filters: the pipeline's.
+        delivery: the option.
+
+    """
     resource = owned_resource(bucket)
     if delivery is Delivery.EXISTING:
         return

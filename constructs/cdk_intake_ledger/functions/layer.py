@@ -40,6 +40,10 @@ def runtime_layer(stack: Stack) -> lambda_.LayerVersion:
 
     All functions of a stack share it: a stack has at most 500 resources, and each version of the layer needs 3 MB of
     the account's quota of code. A nested stack has its own.
+
+    Args:
+        stack: the stack of the functions.
+
     """
     found = stack.node.try_find_child(RUNTIME_LAYER)
     if isinstance(found, lambda_.LayerVersion):

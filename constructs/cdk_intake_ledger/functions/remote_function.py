@@ -30,7 +30,13 @@ class WorkElsewhere(ABC):
 
     @abstractmethod
     def allow(self, scope: Construct, role: iam.Role) -> None:
-        """Let a consumer with this role hand its work over."""
+        """Let a consumer hand its work over.
+
+        Args:
+            scope: the consumer.
+            role: the consumer's.
+
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,13 +49,24 @@ class AlarmChoice:
         return None
 
     def threshold(self, name: str, default: float) -> float:
-        """The threshold of an alarm, in the unit of its metric. It is `default` without an option."""
+        """The threshold of an alarm, in the unit of its metric.
+
+        Args:
+            name: the alarm's name.
+            default: the threshold without an option.
+
+        """
         value = self._options.thresholds.get(name, default)
         # `check` refuses other numbers. They would end the CDK's process.
         return value if _is_finite(value) else default
 
     def sets_threshold(self, name: str) -> bool:
-        """True if the options set the threshold of this alarm."""
+        """True if the options set the threshold of this alarm.
+
+        Args:
+            name: the alarm's name.
+
+        """
         return name in self._options.thresholds
 
     def check(self, monitoring: Construct) -> None:

@@ -54,7 +54,13 @@ class Tag(Extra):
         return {"after_commit": json.dumps([self.key, self.value])}
 
     def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
-        """Grant the consumer the tags of objects."""
+        """Grant the consumer the tags of objects.
+
+        Args:
+            role: of the consumer.
+            objects: their ARNs.
+
+        """
         actions = ["s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging"]
         role.add_to_policy(iam.PolicyStatement(sid="TagsOfCommittedVersions", actions=actions, resources=list(objects)))
 

@@ -45,7 +45,13 @@ class ReadyTag(Extra):
         return {"ready_when": json.dumps([self.key, [*self.values], [*self.refuse]])}
 
     def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
-        """Grant the consumer the tags of objects."""
+        """Grant the consumer the tags of objects.
+
+        Args:
+            role: of the consumer.
+            objects: their ARNs.
+
+        """
         actions = ["s3:GetObjectVersionTagging"]
         role.add_to_policy(iam.PolicyStatement(sid="TagsOfAwaitedVersions", actions=actions, resources=list(objects)))
 

@@ -114,7 +114,13 @@ def _text_problems(option: str, name: str) -> Iterator[Problem]:
 
 
 def ledger_name_problems(scope: Construct, name: str) -> Iterator[Problem]:
-    """Find reasons why a ledger cannot have a fixed name, and reserve the name in the stack."""
+    """Find reasons why a ledger cannot have a fixed name, and reserve the name in the stack.
+
+    Args:
+        scope: the ledger.
+        name: the name.
+
+    """
     yield from _text_problems("ledger_name", name)
     root, stack = scope.node.root.node, Stack.of(scope).node.path
     for entry in root.metadata:

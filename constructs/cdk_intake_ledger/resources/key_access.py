@@ -62,7 +62,12 @@ def grant_key(key: kms.IKey, grantee: iam.IGrantable, *actions: str) -> iam.Gran
 
 
 def imported_alias(key: kms.IKey) -> str | None:
-    """The name of an alias whose key CDK does not know; None for other keys."""
+    """The name of an alias whose key CDK does not know; None for other keys.
+
+    Args:
+        key: a key, or an alias.
+
+    """
     if isinstance(key, kms.Alias) or not hasattr(key, "alias_name"):
         return None
     try:

@@ -54,7 +54,15 @@ class LastCommit:
 
 
 def last_commits(client: "DynamoDBClient", deployed: DeployedPipeline, most: int, prefix: str) -> list[LastCommit]:
-    """The newest commits of keys with a prefix, `most` at most, the oldest of them first. Reads the whole table."""
+    """The newest commits, the oldest of them first. Reads the whole table.
+
+    Args:
+        client: of DynamoDB.
+        deployed: the pipeline.
+        most: the largest number.
+        prefix: of the keys.
+
+    """
     has_commit: reading.Condition = ("committed_fence", "#committed_fence > :none", ":none", 0)
     pages = client.get_paginator("scan").paginate(**reading.scan_request(deployed, has_commit, prefix=prefix))
     rows = (entry for page in pages for _, entry in reading.entries_of(deployed, page["Items"]))

@@ -10,7 +10,13 @@ from cdk_intake_ledger.checks.arguments.annotations import alternatives
 
 
 def convert(value: object, annotation: Any) -> object:
-    """The value as the annotation wants it, or the same value."""
+    """The value as the annotation wants it, or the same value.
+
+    Args:
+        value: an argument.
+        annotation: its annotation.
+
+    """
     for kind in alternatives(annotation):
         if kind is Duration and isinstance(value, timedelta):
             milliseconds = value // timedelta(milliseconds=1)

@@ -72,7 +72,13 @@ BY_TYPE: Mapping[str, Fix] = {
 
 
 def right_argument(annotation: Any, value: object) -> str:
-    """What to pass instead of a value that does not fit, as code where it is known."""
+    """What to pass, as code where it is known.
+
+    Args:
+        annotation: of the argument.
+        value: which does not fit.
+
+    """
     return _fix(annotation, value) or expected_text(annotation)
 
 

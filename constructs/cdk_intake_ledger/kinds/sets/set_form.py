@@ -109,11 +109,21 @@ class SetForm:
         return content
 
     def overlaps(self, other: "SetForm") -> bool:
-        """Tell if a key can be the key of a set of both forms."""
+        """Tell if a key can be the key of a set of both forms.
+
+        Args:
+            other: another form.
+
+        """
         return can_match_both(_area(self), _area(other))
 
     def problems(self, filters: tuple[KeyPattern, ...]) -> Iterator[Problem]:
-        """Find reasons why the form cannot work with the filters of the pipeline."""
+        """Find reasons why the form cannot work.
+
+        Args:
+            filters: those of the pipeline.
+
+        """
         why = self._pattern_refusal()
         if why is not None:
             yield SET_FORM_PATTERN.problem(
@@ -134,7 +144,12 @@ class SetForm:
             yield SET_WITHOUT_PARTS.problem(pattern=self.pattern, filters=listed)
 
     def warn(self, scope: Construct) -> None:
-        """Warn about a pattern or a format that is probably not the wanted one."""
+        """Warn about a pattern or a format that is probably not the wanted one.
+
+        Args:
+            scope: the construct of the sets.
+
+        """
         warn_about_key_text(scope, "the pattern", self.pattern)
         ending = self.pattern.rpartition(".")[2].lower()
         usual = {"csv": ManifestFormat.CSV, "json": ManifestFormat.JSON, "txt": ManifestFormat.LINES}.get(ending)
