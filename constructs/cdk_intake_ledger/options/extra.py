@@ -33,7 +33,13 @@ class Extra:
         """Grant the consumer what it needs on objects with these ARNs."""
 
     def change_bucket(self, bucket: s3.IBucket, filters: Sequence[KeyFilter]) -> None:
-        """Change the bucket, for a pipeline with these filters."""
+        """Change the bucket.
+
+        Args:
+            bucket: of the pipeline.
+            filters: of the pipeline.
+
+        """
 
     def problems(
         self, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, *, deletes: bool, plan: Plan
@@ -42,5 +48,10 @@ class Extra:
         yield from ()
 
     def problems_of_parts(self, path: str) -> Iterator[Problem]:
-        """Reasons why objects of a pipeline with this path cannot be parts of sets."""
+        """Reasons why objects of a pipeline cannot be parts of sets.
+
+        Args:
+            path: of the pipeline of the parts.
+
+        """
         yield from ()

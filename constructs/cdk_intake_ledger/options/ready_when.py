@@ -38,7 +38,7 @@ class ReadyTag(Extra):
     """A version with one of these values is rejected; none is when omitted. With any other value it waits."""
 
     events: ClassVar[Mapping[s3.EventType, str]] = {s3.EventType.OBJECT_TAGGING_PUT: TAGGED}
-    """Those of objects, and those of new tags."""
+    """The events of new tags are sent to the queue when omitted."""
 
     def settings(self) -> dict[str, object]:
         """See `Extra`."""
@@ -63,7 +63,15 @@ class ReadyTag(Extra):
         deletes: bool,  # noqa: ARG002 - see `Extra`
         plan: Plan,
     ) -> Iterator[Problem]:
-        """Find reasons why no version could get the tag, or why the wait for it would be too short; see `Extra`."""
+        """Find reasons why no version could get the tag, or why the wait for it would be too short.
+
+        Args:
+            bucket: the option of the pipeline.
+            resource: its resource; None for an imported bucket and for the pipeline's own.
+            deletes: whether the pipeline processes removals.
+            plan: of the pipeline.
+
+        """
         for problem in awaited_tag_problems(self.key, self.values, self.refuse):
             yield READY_TEXTS.problem(tag=f"ReadyTag({self.key!r}, {[*self.values]})", why=problem)
         if resource is not None and resource.versioning_configuration is None and bucket is not None:
