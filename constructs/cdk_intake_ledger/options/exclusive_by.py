@@ -28,7 +28,7 @@ class KeyGroups:
 
     @property
     def table_actions(self) -> Sequence[str]:
-        """What the consumer may do with the table besides: read the line of the keys that wait for a group."""
+        """More actions of the consumer on the table: it reads the line of the keys that wait for a group."""
         return ["dynamodb:Query"] if self.exclusive_by else []
 
     def group_problems(

@@ -63,7 +63,7 @@ class HeldCommit(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """What is known of a message before its turn."""
+    """The answer to a message that was claimed before its turn."""
 
     answer: "Claim | Ruling | None" = None
     """The answer to its only change, which was claimed with others. None: it is claimed in its turn."""

@@ -161,8 +161,7 @@ def make_parts(environment: Mapping[str, str], host: Host = IN_LAMBDA, platform:
     """
     named = _named(environment)
     settings, make_kind, telemetry_class = _kind(environment, named)
-    check_options(settings, named)
-    _check_ready_when(environment)
+    check_options(settings, named, elsewhere_of(environment))
     # Each thread has one request under way, and one or two streams.
     pool = max(POOL, 3 * settings.threads)
     clock = platform.clock
@@ -262,13 +261,6 @@ def _check_calls(settings: ConsumerSettings, environment: Mapping[str, str]) -> 
     if found := [reason for reason, applies in reasons.items() if applies]:
         name = variable_of(ConsumerSettings, "max_per_call")
         raise SettingsError(f"{name} is {settings.max_per_call}, and {'; '.join(found)}: omit {name}")
-
-
-def _check_ready_when(environment: Mapping[str, str]) -> None:
-    """Refuse executions that wait for a tag: another worker may start one whose claim this one gives up."""
-    name, place = variable_of(ConsumerSettings, "ready_when"), elsewhere_of(environment)
-    if environment.get(name) and place is not None:
-        raise SettingsError(f"{name} and {place} are set: let the work wait for the tag by itself, and omit {name}")
 
 
 class _Kind(NamedTuple):

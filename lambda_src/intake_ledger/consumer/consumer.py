@@ -484,8 +484,7 @@ class Groups:
         change = message.only_change
         if change is None or not self.services.settings.wants(change.key) or misdirected(change, self.services):
             return None
-        exclude = self.services.settings.exclude
-        if exclude is not None and exclude.matches(change.key):
+        if self.attempts.hooks.leaves_out and self.services.settings.excludes(change.key):
             return None  # its row is looked for first
         if change.origin is Origin.TAG and self.services.settings.ready_when is None:
             return None

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
-from intake_ledger.protocol.settings import ConsumerSettings
+from intake_ledger.protocol.errors import SettingsError
+from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -105,15 +106,27 @@ def hooks_of(settings: ConsumerSettings, failures: "Failures") -> Hooks:
     return Hooks.of(module.make(failures) for module in modules) if modules else NO_HOOKS
 
 
-def check_options(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:
-    """Refuse an option that cannot work. `kinds` has a variable of the kind of work, unless it is objects.
+def check_options(settings: ConsumerSettings, kinds: Mapping[str, str], executions: str | None) -> None:
+    """Refuse an option that cannot work.
+
+    Args:
+        settings: of the consumer.
+        kinds: the kind of work, with a variable that names it. Empty for objects.
+        executions: the variable that names a processor in executions. None: the processor has none.
 
     Raises:
         SettingsError: The text names the variables.
 
     """
     for module in modules_of(settings, CHECKED):
-        module.check(settings, kinds)
+        module.check(settings, kinds, executions)
+
+
+def refuse_without_versions(setting: str, kinds: Mapping[str, str]) -> None:
+    """Refuse the setting of an option about versions for work that has none. `kinds` is as for `check_options`."""
+    own = variable_of(ConsumerSettings, setting)
+    for kind, name in kinds.items():
+        raise SettingsError(f"{own} and {name} are set, and {kind} have no version in S3: omit {own}")
 
 
 def modules_of(settings: ConsumerSettings, names: Iterable[str]) -> "list[ModuleType]":

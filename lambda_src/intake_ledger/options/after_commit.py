@@ -11,17 +11,17 @@ from botocore.exceptions import ClientError
 
 from intake_ledger.aws.bucket import s3_refusal
 from intake_ledger.consumer.attempt import Failures
-from intake_ledger.consumer.hooks import Option
+from intake_ledger.consumer.hooks import Option, refuse_without_versions
 from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import Message
 from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
 from intake_ledger.observability.error_text import describe
 from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.commit_tag import CommitTag
-from intake_ledger.protocol.errors import SettingsError, TagRefused, TagsFull
+from intake_ledger.protocol.errors import TagRefused, TagsFull
 from intake_ledger.protocol.reasons import Reason, ReasonCode, code_of
 from intake_ledger.protocol.row import Row, RowKey
-from intake_ledger.protocol.settings import ConsumerSettings, variable_of
+from intake_ledger.protocol.settings import ConsumerSettings
 
 _GROWTH = 1 / 16
 """A tag that is refused for longer is tried again after this share of the age of its message."""
@@ -82,11 +82,9 @@ def _refusal(error: Exception) -> TagRefused:
     return TagRefused(f"{operation} was refused: {code}", detail=str(error))
 
 
-def check(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:  # noqa: ARG001 - for others
+def check(_settings: ConsumerSettings, kinds: Mapping[str, str], _executions: str | None) -> None:
     """Refuse work that has no versions; see `check_options`."""
-    own = variable_of(ConsumerSettings, "after_commit")
-    for kind, name in kinds.items():
-        raise SettingsError(f"{own} and {name} are set, and {kind} have no version in S3: omit {own}")
+    refuse_without_versions("after_commit", kinds)
 
 
 def make(failures: Failures) -> CommitTags:

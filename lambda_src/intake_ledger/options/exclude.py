@@ -36,7 +36,7 @@ class LeavesOut(Option):
         return True
 
 
-def check(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:
+def check(settings: ConsumerSettings, kinds: Mapping[str, str], _executions: str | None) -> None:
     """Refuse messages, and removals that would be lost; see `check_options`."""
     own, deletes = (variable_of(ConsumerSettings, name) for name in ("exclude", "deletes"))
     if source := kinds.get("messages"):

@@ -179,7 +179,7 @@ def make_guard(settings: ConsumerSettings, tools: "KindTools", is_control: Calla
     )
 
 
-def check(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:
+def check(settings: ConsumerSettings, kinds: Mapping[str, str], _executions: str | None) -> None:
     """Refuse groups of messages, and calls with several changes; see `check_options`."""
     own, calls = variable_of(ConsumerSettings, "exclusive_by"), variable_of(ConsumerSettings, "max_per_call")
     if source := kinds.get("messages"):

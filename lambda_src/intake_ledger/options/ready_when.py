@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from intake_ledger.consumer.attempt import Failures
 from intake_ledger.consumer.ending import NotNow
-from intake_ledger.consumer.hooks import Option
+from intake_ledger.consumer.hooks import Option, refuse_without_versions
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.protocol.awaited_tag import AwaitedTag
 from intake_ledger.protocol.change import Origin, is_directory_marker
@@ -67,11 +67,12 @@ class ReadyWhen(Option):
         return now + round(max(waited, _FIRST_LOOK_MS) * (0.75 + self.failures.services.jitter() / 2))
 
 
-def check(settings: ConsumerSettings, kinds: Mapping[str, str]) -> None:  # noqa: ARG001 - for others
-    """Refuse work that has no versions; see `check_options`."""
-    own = variable_of(ConsumerSettings, "ready_when")
-    for kind, name in kinds.items():
-        raise SettingsError(f"{own} and {name} are set, and {kind} have no version in S3: omit {own}")
+def check(_settings: ConsumerSettings, kinds: Mapping[str, str], executions: str | None) -> None:
+    """Refuse work that has no versions, and executions: another worker may start one whose claim this one gives up."""
+    refuse_without_versions("ready_when", kinds)
+    if executions is not None:
+        own = variable_of(ConsumerSettings, "ready_when")
+        raise SettingsError(f"{own} and {executions} are set: let the work wait for the tag by itself, and omit {own}")
 
 
 def make(failures: Failures) -> ReadyWhen:

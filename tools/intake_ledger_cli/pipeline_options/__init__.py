@@ -1,4 +1,4 @@
-"""What the command reads of an option of a pipeline, one module for each option with the name of its setting."""
+"""The command's view of the options of a pipeline. Each option has a module with the name of its setting."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ class Rehearsed(StrEnum):
     SAME = "same"
     DIFFERS = "differs"
     UNDECIDED = "undecided"
-    """What the code would do depends on time or chance, or S3 no longer shows what was committed."""
+    """The outcome depends on time or chance, or S3 no longer shows what was committed."""
     REFUSED = "refused"
     """The code tried a thing that cannot be captured."""
     GONE = "gone"
@@ -212,7 +212,7 @@ class _Rehearsal:
     def _new_alone(
         self, commit: LastCommit, outcome: Outcome, again: Mapping[str, Any], opens: Opens
     ) -> tuple[Differences, Differences, Differences]:
-        """The differences from what was committed, what cannot be compared with it, and what another run changes."""
+        """The differences from the commit, the things that cannot be compared, and the changes of another run."""
         differs = compare.with_row(commit.row, outcome)
         unkept = [name for name in ("transact", "once") if outcome.get(name)]
         doubtful = {name: f"{name}: no row keeps what it writes" for name in unkept}

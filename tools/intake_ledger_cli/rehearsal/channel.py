@@ -16,7 +16,7 @@ class ChannelEnded(Exception):  # noqa: N818 - a fact about the other process
 
 
 class WrongFrame(ChannelEnded):
-    """What the other process sends is no frame, or no known one."""
+    """The other process has sent a frame that cannot be read, or an unknown one."""
 
 
 class TimeOver(Exception):  # noqa: N818 - as above

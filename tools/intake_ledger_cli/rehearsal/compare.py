@@ -1,4 +1,4 @@
-"""Compares what two runs of a processor would do, and what a run would do with what was committed. Pure."""
+"""Compare two runs of a processor, or a run with the commit of its file. Pure functions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ def _outputs(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | 
 
 
 def described_output(removed: bool, size: int, content_type: str | None) -> tuple[str, ...]:
-    """What people see of an output besides its content."""
+    """The state, size and type of an output, as people read them."""
     return "removed" if removed else "written", f"{size:,} bytes", content_type or "none"
 
 

@@ -83,7 +83,7 @@ class Walls:
         self._scratch, self._code = scratch.resolve(), code.resolve()
         self._made: set[Path] = set()
         self.tried: list[str] = []
-        """What was tried. It stays when the code has caught the error."""
+        """Each refused thing, also if the code has caught the error."""
 
     def raise_audit(self) -> None:
         """Refuse what Python reports."""
