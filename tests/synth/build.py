@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import App, Environment, Stack, Token
+from aws_cdk import App, Environment, Stack, Stage, Token
 from aws_cdk.assertions import Template
 
 from cdk_intake_ledger import IntakeConfigurationError, IntakePipeline, Processor
@@ -85,9 +85,25 @@ def later() -> Any:
 
 
 def all_warnings(stack: Stack) -> list[str]:
-    """Warnings of a stack after synthesis. jsii cannot read CDK's list of messages."""
-    entries = [entry for construct in stack.node.find_all() for entry in construct.node.metadata]
-    return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
+    """Warnings of a stack, as the cloud assembly has them. The CDK's process would be asked thrice for each message."""
+    home = Stage.of(stack)
+    assert home is not None
+    folder = Path(home.synth().directory)
+    artifacts = json.loads((folder / "manifest.json").read_bytes())["artifacts"].values()
+    path = f"/{stack.node.path}/"
+    return [
+        str(entry["data"])
+        for artifact in artifacts
+        for place, entries in _messages(folder, artifact).items()
+        for entry in entries
+        if f"{place}/".startswith(path) and entry["type"] == "aws:cdk:warning"
+    ]
+
+
+def _messages(folder: Path, artifact: Json) -> Json:
+    """The metadata of an artifact by paths of constructs. The oldest CDK has them in the manifest."""
+    file = artifact.get("additionalMetadataFile")
+    return dict(json.loads((folder / file).read_bytes()) if file else artifact.get("metadata", {}))
 
 
 def warnings(stack: Stack) -> list[str]:

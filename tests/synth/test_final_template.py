@@ -215,8 +215,9 @@ def override(changes: Sequence[Change]) -> Callable[[CfnResource], None]:
     """Set the properties as `add_property_override` does."""
 
     def change(resource: CfnResource) -> None:
+        place = resource.node.path.removesuffix("/Resource")
         for _, path, name, value in changes:
-            if resource.node.path.removesuffix("/Resource") == f"Stack/{path}":
+            if place == f"Stack/{path}":
                 if value is None:
                     resource.add_property_deletion_override(name)
                 else:
@@ -229,11 +230,14 @@ def assign(changes: Sequence[Change]) -> Callable[[CfnResource], None]:
     """Set the properties of the resource, or override a part of one."""
 
     def change(resource: CfnResource) -> None:
+        place = resource.node.path.removesuffix("/Resource")
         for one in changes:
             _, path, name, value = one
+            if place != f"Stack/{path}":
+                continue
             if "." in name or isinstance(value, dict | list) or name == "RedriveAllowPolicy":
                 override([one])(resource)
-            elif resource.node.path.removesuffix("/Resource") == f"Stack/{path}":
+            else:
                 setattr(resource, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(), value)
 
     return change

@@ -44,10 +44,15 @@ class _App:
 
 
 _APPS: "WeakKeyDictionary[IConstruct, _App]" = WeakKeyDictionary()
+_PLACES: "WeakKeyDictionary[IConstruct, tuple[_App, str]]" = WeakKeyDictionary()
 
 
-def _app(scope: IConstruct) -> _App:
-    return _APPS.setdefault(scope.node.root, _App())
+def _place(scope: IConstruct) -> tuple[_App, str]:
+    """The app and the path of a construct. They never change, and the CDK's process is asked only once."""
+    if scope not in _PLACES:
+        node = scope.node
+        _PLACES[scope] = _APPS.setdefault(node.root, _App()), node.path
+    return _PLACES[scope]
 
 
 def expect(scope: Construct, kind: str, owner: IConstruct, wanted: Mapping[str, Any]) -> None:
@@ -60,15 +65,16 @@ def expect(scope: Construct, kind: str, owner: IConstruct, wanted: Mapping[str, 
         wanted: values by their paths.
 
     """
-    made = _app(scope).expected.setdefault((scope.node.path, id(owner)), Expected(kind, owner, {}))
+    app, path = _place(scope)
+    made = app.expected.setdefault((path, id(owner)), Expected(kind, owner, {}))
     made.wanted.update(wanted)
 
 
 def expected_in(scope: IConstruct) -> list[Expected]:
     """The records for a construct and for all constructs in it."""
-    path = scope.node.path
+    app, path = _place(scope)
     inside = f"{path}/"
-    return [one for (place, _), one in _app(scope).expected.items() if place == path or place.startswith(inside)]
+    return [one for (place, _), one in app.expected.items() if place == path or place.startswith(inside)]
 
 
 def resource_of(owner: IConstruct) -> CfnResource | None:
@@ -119,7 +125,7 @@ class FinalTemplates:
     """
 
     def __init__(self, reader: object, scope: IConstruct) -> None:
-        self._app = _app(scope)
+        self._app, _ = _place(scope)
         if id(reader) in self._app.readers:
             self._app.readers.clear()
             self._app.templates.clear()

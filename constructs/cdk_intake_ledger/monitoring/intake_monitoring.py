@@ -112,6 +112,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         super().__init__(scope, id)
         self._kind = kind
         self._name = name
+        self._stack_name = Stack.of(self).stack_name
         self._queue = queue
         self._dead_letter_queue = dead_letter_queue
         self._functions = {Source.CONSUMER: function, Source.AUDIT: audit_function or function}
@@ -247,7 +248,7 @@ class IntakeMonitoring(Construct, IntakeMetrics):
             datapoints_to_alarm=row.needed,
             comparison_operator=_COMPARISONS[row.comparison],
             treat_missing_data=_NO_DATA[row.no_data],
-            alarm_description=row.description(self._name, self._kind, Stack.of(self).stack_name),
+            alarm_description=row.description(self._name, self._kind, self._stack_name),
         )
         suppress(made, ACTION_OF_COMPOSITE)
         return made
@@ -261,12 +262,11 @@ class IntakeMonitoring(Construct, IntakeMetrics):
         for name, rule in (("AuditMissing", self._began), ("OldestMessage", self._stands_still)):
             if (alarm := self._alarms.get(name)) in children:
                 rules[children.index(alarm)] = rule(alarm)
-        stack = Stack.of(self).stack_name
         made = cloudwatch.CompositeAlarm(
             self,
             call,
             alarm_rule=cloudwatch.AlarmRule.any_of(*rules),
-            alarm_description=describe(self._name, call.meaning, "status", stack, RUNBOOKS),
+            alarm_description=describe(self._name, call.meaning, "status", self._stack_name, RUNBOOKS),
         )
         resource = made.node.default_child
         assert isinstance(resource, cloudwatch.CfnCompositeAlarm), made.node.path
