@@ -1,6 +1,7 @@
 """The `delivery` option."""
 
 import json
+from typing import Any
 
 import pytest
 from aws_cdk import Duration, Environment, Stack
@@ -9,7 +10,7 @@ from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
-from cdk_intake_ledger import Delivery, IntakePipeline, IntakeQueue
+from cdk_intake_ledger import Delivery, IntakePipeline, IntakeQueue, ReadyTag, Tag
 from tests.synth.build import (
     Json,
     actions,
@@ -129,9 +130,10 @@ def of_other_account(delivery: Delivery) -> tuple[Stack, str, list[Json]]:
     theirs = s3.Bucket.from_bucket_attributes(stack, "Theirs", bucket_name="theirs", account="444455556666")
     filters = [s3.NotificationKeyFilter(prefix="in/")]
     queue = imported_queue(stack) if delivery is Delivery.EXISTING else None
-    IntakePipeline(
-        stack, "Orders", processor=processor(), bucket=theirs, delivery=delivery, filters=filters, queue=queue
-    )
+    # All options that need actions on objects.
+    tags: dict[str, Any] = {"ready_when": ReadyTag("scan", ["clean"]), "after_commit": Tag("intake", "done")}
+    more = {"delivery": delivery, "filters": filters, "queue": queue} | tags
+    IntakePipeline(stack, "Orders", processor=processor(), bucket=theirs, **more)
     (text,) = warned(stack, "bucket-of-other-account")
     return stack, text, json.loads(text[text.index(": [") + 2 : text.rindex("]", 0, text.rindex("[intake-ledger")) + 1])
 

@@ -50,6 +50,7 @@ def add_notifications(
     queue: IntakeQueue,
     filters: Sequence[KeyPattern],
     events: Mapping[s3.EventType, str],
+    object_actions: Iterable[str],
 ) -> None:
     """Send the events of these keys to the queue.
 
@@ -63,11 +64,12 @@ def add_notifications(
         queue: the pipeline's.
         filters: the pipeline's.
         events: those that the pipeline needs, by CDK's type and by S3's name.
+        object_actions: what options need on objects besides reading.
 
     """
     if resource is None:
         warn(scope, BUCKET_VERSIONING_UNKNOWN, bucket=bucket.node.path)
-        warn_of_other_account(scope, bucket, delivery_mode, filters)
+        warn_of_other_account(scope, bucket, delivery_mode, filters, object_actions)
     if delivery_mode is Delivery.EXISTING:
         return
     if delivery_mode is Delivery.EVENTBRIDGE:

@@ -1,7 +1,7 @@
 """A bucket of another account: what its owner must allow, since synthesis cannot change it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -29,7 +29,11 @@ NOTIFY = "s3:PutBucketNotification"
 
 
 def warn_of_other_account(
-    scope: Construct, bucket: s3.IBucket, delivery: Delivery, filters: Sequence[KeyPattern]
+    scope: Construct,
+    bucket: s3.IBucket,
+    delivery: Delivery,
+    filters: Sequence[KeyPattern],
+    object_actions: Iterable[str],
 ) -> None:
     """Show the statements that an imported bucket of another account needs.
 
@@ -42,6 +46,7 @@ def warn_of_other_account(
         bucket: the bucket.
         delivery: how its events are delivered.
         filters: the pipeline's.
+        object_actions: what options need besides reading.
 
     """
     if (accounts := accounts_of(bucket, scope)) is None:
@@ -51,7 +56,7 @@ def warn_of_other_account(
     objects = [bucket.arn_for_objects(pattern) for pattern in read_patterns(filters)]
     statements = (
         iam.PolicyStatement(principals=[ours], actions=actions, resources=[bucket.bucket_arn]),
-        iam.PolicyStatement(principals=[ours], actions=OBJECT_ACTIONS, resources=objects),
+        iam.PolicyStatement(principals=[ours], actions=sorted({*OBJECT_ACTIONS, *object_actions}), resources=objects),
     )
     text = f"[{', '.join(statement_text(scope, statement) for statement in statements)}]"
     warn(scope, BUCKET_OF_OTHER_ACCOUNT, bucket=bucket.node.path, statements=text, **accounts)

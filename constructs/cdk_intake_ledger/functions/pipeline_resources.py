@@ -102,7 +102,10 @@ class PipelineResources:
     def allow_extras(self, role: iam.Role) -> None:
         """Grant a role what the options need on objects that pass the filters. Call `allow` first."""
         for extra in self.extras:
-            extra.grant(role, [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)])
+            if extra.actions:
+                objects = [self.bucket.arn_for_objects(pattern) for pattern in read_patterns(self.filters)]
+                statement = iam.PolicyStatement(sid=extra.sid, actions=list(extra.actions), resources=objects)
+                role.add_to_policy(statement)
 
     def allow(self, role: iam.Role, *, bucket: Sequence[str], table: Sequence[str], queue: Sequence[str]) -> None:
         """Grant a role these actions, reading of objects that pass the filters, and use of the encryption keys.

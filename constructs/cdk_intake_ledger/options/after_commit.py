@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import Duration
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
@@ -48,21 +47,14 @@ class Tag(Extra):
 
     need = Need.TAGS
     """The alarms about tags are made when omitted."""
+    actions = ("s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging")
+    """The consumer reads and writes tags when omitted."""
+    sid = "TagsOfCommittedVersions"
+    """It explains the statement when omitted."""
 
     def settings(self) -> dict[str, object]:
         """See `Extra`."""
         return {"after_commit": json.dumps([self.key, self.value])}
-
-    def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
-        """Grant the consumer the tags of objects.
-
-        Args:
-            role: of the consumer.
-            objects: their ARNs.
-
-        """
-        actions = ["s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging"]
-        role.add_to_policy(iam.PolicyStatement(sid="TagsOfCommittedVersions", actions=actions, resources=list(objects)))
 
     def problems_of_parts(self, path: str) -> Iterator[Problem]:
         """The tag of a committed part may let it expire, or archive it.

@@ -5,7 +5,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.plan import Plan
@@ -25,12 +24,14 @@ class Extra:
     events: ClassVar[Mapping[s3.EventType, str]] = {}
     """More events that the queue needs, by CDK's type and by S3's name."""
 
+    actions: ClassVar[Sequence[str]] = ()
+    """Actions of the consumer on objects that pass the filters."""
+    sid: ClassVar[str] = ""
+    """The name of their statement."""
+
     def settings(self) -> dict[str, object]:
         """The fields of `Settings` that it gives to all functions."""
         return {}
-
-    def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
-        """Grant the consumer what it needs on objects with these ARNs."""
 
     def change_bucket(self, bucket: s3.IBucket, filters: Sequence[KeyFilter]) -> None:
         """Change the bucket.

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
@@ -39,21 +38,14 @@ class ReadyTag(Extra):
 
     events: ClassVar[Mapping[s3.EventType, str]] = {s3.EventType.OBJECT_TAGGING_PUT: TAGGED}
     """The events of new tags are sent to the queue when omitted."""
+    actions: ClassVar[Sequence[str]] = ("s3:GetObjectVersionTagging",)
+    """The consumer reads tags when omitted."""
+    sid: ClassVar[str] = "TagsOfAwaitedVersions"
+    """It explains the statement when omitted."""
 
     def settings(self) -> dict[str, object]:
         """See `Extra`."""
         return {"ready_when": json.dumps([self.key, [*self.values], [*self.refuse]])}
-
-    def grant(self, role: iam.Role, objects: Sequence[str]) -> None:
-        """Grant the consumer the tags of objects.
-
-        Args:
-            role: of the consumer.
-            objects: their ARNs.
-
-        """
-        actions = ["s3:GetObjectVersionTagging"]
-        role.add_to_policy(iam.PolicyStatement(sid="TagsOfAwaitedVersions", actions=actions, resources=list(objects)))
 
     def problems(
         self,

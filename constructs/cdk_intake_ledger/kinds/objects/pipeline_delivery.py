@@ -44,6 +44,7 @@ def connect_bucket(
         queue=resources.queue,
         filters=resources.filters,
         events=events,
+        object_actions=[action for extra in resources.extras for action in extra.actions],
     )
     if resources.bucket_resource is None:
         warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
