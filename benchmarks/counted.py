@@ -48,6 +48,17 @@ def new_key_with_tag() -> Bill:
     return pipeline.bill
 
 
+def new_key_that_awaits_a_tag() -> Bill:
+    """Its first look finds no tag, and the event of the tag wakes it."""
+    pipeline = MeteredPipeline(ready_when=("scan", ["clean"]))
+    pipeline.put(KEY, "1")
+    pipeline.deliver_once()
+    pipeline.put_tag(KEY, "scan", "clean")
+    del pipeline.bill.requests["s3.PutObjectTagging"]  # the scanner's
+    pipeline.run()
+    return pipeline.bill
+
+
 def start() -> Bill:
     """Return the cost of an environment's start, at which the first claim reads the ledger's record."""
     return MeteredPipeline().start
@@ -252,6 +263,7 @@ CASES: dict[str, Callable[[], Bill]] = {
     "new key": new_key,
     "new key, with a transaction": new_key_with_transaction,
     "new key, with a tag": new_key_with_tag,
+    "new key that awaits a tag": new_key_that_awaits_a_tag,
     "duplicate": duplicate,
     "duplicate in flight": duplicate_in_flight,
     "overwrite": overwrite,

@@ -273,7 +273,9 @@ class MeteredPipeline(LocalPipeline):
         super().__init__(processor, commit_together=commit_together, **options)
         self._execution_ms = round(execution_hours * 3_600_000) or self._execution_ms
         self.bill = Bill()
+        on_tags = self._s3.on_tags
         self._s3 = MeteredS3(self.bill, clock=self.clock)
+        self._s3.on_tags = on_tags
         self._sqs = MeteredSQS(self.bill, clock=self.clock, visibility_seconds=self._visibility_seconds)
         self._dynamodb = MeteredDynamoDB(self.bill)
         self._table = LedgerTable(cast("Any", self._dynamodb), TABLE)
