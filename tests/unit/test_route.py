@@ -7,6 +7,7 @@ import ast
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,13 @@ def test_the_route_of_a_record_grows_no_longer(work: str) -> None:
     assert measured.changes <= changes
 
 
+@cache
+def _names() -> dict[str, frozenset[str]]:
+    """The names that each file uses."""
+    paths = [path for tree in ("lambda_src", "constructs", "tools") for path in sorted((ROOT / tree).rglob("*.py"))]
+    return {str(path.relative_to(ROOT)): frozenset(_used(ast.parse(path.read_text()))) for path in paths}
+
+
 def _used(tree: ast.AST) -> Iterator[str]:
     """Names in code. Imports, docstrings and texts only pass them on."""
     for node in ast.walk(tree):
@@ -74,12 +82,7 @@ def _used(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("option", FILES)
 def test_no_more_files_name_an_option(option: str) -> None:
     own = set(NAMES[option].split())
-    found = [
-        str(path.relative_to(ROOT))
-        for tree in ("lambda_src", "constructs", "tools")
-        for path in sorted((ROOT / tree).rglob("*.py"))
-        if own.intersection(_used(ast.parse(path.read_text())))
-    ]
+    found = [path for path, names in _names().items() if own & names]
     assert len(found) == FILES[option], found
 
 
