@@ -136,7 +136,8 @@ class Environment:
             kind = Messages(MessageSettings(settings, MessageSourceType.SQS, "order", "event"), lock)
         elif work == SETS:
             members = Membership(self.dynamodb, TABLE, BUCKET)
-            kind = Sets(SetSettings(settings, _FORM, "parts"), table, bucket, members, _clock)
+            parts = replace(settings, pipeline="parts")
+            kind = Sets(SetSettings(settings, _FORM, parts), table, bucket, members, _clock)
         else:
             kind = Objects(settings, bucket)
         ledger = Ledger(

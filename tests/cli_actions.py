@@ -38,7 +38,7 @@ NEEDED = {
     "inspect": {"dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
     "export": {"dynamodb:Scan"},
     "list": {"dynamodb:Query"},
-    "wait": {"dynamodb:BatchGetItem", "dynamodb:Query", "s3:ListBucketVersions"},
+    "wait": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "s3:ListBucketVersions"},
     "audit --last": {"dynamodb:GetItem"},
     "retry": {
         "dynamodb:DeleteItem",

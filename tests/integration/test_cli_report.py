@@ -217,7 +217,7 @@ def test_the_page_refers_to_no_other_file(full: Path) -> None:
 def test_without_data_each_section_says_so(sit: Callable[..., Person], tmp_path: Path) -> None:  # noqa: F811
     """An empty chart looks like a broken page."""
     person, path = sit(make_site()), tmp_path / "report.html"
-    other = replace(person.site.deployed, name="Quiet-1A2B3C4D")
+    other = replace(person.site.deployed, pipeline="Quiet-1A2B3C4D")
     person.site.deployed = other
     sit(person.site).types("audit", "--html", str(path), "--exit-code")
     text = Outline(path.read_text()).text

@@ -5,7 +5,7 @@ the set. Each wake has as many tabs as its number, and a message that was delive
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from intake_ledger.aws.bucket import Bucket
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from intake_ledger.aws.queues import Queues
 
 PARTS = ("1", "2")
-SETTINGS = SetSettings(CONSUMER, FormSettings(FormKind.MANIFEST, KEY), "parts")
+SETTINGS = SetSettings(CONSUMER, FormSettings(FormKind.MANIFEST, KEY), replace(CONSUMER, pipeline="parts"))
 
 WORLDS = {
     "sets, deaths": ExecutionWorld(deaths=2, losses=1),

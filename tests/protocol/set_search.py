@@ -263,7 +263,7 @@ class SetSearch:
         self.set_key = "s/" if scenario.form is QUIET else "s/m"
         self.rejects = "!" in scenario.script
         own = replace(settings_of(SETS), rejects="outputs/") if self.rejects else settings_of(SETS)
-        self.settings = SetSettings(own, scenario.form, PARTS)
+        self.settings = SetSettings(own, scenario.form, replace(own, pipeline=PARTS))
 
     def search(self) -> list[str] | None:
         """Visit every state. Returns the steps to a violation, or None if all promises hold."""

@@ -146,10 +146,10 @@ class LocalPipeline(LocalRuntime):
         settings, now = self._settings, self.now
         history = RowHistoryRecord(settings, self._table, self.clock)
         shared: Any = {one.name: getattr(settings, one.name) for one in fields(Settings)}
-        shared["exclude"] = history.look_at_patterns(note=True)
         audit = AuditSettings(
             **shared, settle_seconds=_HOUR_MS // 1000, look_back_seconds=_LOOK_BACK_MS // 1000, budget=_BUDGET
         )
+        audit = history.with_former(audit, note=True)
         s3, store, sqs = (cast("Any", one) for one in (self._s3, self._dynamodb, self._sqs))
         bucket, report = Bucket(lambda: s3, settings.bucket), Report(str(now), now)
         look = Look(audit, self._table, bucket, sqs=sqs, clock=self.clock, budget=OwnBudget(_BUDGET), heads=1)

@@ -16,7 +16,7 @@ from typing import Any, Unpack, cast, override
 from intake_ledger.events.parser import own_message
 from intake_ledger.protocol.change import Origin
 from intake_ledger.protocol.row import Ordering, Row, row_key
-from intake_ledger.protocol.settings import SET_FORM, ConsumerSettings, environment_of
+from intake_ledger.protocol.settings import SET_FORM, SET_PARTS_PIPELINE, ConsumerSettings, environment_of
 from intake_ledger.protocol.ulids import ulid
 from intake_ledger.set_members.forms import FormKind
 from intake_ledger.sets.audit import SetAudit
@@ -82,7 +82,8 @@ class LocalSets(LocalRuntime):
         }
         all_options = {**options, "deadline": deadline}
         environment = variables_of(all_options, suffix="-of-sets", pipeline=SETS, directory_markers=True)
-        environment |= environment_of(SetSettings, form=json.dumps(form), parts_pipeline=PIPELINE, part_lists=_LISTS)
+        environment |= environment_of(SetSettings, form=json.dumps(form), part_lists=_LISTS)
+        environment[SET_PARTS_PIPELINE] = PIPELINE
         super().__init__(processor, all_options, environment)
         self.parts = _Parts(self, part_processor, options)
         """The pipeline of the parts."""

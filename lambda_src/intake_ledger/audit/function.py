@@ -166,7 +166,7 @@ class AuditFunction:
 
     def _read_patterns(self, *, note: bool) -> None:
         """Read the former patterns of `exclude`: an object that they left out is not lost. `note` writes their end."""
-        self._settings = replace(self._settings, exclude=self._row_history.look_at_patterns(note=note))
+        self._settings = self._row_history.with_former(self._settings, note=note)
         self._tools = replace(self._tools, settings=self._settings)
 
     def publish(self, report: Report) -> str | None:

@@ -482,10 +482,8 @@ class Groups:
     def admitted(self, message: Message, batch: Batch) -> Change | None:
         """The only change of the message, if it may be claimed with others. None: it is judged in its turn."""
         change = message.only_change
-        if change is None or not self.services.settings.wants(change.key) or misdirected(change, self.services):
+        if change is None or not self.services.settings.takes(change.key) or misdirected(change, self.services):
             return None
-        if self.attempts.hooks.leaves_out and self.services.settings.excludes(change.key):
-            return None  # its row is looked for first
         if change.origin is Origin.TAG and self.services.settings.ready_when is None:
             return None
         if message.is_plain:

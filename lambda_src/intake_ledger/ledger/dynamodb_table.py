@@ -201,14 +201,10 @@ class LedgerTable:
 
     def get(self, key: RowKey) -> Row | None:
         """Read the row consistently."""
-        return row_from_attributes(self._item(key))
+        return row_from_attributes(self.read(key))
 
     def read(self, key: RowKey) -> dict[str, Any]:
-        """The attributes of an item that is not a row, read consistently. Empty if there is none."""
-        return self._item(key)
-
-    def _item(self, key: RowKey) -> dict[str, Any]:
-        """The attributes of an item. Empty if there is none."""
+        """The attributes of an item, read consistently. Empty if there is none."""
         answer = self._client.get_item(TableName=self.name, Key=_key(key), ConsistentRead=True)
         return from_dynamodb(answer.get("Item", {}))
 

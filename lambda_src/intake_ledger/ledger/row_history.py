@@ -9,16 +9,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from intake_ledger.ledger.conditions import Condition, ConditionFailed
 from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.protocol.row import RowKey
 from intake_ledger.protocol.settings import Settings
-
-if TYPE_CHECKING:
-    from intake_ledger.protocol.exclude import Exclude
 
 KEPT, NOT_KEPT, FILTERED = "rows_kept_since", "incomplete_since", "filters_since"
 """Start times in the item, in epoch milliseconds: rows of objects are kept, some rows may be missing, and the pipeline
@@ -91,32 +88,27 @@ class RowHistoryRecord(RowHistory):
         """`all_rows_since` without a write, for audits, which write no rows. Raises ClientError if that fails."""
         return all_rows_since(self._read(), self.settings)
 
-    def look_at_patterns(self, *, note: bool) -> "Exclude | None":
-        """The patterns of `exclude` with the former ones, for audits. Raises ClientError if that fails.
+    def with_former[Of: Settings](self, settings: Of, *, note: bool) -> Of:
+        """The settings of an audit with the former patterns; see `with_former`. Raises ClientError if that fails.
 
         With `note`, the end of a pattern is recorded, also if the consumer has not started since.
         """
-        exclude, record, now = self.settings.exclude, self._read().get(EXCLUDED), self.clock()
-        if record is None:
-            return exclude
-        from intake_ledger.protocol.exclude import with_former  # noqa: PLC0415 - few pipelines have patterns
-
-        if note and (content := _noted(self.settings, record, now)) != record:
-            self.table.mark(record_key(self.settings.bucket, self.settings.pipeline), {EXCLUDED: content}, _PRESENT)
-        return with_former(exclude, record, now)
+        record, now = self._read(), self.clock()
+        if note and EXCLUDED in record and (content := _noted(settings, record, now)) != record[EXCLUDED]:
+            self.table.mark(record_key(settings), {EXCLUDED: content}, _PRESENT)
+        return with_former(settings, record, now)
 
     def _read(self) -> dict[str, Any]:
         """The item, as it was read first."""
         if self._seen is None:
-            key = record_key(self.settings.bucket, self.settings.pipeline)
-            self._seen = self.table.get_items([key]).get(key, {})
+            self._seen = self.table.read(record_key(self.settings))
         return self._seen
 
     def _write(self) -> dict[str, Any]:
-        settings, key, now = self.settings, record_key(self.settings.bucket, self.settings.pipeline), self.clock()
+        settings, key, now = self.settings, record_key(self.settings), self.clock()
         untold = {UNTOLD: now} if settings.keeps_rows and not settings.deletes else {}
         content = {KEPT if settings.keeps_rows else NOT_KEPT: now} | untold | _conditions(settings)
-        if (patterns := _noted(settings, None, now)) is not None:
+        if (patterns := _noted(settings, {}, now)) is not None:
             content[EXCLUDED] = patterns
         item = self.table.put_new(key, content)
         if item == content:
@@ -126,7 +118,7 @@ class RowHistoryRecord(RowHistory):
             changes = {_FILTERS: content[_FILTERS], FILTERED: now}
         if UNTOLD not in item:
             changes |= untold
-        if (patterns := _noted(settings, item.get(EXCLUDED), now)) != item.get(EXCLUDED):
+        if (patterns := _noted(settings, item, now)) != item.get(EXCLUDED):
             changes[EXCLUDED] = patterns
         if changes:
             self.table.mark(key, changes, _PRESENT)
@@ -137,9 +129,20 @@ class RowHistoryRecord(RowHistory):
         return item | changes
 
 
-def record_key(bucket: str, pipeline: str) -> RowKey:
+def record_key(settings: Settings) -> RowKey:
     """The key of the pipeline's record."""
-    return RowKey(bucket, f"{pipeline}@ledger")
+    return RowKey(settings.bucket, f"{settings.pipeline}@ledger")
+
+
+def with_former[Of: Settings](settings: Of, record: Mapping[str, Any], now: int) -> Of:
+    """The settings with the patterns that have ended by the pipeline's record. What they left out is not processed
+    until a person asks.
+    """
+    if EXCLUDED not in record:
+        return settings
+    from intake_ledger.protocol import exclude  # noqa: PLC0415 - few pipelines have patterns
+
+    return replace(settings, exclude=exclude.with_former(settings.exclude, record[EXCLUDED], now))
 
 
 def all_rows_since(item: Mapping[str, Any], settings: Settings) -> int | None:
@@ -163,13 +166,13 @@ def _has_all_rows(item: Mapping[str, Any], settings: Settings) -> bool:
     return (item.get(_TABLE), item.get(_ORDERING)) == (settings.table, settings.ordering)
 
 
-def _noted(settings: Settings, record: str | None, now: int) -> str | None:
+def _noted(settings: Settings, record: Mapping[str, Any], now: int) -> str | None:
     """The record of the patterns; see `intake_ledger.protocol.exclude.noted`."""
-    if settings.exclude is None and record is None:
+    if settings.exclude is None and EXCLUDED not in record:
         return None
     from intake_ledger.protocol.exclude import noted  # noqa: PLC0415 - few pipelines have patterns
 
-    return noted(settings.exclude, record, now)
+    return noted(settings.exclude, record.get(EXCLUDED), now)
 
 
 def _conditions(settings: Settings) -> dict[str, str]:

@@ -6,7 +6,7 @@ default: constructs write by the field's name (`environment_of`), the functions 
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -240,6 +240,10 @@ class Settings:
         """True if the pipeline leaves out the key, unless it has a row."""
         return self.exclude is not None and self.exclude.matches(key)
 
+    def takes(self, key: str) -> bool:
+        """True if the pipeline handles the key, also without a row."""
+        return self.wants(key) and not self.excludes(key)
+
     def skips(self, key: str, state: State) -> Skipped | None:
         """Why the pipeline skips this state, unless it has a row. None: it does not."""
         if self.exclude is not None and self.exclude.leaves_out(key, state.created_at):
@@ -248,6 +252,13 @@ class Settings:
             return None
         every_version = self.ordering is Ordering.EVERY_VERSION
         return Skipped.DIRECTORY_MARKERS if is_skipped_marker(key, state, every_version=every_version) else None
+
+
+def settings_of_sets[Of: Settings](parts: Of) -> Of:
+    """The settings of sets, from those of their parts. The filters and patterns are for parts only, and the key of a
+    folder ends as that of a directory marker.
+    """
+    return replace(parts, filters=(), exclude=None, directory_markers=True)
 
 
 HOLD_SHARE = 0.75

@@ -189,7 +189,7 @@ class RequestCheck:
         standing = self._by_row(row, entry, batch)
         if standing is Standing.NO_ROW:
             expired = not settings.keeps_rows and requested_at < now - settings.retention_seconds * 1000
-            if expired or not settings.wants(entry.key) or settings.excludes(entry.key):
+            if expired or not settings.takes(entry.key):
                 return Standing.VOID
             state = self._look(entry.key, entry.state, row)
             # The consumer accepts the removal that a delete marker shows, if the processor is told of removals.

@@ -31,8 +31,7 @@ def parts_of(
     form: FormSettings,
     *,
     bucket: str,
-    wants: Callable[[str], bool],
-    leaves_out: Callable[[str], bool] | None = None,
+    why_never: Callable[[str], str | None],
 ) -> dict[str, str | None]:
     """The keys of the parts, in the order of the manifest, each with the version that the manifest names, if any.
 
@@ -41,8 +40,7 @@ def parts_of(
         set_key: its key.
         form: the form of the set.
         bucket: the bucket's name.
-        wants: tells whether a key passes the filters of the parts' pipeline.
-        leaves_out: tells whether `exclude` of that pipeline leaves a key out. None: it has no `exclude`.
+        why_never: tells why the parts' pipeline never commits a key. None: it may.
 
     Raises:
         Unprocessable: The manifest is malformed, or names something that cannot be a part. The text says what.
@@ -63,10 +61,8 @@ def parts_of(
             raise Unprocessable(f"parts {places[key]:,} and {number:,} of the manifest are the same object")
         if key == set_key:
             raise Unprocessable(f"part {number:,} of the manifest is the manifest itself")
-        if not wants(key):
-            raise Unprocessable(f"part {number:,} is outside of the pipeline's filters, so it is never committed")
-        if leaves_out is not None and leaves_out(key):
-            raise Unprocessable(f"part {number:,} is left out by `exclude` of the pipeline, so it is never committed")
+        if why := why_never(key):
+            raise Unprocessable(f"part {number:,} is {why}, so it is never committed")
         places[key] = number
         parts[key] = _version(version, number)
     return parts

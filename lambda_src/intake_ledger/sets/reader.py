@@ -11,13 +11,12 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.aws.bucket import Bucket, s3_refusal
 from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
-from intake_ledger.ledger.row_history import EXCLUDED, record_key
+from intake_ledger.ledger.row_history import record_key, with_former
 from intake_ledger.protocol.change import ABSENT, Change, State, StateKind, is_directory_marker
 from intake_ledger.protocol.errors import ObjectGone, Unprocessable
 from intake_ledger.protocol.row import Ordering, Row, RowKey, Status, row_from_attributes, row_key
@@ -25,9 +24,6 @@ from intake_ledger.set_members.forms import MAX_PARTS, FormKind
 from intake_ledger.set_members.membership import expirations_key
 from intake_ledger.sets.manifest import MAX_BYTES, parts_of
 from intake_ledger.sets.settings import SetSettings
-
-if TYPE_CHECKING:
-    from intake_ledger.protocol.exclude import Exclude
 
 COMPLETE, INCOMPLETE, MALFORMED, REFUSED = "complete", "incomplete", "malformed", "refused"
 MOVING = "moving"
@@ -122,6 +118,7 @@ class SetReader:
         self._table = table
         self._bucket = bucket
         self._settings = settings
+        self._parts = settings.parts
         self._form = settings.form
         self._clock = clock
         self._known: dict[tuple[str, str], Listing] = {}
@@ -286,7 +283,7 @@ class SetReader:
 
     def _rows(self, keys: Sequence[str]) -> dict[str, Row]:
         wanted: dict[RowKey, str] = {
-            row_key(self._settings.parts_pipeline, Ordering.LATEST, self.name, key, None): key for key in keys
+            row_key(self._parts.pipeline, Ordering.LATEST, self._parts.bucket, key, None): key for key in keys
         }
         items = self._table.get_items(list(wanted))
         rows = {wanted[place]: row_from_attributes(item) for place, item in items.items()}
@@ -331,28 +328,23 @@ class SetReader:
                 raise
             return Listing(source, refusal=refusal)
         try:
-            settings = self._settings
-            leaves_out = self._leaves_out if settings.exclude is not None else None
-            parts = parts_of(content, key, self._form, bucket=self.name, wants=settings.wants, leaves_out=leaves_out)
+            parts = parts_of(content, key, self._form, bucket=self.name, why_never=self._why_never)
         except Unprocessable as problem:
             return Listing(source, problem=str(problem))
         return Listing(source, tuple(parts), {key: version for key, version in parts.items() if version is not None})
 
-    def _leaves_out(self, key: str) -> bool:
-        """True if the parts' pipeline leaves the key out, so that a manifest may not name it."""
-        exclude = self._settings.exclude
-        return exclude is not None and exclude.matches(key) and bool(self._without_row([key]))
+    def _why_never(self, key: str) -> str | None:
+        """Why the parts' pipeline never commits the key, so that a manifest may not name it. None: it may."""
+        if not self._parts.wants(key):
+            return "outside of the pipeline's filters"
+        exclude = self._parts.exclude
+        if exclude is not None and exclude.matches(key) and self._without_row([key]):
+            return "left out by `exclude` of the pipeline"
+        return None
 
     def _without_row(self, keys: Sequence[str]) -> set[str]:
         """The keys that no row knows. `exclude` leaves out no others."""
         return set(keys).difference(*(self._rows(group) for group in batched(keys, BATCH_GET_KEYS)))
-
-    def _exclude(self) -> "Exclude | None":
-        """The patterns of the parts' pipeline, with those that left out objects before."""
-        from intake_ledger.protocol.exclude import with_former  # noqa: PLC0415 - few pipelines have patterns
-
-        record = self._table.read(record_key(self.name, self._settings.parts_pipeline)).get(EXCLUDED)
-        return with_former(self._settings.exclude, record, self._clock())
 
     def _folder(self, key: str, source: State | None) -> Listing:
         """The objects of a folder, without its marker. Without a marker, they are the whole set.
@@ -360,24 +352,24 @@ class SetReader:
         Directory markers are left out, with or without a row, because the pipeline of the parts skips them.
         """
         folder = self._form.folder(key)
-        exclude = self._exclude() if self._settings.exclude is not None else None
+        parts = with_former(self._parts, self._table.read(record_key(self._parts)), self._clock())
         listed = chain.from_iterable(self._bucket.pages(folder))
-        parts = (
+        objects = (
             (name, at)
             for name, at, size in listed
             if name not in (key, folder)
-            and self._settings.wants(name)
+            and parts.wants(name)
             and not self._form.is_control(name)
             and not is_directory_marker(name, size)
         )
         found, every, matching, changed_at = list[str](), list[str](), list[str](), 0
-        for name, at in parts:
+        for name, at in objects:
             # Parts may follow after any number of other objects.
             hidden = self._form.is_hidden(name, folder)
             changed_at = max(changed_at, at)
             if not hidden:
                 found.append(name)
-                if exclude is not None and exclude.leaves_out(name, at):
+                if parts.exclude is not None and parts.exclude.leaves_out(name, at):
                     matching.append(name)
             if len(every) <= MAX_PARTS:
                 every.append(name)

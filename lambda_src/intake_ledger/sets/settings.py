@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from intake_ledger.protocol.errors import SettingsError
 from intake_ledger.protocol.row import Ordering
@@ -12,16 +12,15 @@ from intake_ledger.protocol.settings import (
     SET_FORM,
     SET_PARTS_PIPELINE,
     ConsumerSettings,
-    KeyFilter,
+    Settings,
     Variable,
     elsewhere_of,
+    missing,
     settings_from,
+    settings_of_sets,
     variable_of,
 )
 from intake_ledger.set_members.forms import FormSettings, set_form
-
-if TYPE_CHECKING:
-    from intake_ledger.protocol.exclude import Exclude
 
 
 def _form(name: str, text: str) -> FormSettings:
@@ -37,20 +36,12 @@ class SetSettings:
     """The settings of one pipeline of sets."""
 
     consumer: ConsumerSettings
-    """Without filters: a set's key need not pass those of its parts."""
+    """Those of the sets; see `settings_of_sets`."""
     form: Annotated[FormSettings, Variable(SET_FORM, parse=_form)]
-    parts_pipeline: Annotated[str, Variable(SET_PARTS_PIPELINE)]
-    """The name of the pipeline whose objects are the parts."""
-    part_filters: tuple[KeyFilter, ...] = ()
-    """The filters of that pipeline."""
-    exclude: "Exclude | None" = None
-    """The patterns of keys that it leaves out."""
+    parts: Settings
+    """Those of the pipeline whose objects are the parts."""
     part_lists: Annotated[str | None, Variable(PART_LISTS)] = None
     """The place of the lists of parts for a processor elsewhere: a bucket, a slash and a prefix. None: it is here."""
-
-    def wants(self, key: str) -> bool:
-        """True if the parts' pipeline handles the key."""
-        return not self.part_filters or any(one.matches(key) for one in self.part_filters)
 
 
 def set_settings(environment: Mapping[str, str]) -> SetSettings:
@@ -64,21 +55,15 @@ def set_settings(environment: Mapping[str, str]) -> SetSettings:
     if consumer.ordering is not Ordering.LATEST or consumer.deletes:
         ordering, deletes = (variable_of(ConsumerSettings, name) for name in ("ordering", "deletes"))
         raise SettingsError(f"sets of files need {ordering}=LATEST and {deletes}=false")
-    # The key of a folder ends as that of a directory marker.
-    settings = settings_from(
-        SetSettings,
-        environment,
-        consumer=replace(consumer, filters=(), exclude=None, directory_markers=True),
-        part_filters=consumer.filters,
-        exclude=consumer.exclude,
-    )
+    if not (pipeline := environment.get(SET_PARTS_PIPELINE)):
+        raise missing(SET_PARTS_PIPELINE)
+    if pipeline == consumer.pipeline:
+        raise SettingsError(f"{SET_PARTS_PIPELINE} is {pipeline!r}, expected the name of another pipeline")
+    parts = replace(consumer, pipeline=pipeline)
+    settings = settings_from(SetSettings, environment, consumer=settings_of_sets(consumer), parts=parts)
     if settings.part_lists is None and (consumer.processor_function is not None or elsewhere_of(environment)):
         raise SettingsError(
             f"{PART_LISTS} is not set: a processor of sets in another function or an execution reads the list "
             "of parts there. Set it to a bucket, a slash and a prefix"
-        )
-    if settings.parts_pipeline in ("", consumer.pipeline):
-        raise SettingsError(
-            f"{SET_PARTS_PIPELINE} is {settings.parts_pipeline!r}, expected the name of another pipeline"
         )
     return settings

@@ -72,7 +72,7 @@ def deployed_in_memory(
 ) -> DeployedPipeline:
     """A pipeline in memory, as the command finds it. `sets` are the variables of sets."""
     return DeployedPipeline(
-        name=name,
+        pipeline=name,
         bucket=bucket,
         bucket_owner=None,
         table="table",

@@ -173,7 +173,7 @@ def make_site(
     sqs = client("sqs")
     return Site(
         DeployedPipeline(
-            name=NAME,
+            pipeline=NAME,
             bucket=bucket,
             bucket_owner=None,
             table=table,
@@ -182,13 +182,14 @@ def make_site(
             ordering=ordering,
             deletes=deletes,
             retention_seconds=RETENTION // 1000,
+            clock_skew_seconds=0,
             consumer_function="consumer",
             audit_function="audit",
             filters=filters,
+            directory_markers=True,
             alarms=(),
             machines=(),
             reports=None,
-            variables={"INTAKE_DIRECTORY_MARKERS": "true"},
         )
     )
 

@@ -337,7 +337,7 @@ class TestLooking:
     ) -> None:
         """It has no row, and none is missing."""
         site = make_site()
-        site.deployed = replace(site.deployed, variables={})
+        site.deployed = replace(site.deployed, directory_markers=False)
         client("s3").put_object(Bucket=site.deployed.bucket, Key="in/", Body=b"")
         [result] = sit(site).reads("inspect", "in/")["states"]
         assert result["agree"] is True

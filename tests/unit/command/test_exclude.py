@@ -30,7 +30,7 @@ def note(site: Site, *patterns: str, ended: int | None = None) -> None:
     record = noted(Exclude(patterns), None, 0)
     if ended is not None:
         record = noted(site.deployed.exclude, record, ended)
-    place = record_key(site.deployed.bucket, site.deployed.name)
+    place = record_key(site.deployed)
     LedgerTable(client("dynamodb"), site.deployed.table).write(place, {EXCLUDED: record})
 
 

@@ -37,9 +37,9 @@ from tests.unit.command.support import denied
 from tests.unit.support import DAY, HOUR, MINUTE, RETENTION, SECOND, START, created, one_change
 
 DEPLOYED = DeployedPipeline(
-    name="p", bucket="b", bucket_owner=None, table="t", queue_url="q", dead_letter_url="d", ordering=Ordering.LATEST,
-    deletes=True, retention_seconds=RETENTION // 1000, consumer_function="c", audit_function="a", filters=(), alarms=(),
-    machines=(), reports=None, variables={"INTAKE_DIRECTORY_MARKERS": "true"},
+    pipeline="p", bucket="b", bucket_owner=None, table="t", queue_url="q", dead_letter_url="d", deletes=True,
+    ordering=Ordering.LATEST, retention_seconds=RETENTION // 1000, clock_skew_seconds=0, consumer_function="c",
+    audit_function="a", alarms=(), machines=(), reports=None, directory_markers=True,
 )  # fmt: skip
 V1 = State(StateKind.OBJECT, "v1", "e1", 1_204, START - HOUR)
 V2 = State(StateKind.OBJECT, "v2", "e2", 5, START - MINUTE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ def keys(site: Site, *names: str, version: str | None = None, result: ReprocessR
 
 
 def prefix(site: Site, name: str, result: ReprocessResult) -> list[Target]:
-    return list(prefix_targets(client("s3"), site.deployed, name, result))
+    aws: Any = SimpleNamespace(s3=client("s3"), dynamodb=client("dynamodb"))
+    return list(prefix_targets(aws, site.deployed, name, result))
 
 
 def send(site: Site, targets: Iterable[Target], sqs: Any = None) -> ReprocessResult:
@@ -121,7 +123,7 @@ def test_a_prefix_is_what_s3_has_now_as_far_as_the_filters_reach(ordering: Order
 def test_directory_markers_under_a_prefix_are_counted_and_one_that_is_named_is_requested(ordering: Ordering) -> None:
     """A prefix does not mean them, and each would be a dead letter."""
     site, result = make_site(ordering), ReprocessResult()
-    site.deployed = replace(site.deployed, variables={})
+    site.deployed = replace(site.deployed, directory_markers=False)
     site.put("in/a.csv", "in/b/c.csv")
     for key in ("in/", "in/b/"):
         client("s3").put_object(Bucket=site.deployed.bucket, Key=key, Body=b"")

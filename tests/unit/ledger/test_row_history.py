@@ -10,12 +10,9 @@ from intake_ledger.ledger.dynamodb_table import LedgerTable
 from intake_ledger.ledger.row_history import RowHistoryRecord, record_key
 from intake_ledger.protocol.change import StateKind
 from intake_ledger.protocol.row import Ordering, Retention, Row, Status, exhausted
-from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter, Settings, environment_of
+from intake_ledger.protocol.settings import KeyFilter, Settings
 from intake_ledger.protocol.verdict import Verdict
-from intake_ledger_cli.aws import reading
-from intake_ledger_cli.aws.deployed import DeployedPipeline
 from tests.settings import CONSUMER
-from tests.unit.command.test_formatting import DEPLOYED
 from tests.unit.support import (
     BUCKET,
     DAY,
@@ -56,26 +53,11 @@ class Deployments:
         return RowHistoryRecord(settings, LedgerTable(cast("DynamoDBClient", self.store), settings.table), self.clock)
 
     def start(self, settings: Settings = KEEPING) -> int | None:
-        """Start a new environment of the consumer and return the record, as the audit and the command read it."""
+        """Start a new environment of the consumer and return the record, as the audit reads it."""
         self.clock.advance(DAY)
         known = self.record(settings).all_rows_since()
         assert self.record(settings).look() == known
-        assert reading.read_all_rows_since(cast("DynamoDBClient", self.store), deployed(settings)) == known
         return known
-
-
-def deployed(settings: Settings) -> DeployedPipeline:
-    return replace(
-        DEPLOYED,
-        name=settings.pipeline,
-        bucket=settings.bucket,
-        table=settings.table,
-        ordering=settings.ordering,
-        filters=settings.filters,
-        variables=environment_of(
-            ConsumerSettings, keeps_rows=settings.keeps_rows, skips_existing=settings.skips_existing
-        ),
-    )
 
 
 @pytest.fixture
@@ -185,7 +167,7 @@ class TestRecord:
     def test_the_record_is_no_row(self, deployments: Deployments) -> None:
         """A key cannot have the bucket alone for its partition."""
         deployments.start()
-        key = record_key(KEEPING.bucket, KEEPING.pipeline)
+        key = record_key(KEEPING)
         assert "/" not in key.pk
         assert LedgerTable(cast("DynamoDBClient", deployments.store), "ledger").get(key) is None
 

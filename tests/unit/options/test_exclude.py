@@ -18,7 +18,7 @@ from intake_ledger.protocol.exclude import Exclude, noted, pattern_problem, read
 from intake_ledger.protocol.row import Ordering, Status
 from tests.kinds.cells import Cell
 from tests.unit.audit.support import AuditWorld
-from tests.unit.support import BUCKET, DAY, HOUR, PIPELINE
+from tests.unit.support import DAY, HOUR
 
 SPARK = ["_*", ".*", "*.filepart", "_temporary/"]
 LATEST, EVERY_VERSION = Ordering.LATEST, Ordering.EVERY_VERSION
@@ -30,7 +30,9 @@ def pipeline(process: Callable[[Any], Any] = lambda _: None, **options: Any) -> 
 
 def deploy(local: LocalPipeline, *patterns: str) -> None:
     """The next workers have these patterns."""
-    local._environment["INTAKE_EXCLUDE"] = json.dumps(patterns)
+    local._environment.pop("INTAKE_EXCLUDE", None)
+    if patterns:
+        local._environment["INTAKE_EXCLUDE"] = json.dumps(patterns)
     local._row_history = RowHistoryRecord(local._settings, local._table, local.clock)
 
 
@@ -280,7 +282,7 @@ def audited(world: AuditWorld, *patterns: str) -> None:
     world.settings = replace(world.settings, exclude=Exclude(patterns) if patterns else None)
     RowHistoryRecord(world.settings, world.ledger, world.clock).begin()
     record = RowHistoryRecord(world.settings, world.ledger, world.clock)
-    world.settings = replace(world.settings, exclude=record.look_at_patterns(note=True))
+    world.settings = record.with_former(world.settings, note=True)
 
 
 @pytest.mark.failure_mode("F759")
@@ -336,12 +338,12 @@ def test_the_audit_notes_the_end_of_a_pattern_and_a_dry_run_does_not() -> None:
     """A consumer without `exclude` begins with its next message only."""
     world = AuditWorld()
     audited(world, "_*")
-    place = record_key(BUCKET, PIPELINE)
+    place = record_key(world.settings)
     settings = replace(world.settings, exclude=None)
     world.clock.advance(DAY)
-    RowHistoryRecord(settings, world.ledger, world.clock).look_at_patterns(note=False)
+    RowHistoryRecord(settings, world.ledger, world.clock).with_former(settings, note=False)
     assert json.loads(world.ledger.read(place)[EXCLUDED]) == {"_*": None}
-    RowHistoryRecord(settings, world.ledger, world.clock).look_at_patterns(note=True)
+    RowHistoryRecord(settings, world.ledger, world.clock).with_former(settings, note=True)
     ended = world.clock()
     assert json.loads(world.ledger.read(place)[EXCLUDED]) == {"_*": ended}
     world.clock.advance(DAY)
@@ -405,14 +407,15 @@ def test_a_set_has_no_part_that_is_left_out_and_its_marker_counts(form: dict[str
 
 
 @pytest.mark.failure_mode("F762", "F761")
-def test_other_patterns_do_not_change_a_finished_set() -> None:
+@pytest.mark.parametrize("patterns", [["*.old"], []])
+def test_other_patterns_do_not_change_a_finished_set(patterns: list[str]) -> None:
     """A file that has a row stays a part, and one that was left out becomes none."""
     sets = LocalSets(lambda _: None, marker="loads/*/done", exclude=["*.tmp"])
     for key in ("a.csv", "b.old", "c.tmp", "done"):
         sets.put(f"loads/1/{key}", "1")
     sets.run()
     for one in (sets, sets.parts):
-        deploy(cast("LocalPipeline", one), "*.old")
+        deploy(cast("LocalPipeline", one), *patterns)
     sets.clock.advance(HOUR)
     sets.put("loads/2/x.csv", "1")  # the consumer of the parts begins
     sets.run()

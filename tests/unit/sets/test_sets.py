@@ -585,10 +585,10 @@ class TestSettings:
     def test_the_settings_of_sets(self) -> None:
         settings = set_settings(self.ENVIRONMENT)
         assert settings.form == FormSettings(FormKind.MANIFEST, "**/manifest.csv", parts=PartsFormat.CSV, absolute=True)
-        assert settings.parts_pipeline == "Stack-Parts"
+        assert settings.parts.pipeline == "Stack-Parts"
         assert settings.consumer.filters == ()
-        assert settings.wants("in/a.csv")
-        assert not settings.wants("in/a.txt")
+        assert settings.parts.wants("in/a.csv")
+        assert not settings.parts.wants("in/a.txt")
 
     @pytest.mark.parametrize(
         "wrong",

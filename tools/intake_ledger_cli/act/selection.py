@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import batched, chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
 from intake_ledger.protocol.change import Skipped, State, StateKind
 from intake_ledger.protocol.reasons import matches_reason
 from intake_ledger.protocol.row import (
@@ -211,7 +212,8 @@ class Selection:
         """
         if not deployed.has_sets:
             for key in self.keys:
-                if deployed.excludes(key) and not reading.read_rows(aws.dynamodb, deployed, key):
+                is_left_out = deployed.excludes(key) and not deployed.is_control(key)
+                if is_left_out and not reading.read_rows(aws.dynamodb, deployed, key):
                     raise CliError(
                         f"{key} is left out by `exclude` of the pipeline, and has no row: rename it, or omit a pattern"
                     )
@@ -247,12 +249,7 @@ class Selection:
             chosen = self.commits
             selected = replace(chosen, before=min(before, before if chosen.before is None else chosen.before))
             return row_targets(aws.dynamodb, deployed, selected, prefix, result, after=after)
-
-        def has_row(key: str, state: State) -> bool:
-            place = deployed.row_key(key, state.identity)
-            return row_from_attributes(reading.read_item(aws.dynamodb, deployed, place)) is not None
-
-        return prefix_targets(aws.s3, deployed, prefix, result, after=after, has_row=has_row)
+        return prefix_targets(aws, deployed, prefix, result, after=after)
 
 
 def key_targets(
@@ -303,38 +300,38 @@ def _each_version(
 
 
 def prefix_targets(
-    client: "S3Client",
-    deployed: DeployedPipeline,
-    prefix: str,
-    result: ReprocessResult,
-    *,
-    after: str = "",
-    has_row: Callable[[str, State], bool] = lambda _key, _state: False,
+    aws: Aws, deployed: DeployedPipeline, prefix: str, result: ReprocessResult, *, after: str = ""
 ) -> Iterator[Target]:
     """Yield a target for each object under a prefix that passes the filters, after the key `after`. In EVERY_VERSION
     yield one for each version, and continue with the first version of `after`. Directory markers that the pipeline
-    skips get none, nor do keys that `exclude` leaves out. `has_row` is asked about these.
+    skips get none, nor do keys that `exclude` leaves out, unless they have a row.
     """
     if deployed.ordering is Ordering.LATEST:
-        objects = s3_listing.list_objects(client, deployed, prefix, after=after)
+        objects = s3_listing.list_objects(aws.s3, deployed, prefix, after=after)
         targets = ((Target(key, position=key), state) for key, state in objects)
     else:
-        listed = s3_listing.list_versions(client, deployed, prefix)
+        listed = s3_listing.list_versions(aws.s3, deployed, prefix)
         targets = (
             (Target(key, shown.state, position=key), shown.state)
             for key, shown in listed
             if key.encode() >= after.encode() and _is_processed(deployed, shown.state.kind)
         )
-    for target, state in targets:
-        if not deployed.wants(target.key):
-            result.skipped += 1
-        elif (skipped := deployed.skips(target.key, state)) is Skipped.DIRECTORY_MARKERS:
-            # A request that names the key processes it.
-            result.directory_markers += 1
-        elif skipped and not has_row(target.key, state):
-            result.excluded += 1
-        else:
-            yield target
+    table = LedgerTable(aws.dynamodb, deployed.table)
+    for group in batched(targets, BATCH_GET_KEYS):
+        skipped = [deployed.skips(target.key, state) for target, state in group]
+        places = [deployed.row_key(target.key, state.identity) for target, state in group]
+        excluded = [place for place, why in zip(places, skipped, strict=True) if why is Skipped.EXCLUDED]
+        items = table.get_items(list(dict.fromkeys(excluded))) if excluded else {}
+        for (target, _), why, place in zip(group, skipped, places, strict=True):
+            if not deployed.wants(target.key):
+                result.skipped += 1
+            elif why is Skipped.DIRECTORY_MARKERS:
+                # A request that names the key processes it.
+                result.directory_markers += 1
+            elif why is Skipped.EXCLUDED and row_from_attributes(items.get(place, {})) is None:
+                result.excluded += 1
+            else:
+                yield target
 
 
 def row_target(deployed: DeployedPipeline, entry: ObjectRow, position: str) -> Target:

@@ -3,15 +3,12 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from intake_ledger.protocol.change import Skipped, State, is_skipped_marker
 from intake_ledger.protocol.errors import SettingsError
-from intake_ledger.protocol.exclude import Exclude
-from intake_ledger.protocol.row import Ordering, RowKey, operations_partition, row_key
+from intake_ledger.protocol.row import RowKey, operations_partition, row_key
 from intake_ledger.protocol.settings import (
     DURABLE_FUNCTION,
     MESSAGE_SOURCE,
@@ -19,9 +16,10 @@ from intake_ledger.protocol.settings import (
     SET_PARTS_PIPELINE,
     STATE_MACHINE,
     ConsumerSettings,
-    KeyFilter,
+    Settings,
     setting_from,
     settings_from,
+    settings_of_sets,
     variable_of,
 )
 from intake_ledger.protocol.settings_audit import AuditSettings, Reports
@@ -41,40 +39,22 @@ _MAX_WAIT = variable_of(ConsumerSettings, "max_wait_seconds")
 _SETTLE = variable_of(AuditSettings, "settle_seconds")
 _MACHINE = "AWS::StepFunctions::StateMachine"
 _STREAMS = ("kinesis", "dynamodb")
-_SAME = (
-    *("bucket", "bucket_owner", "table", "queue_url", "ordering", "deletes", "retention_seconds", "clock_skew_seconds"),
-    "filters",
-)
-"""Settings with the same name in `DeployedPipeline`."""
 _OF_PIPELINES = re.compile("Consumer|Audit")
 """Logical IDs of a pipeline's functions have one of these parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeployedPipeline:
-    """A deployed pipeline. The commands read only the settings that they need, so that it also describes older
-    deployments.
+class DeployedPipeline(Settings):
+    """A deployed pipeline, with the settings that its consumer and its audit share. The commands read of the others
+    only those that they need, so that it also describes older deployments.
     """
 
-    name: str
-    bucket: str
-    bucket_owner: str | None
-    table: str
-    queue_url: str
     dead_letter_url: str
-    ordering: Ordering
-    deletes: bool
-    retention_seconds: int
-    clock_skew_seconds: int = 0
-    """The largest expected difference between this machine's clock and AWS's clock."""
-    exclude: Exclude | None = None
-    """The patterns of keys that it leaves out. `reading.with_former` adds the former ones. None: there are none."""
     consumer_function: str
     variables: Mapping[str, str] = field(default_factory=dict)
     """Those of the consumer's function, which `setting` reads."""
     audit_function: str | None
     """None if the audit is disabled."""
-    filters: tuple[KeyFilter, ...]
     alarms: tuple[str, ...]
     """All alarms of the stack."""
     machines: tuple[str, ...]
@@ -102,6 +82,11 @@ class DeployedPipeline:
             except SettingsError as problem:
                 raise CliError(f"the function {self.consumer_function} cannot run: {problem}") from None
         return self._read[name]
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.pipeline
 
     @property
     def message_source(self) -> str | None:
@@ -169,33 +154,16 @@ class DeployedPipeline:
     @property
     def operations_partition(self) -> str:
         """The partition key of the records of operations, and of the lock of redrives. No row has such a key."""
-        return operations_partition(self.name)
+        return operations_partition(self.pipeline)
 
     def row_key(self, key: str, identity: str) -> RowKey:
         """The key of the row of a state."""
-        return row_key(self.name, self.ordering, self.bucket, key, identity)
+        return row_key(self.pipeline, self.ordering, self.bucket, key, identity)
 
     @property
     def reads_stream(self) -> bool:
         """True if the messages come from a stream. The queue has redriven records only."""
         return self.message_source in _STREAMS
-
-    def wants(self, key: str) -> bool:
-        """True if the key passes the pipeline's filters."""
-        return not self.filters or any(one.matches(key) for one in self.filters)
-
-    def excludes(self, key: str) -> bool:
-        """True if the pipeline leaves out the key, unless it has a row."""
-        return self.exclude is not None and self.exclude.matches(key) and not self.is_control(key)
-
-    def skips(self, key: str, state: State) -> Skipped | None:
-        """Why the pipeline skips this state, unless it has a row. None: it does not."""
-        if self.exclude is not None and self.exclude.leaves_out(key, state.created_at):
-            return Skipped.EXCLUDED
-        if self.has_sets or self.setting("directory_markers"):  # the key of a set may end as that of a marker
-            return None
-        every_version = self.ordering is Ordering.EVERY_VERSION
-        return Skipped.DIRECTORY_MARKERS if is_skipped_marker(key, state, every_version=every_version) else None
 
     def is_control(self, key: str) -> bool:
         """True if the key is that of a manifest or a marker, which the pipeline does not process."""
@@ -225,13 +193,12 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
         raise CliError(f"the stack {stack} has no intake pipeline among its {len(names)} functions: check --stack")
     name = _choose(stack, sorted(consumers), pipeline)
     function, variables = consumers[name]
-    read = partial(setting_from, ConsumerSettings, environment=variables)
     audit_function, audit_variables = _by_pipeline(environments, _SETTLE).get(name, (None, {}))
     try:
-        return DeployedPipeline(
-            name=name,
-            **{one: read(one) for one in _SAME},
-            dead_letter_url=read("dlq_url"),
+        deployed = settings_from(
+            DeployedPipeline,
+            variables,
+            dead_letter_url=setting_from(ConsumerSettings, "dlq_url", variables),
             consumer_function=function,
             variables=variables,
             audit_function=audit_function,
@@ -239,9 +206,8 @@ def find_pipeline(aws: Aws, stack: str, pipeline: str | None = None) -> Deployed
             machines=tuple(name for type_, _, name in resources if type_ == _MACHINE),
             durable=settings_from(DurableSettings, variables) if DURABLE_FUNCTION in variables else None,
             reports=_report_prefix(audit_variables, name),
-            # The patterns of sets are those of their parts.
-            exclude=None if SET_FORM in variables else read("exclude"),
         )
+        return settings_of_sets(deployed) if deployed.has_sets else deployed
     except SettingsError as problem:
         raise CliError(f"the function {function} of the stack {stack} cannot run: {problem}") from None
 

@@ -5,15 +5,13 @@ import heapq
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from intake_ledger.ledger.dynamodb_table import LedgerTable
-from intake_ledger.ledger.row_history import EXCLUDED, all_rows_since, record_key
-from intake_ledger.protocol.exclude import with_former as patterns_with_former
 from intake_ledger.protocol.row import (
     REVIEW_INDEX,
     Ordering,
@@ -25,7 +23,6 @@ from intake_ledger.protocol.row import (
     row_from_attributes,
     to_dynamodb,
 )
-from intake_ledger.protocol.settings import Settings
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, describe_error, is_passing
 from intake_ledger_cli.show.json_output import document
@@ -268,36 +265,6 @@ def audit_state(client: "DynamoDBClient", deployed: DeployedPipeline, found: dic
             sent, of = count["sent"], count["of"]
             sending = SendProgress(sent, of, (now - count["begun_at"]) * max(of - sent, 0) // max(sent, 1))
     return AuditState(last_report(found), found.get("lease_until", 0) > now, found.get("next_run_at"), sending)
-
-
-def read_all_rows_since(client: "DynamoDBClient", deployed: DeployedPipeline) -> int | None:
-    """Return the time since when each processed object has a row, in epoch milliseconds. Return None if rows may be
-    missing.
-
-    See `intake_ledger.ledger.row_history`, which writes the item.
-    """
-    settings = Settings(
-        pipeline=deployed.name,
-        bucket=deployed.bucket,
-        bucket_owner=deployed.bucket_owner,
-        table=deployed.table,
-        queue_url=deployed.queue_url,
-        ordering=deployed.ordering,
-        deletes=deployed.deletes,
-        retention_seconds=deployed.retention_seconds,
-        clock_skew_seconds=deployed.clock_skew_seconds,
-        filters=deployed.filters,
-        keeps_rows=deployed.setting("keeps_rows"),
-        skips_existing=deployed.setting("skips_existing"),
-    )
-    return all_rows_since(read_item(client, deployed, record_key(deployed.bucket, deployed.name)), settings)
-
-
-def with_former(client: "DynamoDBClient", deployed: DeployedPipeline, now: int) -> DeployedPipeline:
-    """The pipeline with its former patterns of `exclude`. What they left out is not processed until a person asks."""
-    place = record_key(deployed.bucket, deployed.name)
-    record = LedgerTable(client, deployed.table).get_items([place]).get(place, {}).get(EXCLUDED)
-    return replace(deployed, exclude=patterns_with_former(deployed.exclude, record, now)) if record else deployed
 
 
 def _one_partition(client: "DynamoDBClient", request: dict[str, Any], budget: ReadBudget) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from botocore.exceptions import ClientError
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from intake_ledger.ledger.row_history import all_rows_since, record_key, with_former
 from intake_ledger.protocol.change import ABSENT, Skipped, State, StateKind
 from intake_ledger.protocol.row import MAX_NAME_BYTES, Ordering, Row, Status, truncate
 from intake_ledger.protocol.settings import KeyFilter
@@ -152,9 +153,9 @@ def _states(aws: Aws, deployed: DeployedPipeline, key: str, now: int) -> tuple[l
         if (denied := denied_action(error)) is None:
             raise
         versions = None
-    found = compare(entries, versions, deployed, now, reading.read_all_rows_since(aws.dynamodb, deployed))
-    if any(one.row is None for one in found):
-        deployed = reading.with_former(aws.dynamodb, deployed, now)
+    record = reading.read_item(aws.dynamodb, deployed, record_key(deployed))
+    found = compare(entries, versions, deployed, now, all_rows_since(record, deployed))
+    deployed = with_former(deployed, record, now)
     return [_without_skipped(deployed, key, one) for one in found], denied
 
 

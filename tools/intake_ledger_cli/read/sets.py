@@ -90,7 +90,7 @@ def inspect_set(aws: Aws, deployed: DeployedPipeline, key: str, now: int, *, log
     settings = set_settings(deployed.variables)
     parts = []
     for name in contents.listing.keys:
-        place = row_key(settings.parts_pipeline, Ordering.LATEST, deployed.bucket, name, None)
+        place = row_key(settings.parts.pipeline, Ordering.LATEST, deployed.bucket, name, None)
         own, version = table.get(place), contents.parts.get(name)
         status, reason = (own.status, own.reason) if own else ("no row", None)
         parts.append(Part(name, version.identity if version else None, status, reason))

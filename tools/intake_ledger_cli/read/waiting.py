@@ -15,11 +15,12 @@ from typing import Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from intake_ledger.ledger.dynamodb_table import BATCH_GET_KEYS, LedgerTable
+from intake_ledger.ledger.row_history import record_key, with_former
 from intake_ledger.protocol.change import Skipped, State
 from intake_ledger.protocol.row import Ordering, Row, Status, row_from_attributes
 from intake_ledger_cli.act import recording
 from intake_ledger_cli.act.selection import sets_under
-from intake_ledger_cli.aws import reading, s3_listing
+from intake_ledger_cli.aws import s3_listing
 from intake_ledger_cli.aws.clients import Aws
 from intake_ledger_cli.aws.deployed import DeployedPipeline
 from intake_ledger_cli.errors import UsageError, is_passing
@@ -125,6 +126,8 @@ class Wait(Repeated[WaitResult]):
     clock: Callable[[], int]
     _done: set[tuple[str, str]] = field(default_factory=set)
     """The states that were seen committed, by key and identity."""
+    _judging: DeployedPipeline | None = None
+    """The pipeline with its former patterns, as the first look read them."""
 
     def nothing_known(self) -> WaitResult:
         """See `Repeated`."""
@@ -184,33 +187,33 @@ class Wait(Repeated[WaitResult]):
     def _objects(self) -> Iterator[tuple[str, State, Row | None]]:
         """Yield each state that the pipeline processes, with its row if it was not seen committed before."""
         table = LedgerTable(self.aws.dynamodb, self.deployed.table)
-        deployed = reading.with_former(self.aws.dynamodb, self.deployed, self.clock())
-        for group in batched(self._processed(deployed), BATCH_GET_KEYS):
+        if self._judging is None:
+            self._judging = with_former(self.deployed, table.read(record_key(self.deployed)), self.clock())
+        for group in batched(self._processed(self._judging), BATCH_GET_KEYS):
             unknown = [
                 self.deployed.row_key(key, state.identity)
-                for key, state in group
+                for key, state, _ in group
                 if (key, state.identity) not in self._done
             ]
             items = table.get_items(unknown) if unknown else {}
-            for key, state in group:
+            for key, state, skipped in group:
                 row = row_from_attributes(items.get(self.deployed.row_key(key, state.identity), {}))
-                done = (key, state.identity) in self._done
-                if row is not None or done or not deployed.skips(key, state):
+                if row is not None or not skipped or (key, state.identity) in self._done:
                     yield key, state, row
 
-    def _processed(self, deployed: DeployedPipeline) -> Iterator[tuple[str, State]]:
+    def _processed(self, deployed: DeployedPipeline) -> Iterator[tuple[str, State, Skipped | None]]:
         """The states under the prefix that the pipeline processes: of each key the current one, or each version.
 
-        Keys that `exclude` matches are among them, since they may have rows.
+        Those that `exclude` leaves out are among them, since they may have rows.
         """
         for key, version in s3_listing.list_versions(self.aws.s3, deployed, self.prefix):
             state = version.state
             is_judged = version.current or deployed.ordering is Ordering.EVERY_VERSION
             if not is_judged or (state.removed and not deployed.deletes):
                 continue
-            skipped = deployed.skips(key, state) is Skipped.DIRECTORY_MARKERS
-            if deployed.wants(key) and not skipped and not deployed.is_control(key):
-                yield key, state
+            skipped = deployed.skips(key, state)
+            if deployed.wants(key) and skipped is not Skipped.DIRECTORY_MARKERS and not deployed.is_control(key):
+                yield key, state, skipped
 
     def _unfinished(self, key: str, state: State, row: Row | None) -> Unfinished:
         _, why = agreement(row, state, self.deployed, self.clock(), None)
