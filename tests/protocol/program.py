@@ -41,7 +41,7 @@ from intake_ledger.protocol.settings import ConsumerSettings, KeyFilter
 from intake_ledger.protocol.settings_audit import AuditSettings
 from intake_ledger.protocol.verdict import Policy, Ruling
 from intake_ledger.runners.calls import InlineCalls
-from intake_ledger_testing import dynamodb_expressions, memory_dynamodb
+from intake_ledger_testing import dynamodb_expressions, memory_dynamodb, table_expressions, table_updates, table_values
 from intake_ledger_testing.consumers import object_consumer, object_ledger
 from tests.protocol.strict_telemetry import StrictTelemetry
 
@@ -559,7 +559,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 _SEARCH = Path(__file__).parent
-_STORE = {Path(memory_dynamodb.__file__), Path(dynamodb_expressions.__file__)}
+_STORE = {
+    Path(str(one.__file__))
+    for one in (dynamodb_expressions, memory_dynamodb, table_expressions, table_updates, table_values)
+}
 _INTENDED = (AssertionError, ClientError, ProcessorError, Unprocessable)
 
 

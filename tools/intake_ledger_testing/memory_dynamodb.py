@@ -1,7 +1,7 @@
 """An in-memory DynamoDB table with the operations and expressions that the ledger uses.
 
 Tests compare its answers with those of moto and of a local AWS for the same random requests. A request that it does not
-support raises NotImplementedError.
+support raises NotImplementedError or ExpressionError.
 """
 
 import random
@@ -11,17 +11,9 @@ from zlib import crc32
 
 from botocore.exceptions import ClientError
 
-from intake_ledger_testing.dynamodb_expressions import (
-    Item,
-    compare,
-    inserted_item,
-    parse_condition,
-    parse_update,
-    parse_update_statement,
-    required_missing,
-    set_elements,
-    store_set,
-)
+from intake_ledger_testing.dynamodb_expressions import Item, inserted_item, parse_update_statement, required_missing
+from intake_ledger_testing.table_expressions import compare, holds
+from intake_ledger_testing.table_updates import updated
 
 Key = tuple[str, str]
 
@@ -70,24 +62,11 @@ class MemoryDynamoDB:
         return {}
 
     def update_item(self, **request: Any) -> dict[str, Any]:
-        """Update an item with SET and REMOVE, with ADD for numbers, or with ADD and DELETE for string sets."""
+        """Update an item."""
         if not request["UpdateExpression"]:
             self.refuse("Invalid UpdateExpression: The expression can not be empty;")
         old = self._check("UpdateItem", request, request["Key"])
-        new = dict(old if old is not None else request["Key"])
-        names, values = request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})
-        update = parse_update(request["UpdateExpression"])
-        for name, value in update.assign:
-            new[names[name]] = values[value]
-        for name in update.remove:
-            new.pop(names[name], None)
-        for name, value in update.add:
-            if "N" in values[value]:
-                new[names[name]] = {"N": str(int(new.get(names[name], {"N": "0"})["N"]) + int(values[value]["N"]))}
-                continue
-            store_set(new, names[name], set_elements(new.get(names[name])) | set_elements(values[value]))
-        for name, value in update.delete:
-            store_set(new, names[name], set_elements(new.get(names[name])) - set_elements(values[value]))
+        new = updated(request, old if old is not None else request["Key"])
         self.items[_key(request["Key"])] = new
         return {"Attributes": dict(new)} if request.get("ReturnValues") == "ALL_NEW" else {}
 
@@ -279,10 +258,7 @@ class MemoryDynamoDB:
         if has_fence and (self.conflicts or self._is_busy()):
             self.conflicts = max(self.conflicts - 1, 0)
             raise _error("TransactionConflictException", "Transaction is ongoing for the item")
-        if "ConditionExpression" not in request:
-            return old
-        test = parse_condition(request["ConditionExpression"])
-        if not test(old or {}, request["ExpressionAttributeNames"], request.get("ExpressionAttributeValues", {})):
+        if not holds(request, old or {}):
             error = _error("ConditionalCheckFailedException", "The conditional request failed")
             if old is not None and request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD":
                 error.response["Item"] = dict(old)  # type: ignore[typeddict-unknown-key]
@@ -296,8 +272,8 @@ class _Scan:
 
     def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
         self._store.requests.append("Scan")
-        test = parse_condition(request["FilterExpression"])
-        names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+        condition = request | {"ConditionExpression": request["FilterExpression"]}
+        names = request["ExpressionAttributeNames"]
         wanted = [names[one.strip()] for one in request["ProjectionExpression"].split(",")]
         segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
         keys = sorted(key for key in self._store.items if crc32(key[0].encode()) % segments == segment)
@@ -306,7 +282,7 @@ class _Scan:
             items = (self._store.items[key] for key in keys[start : start + _PAGE] if key in self._store.items)
             yield {
                 "Items": [
-                    {name: item[name] for name in wanted if name in item} for item in items if test(item, names, values)
+                    {name: item[name] for name in wanted if name in item} for item in items if holds(condition, item)
                 ]
             }
 

@@ -7,6 +7,7 @@ the answers with those of moto.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from intake_ledger_testing.table_values import Path, Value, comparable, read_at, size_of
@@ -205,13 +206,10 @@ def compare(left: Value | None, operator: str, right: Value | None) -> bool:
     return left.keys() <= _ORDERED and _COMPARISONS[operator](a[1], b[1])
 
 
-def _equal_texts(a: str, b: str) -> bool:
-    return "".join(a.split()) == "".join(b.split())
-
-
+@cache
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = _TOKEN.findall(text)
-    if not _equal_texts("".join(tokens), text):
+    if "".join(tokens) != "".join(text.split()):
         raise ExpressionError(f"Syntax error in {text!r}")
     return tokens
 

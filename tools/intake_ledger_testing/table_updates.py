@@ -111,7 +111,7 @@ def _added(clause: str, old: Value | None, operand: Value | None) -> Value | Non
     present = {comparable({kind[0]: one}): one for one in old[kind]}
     given = {comparable({kind[0]: one}): one for one in content}
     if clause == "ADD":
-        return {kind: list((present | given).values())}
+        return {kind: sorted((present | given).values())}
     left = [one for name, one in present.items() if name not in given]
     return {kind: left} if left else None
 
