@@ -351,10 +351,6 @@ class AlarmRow:
     condition: str = ""
     """The condition in words, if the numbers depend on the audit's interval. Empty for a text made of the numbers."""
 
-    def meaning_of(self, kind: str) -> str:
-        """Return the problem of this kind of work."""
-        return self.meanings.get(kind, self.meaning)
-
     @property
     def runbook(self) -> str:
         """The address of its repair."""
@@ -362,7 +358,7 @@ class AlarmRow:
 
     def description(self, name: str, kind: str, stack: str) -> str:
         """Return the text of the alarm of an intake with this name: the problem, the first command and the runbook."""
-        return describe(name, self.meaning_of(kind), self.first, stack, self.runbook)
+        return describe(name, self.meanings.get(kind, self.meaning), self.first, stack, self.runbook)
 
 
 def describe(name: str, meaning: str, command: str, stack: str, runbook: str) -> str:

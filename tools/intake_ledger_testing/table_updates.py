@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from intake_ledger_testing.table_expressions import SETS, ExpressionError, Item, Parser
-from intake_ledger_testing.table_values import Path, Value, comparable, delete_at, number_text, write_at
+from intake_ledger_testing.table_values import Path, Value, comparable, number_text, write_at
 
 _CLAUSES = ("SET", "REMOVE", "ADD", "DELETE")
 
@@ -32,7 +32,7 @@ def updated(request: Mapping[str, Any], item: Mapping[str, Value]) -> Item:
         for path, value in sets:
             new = write_at(new, path, value)
         for path in sorted(removes, key=lambda one: [(isinstance(part, int), part) for part in one], reverse=True):
-            new = delete_at(new, path)
+            new = write_at(new, path, None)
     except LookupError:
         text = "The document path provided in the update expression is invalid for update"
         raise ExpressionError(text) from None

@@ -56,24 +56,15 @@ def read_at(item: Mapping[str, Value], path: Path) -> Value | None:
     return found
 
 
-def write_at(item: Mapping[str, Value], path: Path, value: Value) -> dict[str, Value]:
-    """A copy of the item with another value at the path. A position behind the end of a list appends.
+def write_at(item: Mapping[str, Value], path: Path, value: Value | None) -> dict[str, Value]:
+    """A copy of the item with another value at the path. A position behind the end of a list appends. None: without the
+    value, which need not exist.
 
     Raises:
         LookupError: The item has no map or list that could hold it.
 
     """
     return dict(_changed({"M": item}, path, value)["M"])
-
-
-def delete_at(item: Mapping[str, Value], path: Path) -> dict[str, Value]:
-    """A copy of the item without the value at the path, which need not exist.
-
-    Raises:
-        LookupError: The item has no map or list that could hold it.
-
-    """
-    return dict(_changed({"M": item}, path, None)["M"])
 
 
 def _changed(parent: Value, path: Path, value: Value | None) -> Value:

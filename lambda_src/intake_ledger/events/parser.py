@@ -668,19 +668,15 @@ def _parse(content: dict[str, Any], body: str) -> list[Parsed]:
     if content.get("source") == "aws.s3":
         return [parse_event(content, body)]
     if content.get("source") == "aws.states":
-        return [_parse_execution(content)]
+        from intake_ledger.events.execution_event import parse_execution_event  # noqa: PLC0415 - few pipelines need it
+
+        return [parse_execution_event(content)]
     records = content.get("Records")
     if not isinstance(records, list):
         raise MalformedError("neither an S3 notification nor an EventBridge S3 event: no Records, no source aws.s3")
     if len(records) > _MAX_RECORDS:
         return [Unparseable(f"{len(records)} records: a message of S3 has no room for this number", body, len(records))]
     return _parse_records(records, body) if records else [Ignored("an S3 notification without records")]
-
-
-def _parse_execution(content: dict[str, Any]) -> Parsed:
-    from intake_ledger.events.execution_event import parse_execution_event  # noqa: PLC0415 - few pipelines need it
-
-    return parse_execution_event(content)
 
 
 def _parse_records(records: Sequence[object], body: str) -> list[Parsed]:

@@ -157,10 +157,11 @@ class ClaimOutputs:
         """The output with this name. The first call imports the modules and makes the client."""
         if self._outputs is None:
             from intake_ledger.outputs.conditional_put import source_of  # noqa: PLC0415 - most processors need none
-            from intake_ledger.outputs.output import AttemptOutputs  # noqa: PLC0415 - as above
+            from intake_ledger.outputs.output import AttemptOutputs, Output  # noqa: PLC0415 - as above
 
             version = self.claim.state.identity if self.ordering is Ordering.EVERY_VERSION else None
-            self._outputs = AttemptOutputs(
+            make = partial(
+                Output,
                 self.make_client(),
                 fence=self.claim.row.fence,
                 source=source_of(self.claim.change.key, version),
@@ -169,6 +170,7 @@ class ClaimOutputs:
                 is_version=version is not None,
                 removals=self.removals,
             )
+            self._outputs = AttemptOutputs(make)
         return self._outputs.output(bucket, key)
 
 

@@ -42,10 +42,6 @@ class MessageReader:
         # Digests of two expressions, and of the whole message, differ without another content.
         self._digest_of = f"{_digest(settings.fingerprint)[:7]}." if settings.fingerprint else ""
 
-    def from_queue(self, record: Mapping[str, Any]) -> Message:
-        """A message of SQS."""
-        return self._message(record)
-
     def from_stream(self, record: Mapping[str, Any]) -> Message:
         """A record of a stream, as a message. Its id is the sequence number."""
         details = record.get("kinesis") or record.get("dynamodb") or {}
@@ -53,7 +49,7 @@ class MessageReader:
         number = details.get("sequenceNumber") or details.get("SequenceNumber")
         seconds = details.get("approximateArrivalTimestamp") or details.get("ApproximateCreationDateTime")
         sent = {"SentTimestamp": str(round(seconds * 1000))} if isinstance(seconds, int | float) else {}
-        message = self._message({"messageId": number, "body": body, "attributes": sent})
+        message = self.from_queue({"messageId": number, "body": body, "attributes": sent})
         message.in_shard = True
         return message
 
@@ -64,7 +60,8 @@ class MessageReader:
             return None
         return part.key, part.state.version_id
 
-    def _message(self, record: Mapping[str, Any]) -> Message:
+    def from_queue(self, record: Mapping[str, Any]) -> Message:
+        """A message of SQS."""
         message = Message(record, partial(self._parse))
         if message.queued_at is not None:
             message.last_try_at = message.queued_at + self._last_try_ms

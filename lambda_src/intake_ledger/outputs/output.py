@@ -175,27 +175,9 @@ class Output:
 class AttemptOutputs:
     """The outputs of one attempt: one `Output` for each bucket and key, because it counts the writes."""
 
-    def __init__(
-        self,
-        client: "S3Client",
-        *,
-        fence: int,
-        source: str,
-        look_first: bool,
-        is_version: bool = False,
-        removals: bool = True,
-        resumes: bool = False,
-    ) -> None:
-        self._make: Callable[[str, str], Output] = partial(
-            Output,
-            client,
-            fence=fence,
-            source=source,
-            look_first=look_first,
-            is_version=is_version,
-            removals=removals,
-            resumes=resumes,
-        )
+    def __init__(self, make: Callable[[str, str], Output]) -> None:
+        """`make` gives the `Output` of a bucket and a key."""
+        self._make = make
         self._outputs: dict[tuple[str, str], Output] = {}
 
     def output(self, bucket: str, key: str) -> Output:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from botocore.exceptions import ClientError
 
 from intake_ledger.outputs.conditional_put import source_of
-from intake_ledger.outputs.output import AttemptOutputs
+from intake_ledger.outputs.output import AttemptOutputs, Output
 from intake_ledger.processor.file_set import FileSet, SetFile
 from intake_ledger.processor.object_change import KINDS, ObjectChange
 from intake_ledger.processor.object_stream import OpenedObject, open_state
@@ -18,7 +18,6 @@ from intake_ledger.protocol.errors import ObjectGone, OutputError
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from intake_ledger.outputs.output import Output
 
 _FORMAT = 1
 """The version of the input, as `intake_ledger.kinds.FORMAT`, which the processor's side does not import."""
@@ -135,9 +134,12 @@ def _outputs(
     client: "Callable[[], S3Client]", fence: int, key: str, version: str | None
 ) -> "Callable[[str, str], Output]":
     """Make the outputs of an execution. `version`: of a row that has one, None otherwise."""
-    outputs = _once(
-        lambda: AttemptOutputs(
+
+    def make(bucket: str, name: str) -> Output:
+        return Output(
             client(),
+            bucket,
+            name,
             fence=fence,
             source=source_of(key, version),
             # An earlier execution, or an earlier run of this step, may have written it.
@@ -145,8 +147,8 @@ def _outputs(
             is_version=version is not None,
             resumes=True,
         )
-    )
-    return lambda *where: outputs().output(*where)
+
+    return AttemptOutputs(make).output
 
 
 def _once[Made](make: Callable[[], Made]) -> Callable[[], Made]:

@@ -231,7 +231,8 @@ class TestTwoObjectsWithOneOutput:
     def test_a_version_does_not_leave_the_output_of_another_version(self, s3: MemoryOutputs) -> None:
         """With EVERY_VERSION the name of the output lacks the version, and the removal would do nothing."""
         output(s3, source="in/b").put(text())
-        outputs = AttemptOutputs(cast("Any", s3), fence=FENCE + 1, source="v2", look_first=True, is_version=True)
+        make = partial(Output, cast("Any", s3), fence=FENCE + 1, source="v2", look_first=True, is_version=True)
+        outputs = AttemptOutputs(make)
         with pytest.raises(OutputConflict):
             outputs.output("results", "out/a").remove()
 
@@ -264,13 +265,13 @@ class TestSeveralWrites:
 
     def test_an_attempt_has_one_output_for_each_name(self, s3: MemoryOutputs) -> None:
         """It counts the writes."""
-        outputs = AttemptOutputs(cast("Any", s3), fence=FENCE, source="s", look_first=False)
+        outputs = AttemptOutputs(partial(Output, cast("Any", s3), fence=FENCE, source="s", look_first=False))
         assert outputs.output("results", "a") is outputs.output("results", "a")
         assert outputs.output("results", "a") is not outputs.output("results", "b")
 
     @pytest.mark.parametrize(("bucket", "key"), [("", "a"), ("results", ""), ("results", "ä" * 513)])
     def test_a_name_that_s3_does_not_take_is_refused(self, s3: MemoryOutputs, bucket: str, key: str) -> None:
-        outputs = AttemptOutputs(cast("Any", s3), fence=FENCE, source="s", look_first=False)
+        outputs = AttemptOutputs(partial(Output, cast("Any", s3), fence=FENCE, source="s", look_first=False))
         with pytest.raises(ValueError, match="of the output"):
             outputs.output(bucket, key)
 
