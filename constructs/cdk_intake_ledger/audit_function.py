@@ -21,9 +21,9 @@ from cdk_intake_ledger.checks.nag_suppressions import (
 from cdk_intake_ledger.checks.rules.final_rules import WRITES_OF_A_CHANGE
 from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.other_account import BUCKET_ACTIONS
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, in_seconds, in_text
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import AuditOptions, Delivery, Existing
 from cdk_intake_ledger.resources.key_access import grant_key

@@ -10,9 +10,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cdk_intake_ledger.checks.plan import QUEUE_RETENTION_DAYS, function_timeout
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources, grant_keys, in_seconds, in_text
 from cdk_intake_ledger.functions.consumer_base import ConsumerFunction
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, grant_keys, in_seconds, in_text
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import ConcurrencyOptions, Reasons, RetryOptions

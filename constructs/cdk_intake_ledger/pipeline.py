@@ -21,8 +21,8 @@ from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
 from cdk_intake_ledger.delivery.delivery_problems import default_delivery_mode
 from cdk_intake_ledger.delivery.key_filters import parse_filters
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources, existing_resources
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources, existing_resources
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.objects.pipeline_checks import (
     extra_problems,

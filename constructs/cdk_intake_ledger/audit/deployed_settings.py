@@ -13,7 +13,7 @@ from aws_cdk import CfnResource, Duration, IStableStringProducer, Lazy, Resource
 from cdk_intake_ledger.checks.final_template import expected_in
 from cdk_intake_ledger.consumer_function import IntakeConsumer
 from cdk_intake_ledger.delivery.bucket_notifications import has_cdk_notifications
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.durations import to_seconds
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.cloudformation import outermost, properties_of

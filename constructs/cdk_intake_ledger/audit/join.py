@@ -18,9 +18,9 @@ from cdk_intake_ledger.checks.nag_suppressions import (
     FILE_COPIES,
     suppress,
 )
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
 from cdk_intake_ledger.functions.lambda_function import FunctionCode, FunctionNetworking, intake_function
 from cdk_intake_ledger.functions.layer import TESTED_RUNTIME
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.audit_scale import AuditScale, Engine
 from cdk_intake_ledger.resources.key_access import BUCKET_WRITE_KEY_ACTIONS, grant_key
 from intake_ledger.protocol.settings import environment_of

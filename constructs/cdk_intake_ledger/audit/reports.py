@@ -10,7 +10,7 @@ from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules.audit_rules import REPORTS_ARE_PROCESSED
 from cdk_intake_ledger.delivery.bucket_notifications import owned_resource, owner_of
 from cdk_intake_ledger.delivery.key_filters import KeyPattern, key_text_problems, warn_about_key_text
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.options import AuditOptions
 from cdk_intake_ledger.resources.key_access import grant_key
 from intake_ledger.protocol.settings import environment_of

@@ -11,8 +11,6 @@ from typing import Any
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from cdk_intake_ledger.checks.final_template import FinalTemplates
@@ -36,7 +34,8 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
 from cdk_intake_ledger.delivery.existing_delivery import existing_delivery_problems
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.lifecycle_rules import lifecycle_problems
-from cdk_intake_ledger.options.options import Delivery, Ordering
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
+from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.resources.event_sources import other_consumer_problems
 
 OUTPUT_SID = "OutputsOfTheProcessor"
@@ -49,81 +48,65 @@ class BucketCheck:
 
     scope: Construct
     """The pipeline. The other fields are its own."""
-    bucket: s3.IBucket
-    resource: s3.CfnBucket | None
-    """The bucket's resource; None for an imported bucket."""
-    delivery: Delivery
+    resources: PipelineResources
     had_notifications: bool
     """True if the bucket had notifications of CDK when the pipeline was created."""
-    filters: Sequence[KeyPattern]
     events: Collection[str]
     """The events that the pipeline needs, by S3's names."""
-    ordering: Ordering
-    deletes: bool
-    """True if removals are processed."""
     message_life: float
     """The longest time for which a message waits in both queues, in seconds."""
     role: iam.Role
     """The processor's."""
-    queue: sqs.IQueue
     source: lambda_.EventSourceMapping
     """The mapping that lets the consumer read the queue."""
-    queue_is_existing: bool
-    """False if the pipeline created the queue."""
 
     def problems(self, templates: FinalTemplates) -> Iterator[Problem]:
         """Check the complete app."""
+        resources = self.resources
         yield from self._loops()
-        if self.queue_is_existing:
-            yield from other_consumer_problems(templates, self.queue, self.source)
-        if self.delivery is Delivery.S3:
-            yield from overlap_problems(self._other_notifications(), self.filters, self.events)
-        elif self.delivery is Delivery.EXISTING:
-            yield from existing_delivery_problems(
-                self.scope,
-                bucket=self.bucket,
-                resource=self.resource,
-                queue=self.queue,
-                filters=self.filters,
-                deletes=self.deletes,
-                events=self.events,
-            )
-        if self.resource is not None:
+        if "queue" in resources.existing:
+            yield from other_consumer_problems(templates, resources.queue.queue, self.source)
+        if resources.delivery is Delivery.S3:
+            yield from overlap_problems(self._other_notifications(), resources.filters, self.events)
+        elif resources.delivery is Delivery.EXISTING:
+            yield from existing_delivery_problems(self.scope, resources, self.events)
+        if resources.bucket_resource is not None:
             yield from self._replaced_notifications()
             yield from lifecycle_problems(
                 self.scope,
-                templates.properties(self.resource),
-                bucket=self.bucket,
-                filters=self.filters,
-                ordering=self.ordering,
+                templates.properties(resources.bucket_resource),
+                bucket=resources.bucket,
+                filters=resources.filters,
+                ordering=resources.ordering,
                 message_life=self.message_life,
             )
 
     def _other_notifications(self) -> Iterator[BucketNotification]:
         """CDK's notifications of the bucket, without those of this pipeline and of later ones, which find this one."""
-        stack = Stack.of(self.bucket)
-        arns = [entry.data for entry in self.bucket.node.metadata if entry.type == NOTIFIED]
-        if self.queue.queue_arn not in arns:
+        bucket, queue_arn = self.resources.bucket, self.resources.queue.queue.queue_arn
+        arns = [entry.data for entry in bucket.node.metadata if entry.type == NOTIFIED]
+        if queue_arn not in arns:
             return
-        own_and_later = {readable(stack.resolve(arn)) for arn in arns[arns.index(self.queue.queue_arn) :]}
-        for notification in cdk_notifications(self.bucket):
+        own_and_later = {readable(Stack.of(bucket).resolve(arn)) for arn in arns[arns.index(queue_arn) :]}
+        for notification in cdk_notifications(bucket):
             if notification.destination not in own_and_later:
                 yield notification
 
     def _replaced_notifications(self) -> Iterator[Problem]:
-        if self.had_notifications or not has_cdk_notifications(self.bucket):
+        bucket, delivery = self.resources.bucket, self.resources.delivery
+        if self.had_notifications or not has_cdk_notifications(bucket):
             return
-        path = self.bucket.node.path
-        if self.delivery is Delivery.S3:
-            yield NOTIFICATIONS_REPLACED.problem(bucket=path)
-        elif self.delivery is Delivery.EVENTBRIDGE and "EventBridgeConfiguration" not in cdk_configuration(self.bucket):
-            yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=path)
+        if delivery is Delivery.S3:
+            yield NOTIFICATIONS_REPLACED.problem(bucket=bucket.node.path)
+        elif delivery is Delivery.EVENTBRIDGE and "EventBridgeConfiguration" not in cdk_configuration(bucket):
+            yield EVENT_BRIDGE_SWITCHED_OFF.problem(bucket=bucket.node.path)
 
     def _loops(self) -> Iterator[Problem]:
         """Find permissions of the processor to write keys that the pipeline processes."""
+        path = self.resources.bucket.node.path
         for pattern in self._written_keys():
-            for item in self.filters:
-                values: dict[str, object] = {"pattern": pattern, "bucket": self.bucket.node.path, "filter": item}
+            for item in self.resources.filters:
+                values: dict[str, object] = {"pattern": pattern, "bucket": path, "filter": item}
                 if _always_matches(pattern, item):
                     yield PROCESSOR_CALLS_ITSELF.problem(**values)
                 elif _may_match(pattern, item):
@@ -131,7 +114,7 @@ class BucketCheck:
 
     def _written_keys(self) -> Iterator[str]:
         stack = Stack.of(self.role)
-        arn = stack.resolve(self.bucket.bucket_arn)
+        arn = stack.resolve(self.resources.bucket.bucket_arn)
         for policy in self.role.node.find_all():
             if isinstance(policy, iam.Policy):
                 for statement in stack.resolve(policy.document).get("Statement", ()):

@@ -26,6 +26,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import NOTIFIED, has_cdk_no
 from cdk_intake_ledger.delivery.event_bridge import deliver_by_event_bridge, switch_event_bridge_on
 from cdk_intake_ledger.delivery.key_filters import KeyPattern
 from cdk_intake_ledger.delivery.other_account import warn_of_other_account
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
 from cdk_intake_ledger.delivery.queue_access import allow_service
 from cdk_intake_ledger.options.options import Delivery
 from cdk_intake_ledger.queue import IntakeQueue
@@ -39,47 +40,30 @@ LOGS_POLICY = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicE
 """The managed policy of that function, as cdk-nag names it."""
 
 
-def add_notifications(
-    scope: Construct,
-    delivery_mode: Delivery,
-    *,
-    name: str,
-    bucket: s3.IBucket,
-    own: bool,
-    resource: s3.CfnBucket | None,
-    queue: IntakeQueue,
-    filters: Sequence[KeyPattern],
-    events: Mapping[s3.EventType, str],
-    object_actions: Iterable[str],
-) -> None:
+def add_notifications(scope: Construct, resources: PipelineResources, events: Mapping[s3.EventType, str]) -> None:
     """Send the events of these keys to the queue.
 
     Args:
         scope: the pipeline.
-        delivery_mode: the option, or the default of the bucket.
-        name: for the description of a rule.
-        bucket: the bucket.
-        own: whether the pipeline created the bucket.
-        resource: the bucket's resource; None for an imported bucket.
-        queue: the pipeline's.
-        filters: the pipeline's.
+        resources: those of the pipeline.
         events: those that the pipeline needs, by CDK's type and by S3's name.
-        object_actions: what options need on objects besides reading.
 
     """
+    bucket, resource, queue, filters = resources.bucket, resources.bucket_resource, resources.queue, resources.filters
     if resource is None:
         warn(scope, BUCKET_VERSIONING_UNKNOWN, bucket=bucket.node.path)
-        warn_of_other_account(scope, bucket, delivery_mode, filters, object_actions)
-    if delivery_mode is Delivery.EXISTING:
+        object_actions = [action for extra in resources.extras for action in extra.actions]
+        warn_of_other_account(scope, bucket, resources.delivery, filters, object_actions)
+    if resources.delivery is Delivery.EXISTING:
         return
-    if delivery_mode is Delivery.EVENTBRIDGE:
+    if resources.delivery is Delivery.EVENTBRIDGE:
         switch_event_bridge_on(scope, bucket, resource)
-        deliver_by_event_bridge(scope, name, bucket, queue, filters, names=events.values())
+        deliver_by_event_bridge(scope, resources.name, bucket, queue, filters, names=events.values())
     elif resource is None:
         _notify_by_cdk(
             scope, bucket, queue, filters, events=events, conditions={"ArnLike": {"aws:SourceArn": bucket.bucket_arn}}
         )
-    elif not own and has_cdk_notifications(bucket):
+    elif not resources.bucket_is_own and has_cdk_notifications(bucket):
         _notify_by_cdk(scope, bucket, queue, filters, events=events, conditions={})
     else:
         _notify_natively(scope, bucket, resource, queue, filters, events=events.values())

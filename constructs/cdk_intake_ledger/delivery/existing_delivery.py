@@ -1,7 +1,7 @@
 """Finds what sends the changes of a bucket to a queue with `Delivery.EXISTING`, among the resources of the app."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from cdk_intake_ledger.delivery.bucket_notifications import (
     readable,
     resource_notifications,
 )
-from cdk_intake_ledger.delivery.key_filters import KeyPattern
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
 from cdk_intake_ledger.resources.cloudformation import properties_of
 from intake_ledger.delivery_check import sent_events
 
@@ -44,34 +44,24 @@ class _Senders:
 
 
 def existing_delivery_problems(
-    scope: Construct,
-    *,
-    bucket: s3.IBucket,
-    resource: s3.CfnBucket | None,
-    queue: sqs.IQueue,
-    filters: Sequence[KeyPattern],
-    deletes: bool,
-    events: Collection[str],
+    scope: Construct, resources: PipelineResources, events: Collection[str]
 ) -> Iterator[Problem]:
     """Check at synthesis that the app sends the bucket's changes to the queue. Warn where it cannot be known.
 
     Args:
         scope: the pipeline, which gets the warnings.
-        bucket: the bucket.
-        resource: its resource; None if it is imported.
-        queue: the queue.
-        filters: the pipeline's.
-        deletes: whether the pipeline processes removals.
+        resources: those of the pipeline.
         events: those that the pipeline needs, by S3's names.
 
     """
+    bucket, resource, queue = resources.bucket, resources.bucket_resource, resources.queue.queue
     names: dict[str, object] = {"bucket": bucket.node.path, "queue": queue.node.path}
     imported = resource is None or not Resource.is_owned_resource(queue)
     senders = _Senders(may_others=True) if imported else _senders(scope, bucket, resource, queue)
     types = frozenset[str]()
     if senders.rules and _has_event_bridge(bucket, resource):
         types = types.union(*senders.rules)
-    for keys in filters:
+    for keys in resources.filters:
         lacking = sent_events.lacking_events(keys.encoded(), senders.notifications, types, events=events)
         values = names | {"filter": keys}
         if senders.may_others and (lacking.whole or lacking.part):
@@ -79,7 +69,7 @@ def existing_delivery_problems(
         elif sent_events.CREATED in lacking.whole:
             why = f"{names['bucket']} does not send its events to EventBridge, and " if senders.rules else ""
             yield EXISTING_DELIVERY_SENDS_NOTHING.problem(why=why, **values)
-        elif deletes and {sent_events.REMOVED, sent_events.EXPIRED} <= {*lacking.whole}:
+        elif resources.deletes and {sent_events.REMOVED, sent_events.EXPIRED} <= {*lacking.whole}:
             yield EXISTING_DELIVERY_WITHOUT_REMOVALS.problem(**values)
         elif lacking.whole or lacking.part:
             gets = [

@@ -9,9 +9,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.delivery.pipeline_resources import in_seconds, in_text
 from cdk_intake_ledger.functions.durable_checks import DurableConfiguration, durable_problems, unqualified_arn
 from cdk_intake_ledger.functions.executions import Executions
-from cdk_intake_ledger.functions.pipeline_resources import in_seconds, in_text
 from cdk_intake_ledger.queue import IntakeQueue
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_durable import DurableSettings

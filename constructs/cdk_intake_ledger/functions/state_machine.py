@@ -10,10 +10,10 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.delivery.pipeline_resources import in_seconds
 from cdk_intake_ledger.delivery.queue_access import allow_rule, rule_target
 from cdk_intake_ledger.functions.executions import Executions
 from cdk_intake_ledger.functions.machine_checks import machine_problems
-from cdk_intake_ledger.functions.pipeline_resources import in_seconds
 from cdk_intake_ledger.queue import IntakeQueue
 from intake_ledger.protocol.settings import environment_of
 from intake_ledger.protocol.settings_executions import ExecutionSettings

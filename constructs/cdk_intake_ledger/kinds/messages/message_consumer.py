@@ -11,10 +11,10 @@ from cdk_intake_ledger.checks.final_template import expect
 from cdk_intake_ledger.checks.nag_suppressions import STREAM_DESTINATION, suppress
 from cdk_intake_ledger.checks.plan import Plan
 from cdk_intake_ledger.consumer_function import LATE_AFTER, hold_seconds, options_environment
+from cdk_intake_ledger.delivery.pipeline_resources import grant_keys, in_seconds, in_text, powertools_environment
 from cdk_intake_ledger.functions.consumer_base import MAPPING, ConsumerFunction
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.network_endpoints import OF_MESSAGES, warn_without_endpoints
-from cdk_intake_ledger.functions.pipeline_resources import grant_keys, in_seconds, in_text, powertools_environment
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.messages.message_source import MessageSource
 from cdk_intake_ledger.ledger_table import IntakeLedger

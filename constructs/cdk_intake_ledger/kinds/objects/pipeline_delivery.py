@@ -12,8 +12,8 @@ from cdk_intake_ledger.delivery.bucket_validation import BucketCheck
 from cdk_intake_ledger.delivery.event_delivery import add_notifications
 from cdk_intake_ledger.delivery.imported_buckets import register_import
 from cdk_intake_ledger.delivery.key_filters import warn_about_filters
+from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources
 from cdk_intake_ledger.functions.network_endpoints import OF_OBJECTS, warn_without_endpoints
-from cdk_intake_ledger.functions.pipeline_resources import PipelineResources
 from cdk_intake_ledger.options.options import Delivery
 
 
@@ -34,34 +34,16 @@ def connect_bucket(
     if resources.bucket_resource is None and resources.delivery is Delivery.S3:
         register_import(resources.bucket, scope, resources.filters)
     events = EVENTS | {event: name for extra in resources.extras for event, name in extra.events.items()}
-    add_notifications(
-        scope,
-        resources.delivery,
-        name=resources.name,
-        bucket=resources.bucket,
-        own=resources.bucket_is_own,
-        resource=resources.bucket_resource,
-        queue=resources.queue,
-        filters=resources.filters,
-        events=events,
-        object_actions=[action for extra in resources.extras for action in extra.actions],
-    )
+    add_notifications(scope, resources, events)
     if resources.bucket_resource is None:
         warn(scope, BUCKET_LIFECYCLE_UNKNOWN, bucket=resources.bucket.node.path, message_life=span(message_life))
     check = BucketCheck(
         scope=scope,
-        bucket=resources.bucket,
-        resource=resources.bucket_resource,
-        delivery=resources.delivery,
+        resources=resources,
         had_notifications=has_cdk_notifications(resources.bucket),
-        filters=resources.filters,
         events=[*events.values()],
-        ordering=resources.ordering,
-        deletes=resources.deletes,
         message_life=message_life,
         role=consumer.role,
-        queue=resources.queue.queue,
         source=consumer.source,
-        queue_is_existing="queue" in resources.existing,
     )
     at_synthesis(scope, check.problems)

@@ -1,4 +1,4 @@
-"""The resources that a pipeline's functions use: environment variables and permissions that the functions share."""
+"""The resources of a pipeline: what delivers to it, and the environment variables and permissions of its functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
