@@ -435,7 +435,7 @@ class World(Cell):
         doing = self._doing
         first, faults = len(self.local.requests), self.faults
         self.described.clear()
-        fenced = self.outcomes["Fenced"]
+        fenced, ended = self.outcomes["Fenced"], self._ended()
         outer = doing.faults_before, doing.worker
         doing.faults_before, doing.worker = faults, worker
         try:
@@ -449,8 +449,15 @@ class World(Cell):
         if self.faults == faults:
             if self.outcomes["Fenced"] > fenced and "restored" not in self.notes:
                 raise self.broken_promise("an attempt is overtaken, and no other worker acts")
+            if not self.notes & {"restored", "expired"} and (found := self._ended() - ended):
+                raise self.broken_promise(f"one worker reports {dict(found)} more than its rows show")
             for feature in self.features:
                 feature.handled(self, self.local.requests[first:])
+
+    def _ended(self) -> Counter[str]:
+        """How often more an end was reported than a row shows it."""
+        shown = {"Committed": len(self.commits), "Rejected": len(self.rejections)}
+        return Counter({name: self.outcomes[name] - number for name, number in shown.items()})
 
     def is_undisturbed(self) -> bool:
         """True if the turn that runs has had no fault."""

@@ -23,6 +23,7 @@ from intake_ledger.protocol.change import Change
 from intake_ledger.protocol.errors import WrongReturnError
 from intake_ledger.protocol.handover import remaining_seconds
 from intake_ledger.protocol.reasons import OutcomeKind
+from intake_ledger.protocol.verdict import IN_TURN
 from intake_ledger.runners import Ended, Run, SharedRunner
 
 
@@ -106,7 +107,7 @@ class SharedCalls:
             except Exception as error:  # noqa: BLE001 - it is tried again in its own turn
                 self.services.telemetry.log_error("a change could not be claimed", message.id, error)
                 continue
-            if not isinstance(answer, Claim) and answer.alone:
+            if not isinstance(answer, Claim) and answer.verdict in IN_TURN:
                 continue
             self.services.telemetry.decided(change, answer, now=self.services.clock())
             if isinstance(answer, Claim):

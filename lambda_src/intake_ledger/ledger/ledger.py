@@ -63,7 +63,16 @@ from intake_ledger.protocol.row import (
     success_key,
     waiting_partition,
 )
-from intake_ledger.protocol.verdict import Policy, Ruling, Verdict, is_forgotten, judge_row, judge_state, sent_at
+from intake_ledger.protocol.verdict import (
+    IN_TURN,
+    Policy,
+    Ruling,
+    Verdict,
+    is_forgotten,
+    judge_row,
+    judge_state,
+    sent_at,
+)
 
 MAX_JUDGEMENTS = 5
 """A row is judged again when another attempt changed it in between. After this number, that attempt keeps the row."""
@@ -232,7 +241,7 @@ class Ledger:
         """Judge one change. Its verdict is ACCEPTED if the answer is a claim.
 
         A claim excludes all other attempts for `lease_ms` milliseconds. With `for_call`, it is for a call with other
-        changes. Then a change that must run alone is not claimed; see `Ruling.alone`.
+        changes. Then a change that must run alone is BUSY.
         """
         self._row_history.begin()
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
@@ -397,7 +406,7 @@ class Ledger:
 
         Returns:
             A claim or a ruling for each change. None: claim it alone. It needs a look at S3, has the key of an earlier
-            change, is the only new one, or AWS did not answer for it.
+            change, is the only new one, AWS did not answer for it, or its ruling is one of `IN_TURN`.
 
         Raises:
             ClientError: AWS answered for no change. Also BotoCoreError.
@@ -467,7 +476,8 @@ class Ledger:
                 # An audit's mark alone is not a row. The single insert replaces it.
                 if (present := row_from_attributes(items.get(wish.key, {}))) is not None:
                     wish.row = present
-                    answers[wish.owner] = self._judge(wish)
+                    if isinstance(answer := self._judge(wish), Claim) or answer.verdict not in IN_TURN:
+                        answers[wish.owner] = answer
         return answers
 
     def _is_new(self, change: Change) -> bool:
@@ -980,7 +990,7 @@ def _runs_alone(wish: _Wish) -> Ruling | None:
     """The ruling if the wish is for a call with other changes, and such a call has died with the row's state."""
     if not wish.for_call or wish.row is None or not wish.row.runs_alone:
         return None
-    return Ruling(Verdict.BUSY, "a call with it has died, so it runs alone", wish.row, alone=True)
+    return Ruling(Verdict.BUSY, "a call with it has died, so it runs alone", wish.row)
 
 
 def _continued(claim: Claim) -> Row:

@@ -60,6 +60,9 @@ VERDICT_METRICS = {
     Verdict.LATER_FORMAT: "LaterFormat",
 }
 """The metric of each verdict. Each has a row of `intake_ledger.contract.METRICS`."""
+IN_TURN = frozenset({Verdict.BUSY, Verdict.EXHAUSTED})
+"""Verdicts that count only in the turn of a message. An earlier one of its batch may end the work that they are about.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,6 @@ class Ruling:
     """True if there is no row, and the state is older than the retention."""
     awaited: bool = False
     """BUSY, and another wake of the set comes again and looks then. This one need not wait."""
-    alone: bool = False
-    """BUSY for a call with other changes only: it may be claimed for a call without them."""
 
 
 _NOT_COMMITTED = "this is the current state and it is not committed"

@@ -187,6 +187,23 @@ def test_a_poison_spends_no_attempt_of_its_neighbours(death: Act) -> None:
     assert [dead.attributes["key"] for dead in pipeline.dead_letters] == ["k1"]
 
 
+@pytest.mark.failure_mode("F786")
+def test_three_messages_of_a_spent_change_make_one_dead_letter() -> None:
+    """The first one rejects it. What the row said before the call is over."""
+    table = Table(k0=dies)
+    pipeline = LocalPipeline(table.load, max_per_call=3, max_attempts=2)
+    pipeline.put("k0", "0")
+    for _ in range(2):
+        pipeline.turn()
+        pipeline.clock.advance(10**6)
+    for _ in range(2):
+        pipeline.duplicate()
+    for number in (1, 2):
+        pipeline.put(f"k{number}", "1")
+    pipeline.run()
+    assert [dead.attributes["key"] for dead in pipeline.dead_letters] == ["k0"]
+
+
 @pytest.mark.failure_mode("F480")
 def test_a_poison_that_a_person_sends_again_runs_alone() -> None:
     table = Table(k1=dies)

@@ -11,6 +11,7 @@ from intake_ledger import Commit, ObjectChange
 from intake_ledger.consumer.batch import ProcessingTime
 from intake_ledger.consumer.circuit_breaker import THRESHOLD, CircuitBreaker
 from intake_ledger.consumer.consumer import HOLD_MS
+from intake_ledger.events.parser import PATIENCE
 from intake_ledger.ledger.conditions import NO_ROW
 from intake_ledger.ledger.dynamodb_table import BATCH_STATEMENTS, LedgerTable
 from intake_ledger.ledger.ledger import Claim
@@ -24,6 +25,7 @@ from tests.unit.support import (
     BUCKET,
     LATE_AFTER,
     LEASE,
+    MAX_ATTEMPTS,
     MINUTE,
     SECOND,
     Clock,
@@ -225,6 +227,24 @@ class TestConsumer:
         assert handle(bench, ProcessingTime(10), message(bodies[1], "m1", receives=2)) == []
         row = world.known(created(world.s3.look("innocent"), key="innocent"))
         assert (row.status, row.attempts) == (Status.PROCESSED, 2)
+
+    @pytest.mark.failure_mode("F786")
+    def test_two_messages_of_a_spent_file_make_one_dead_letter(self, world: World) -> None:
+        """The first one rejects it. What the second one's row said when the batch began is over."""
+        bench = Bench(world)
+        spent, other = uploads(world, "spent", "other")
+
+        def die(_: object) -> None:
+            raise KeyboardInterrupt
+
+        bench.acts = [die] * MAX_ATTEMPTS
+        for number in range(MAX_ATTEMPTS):
+            with pytest.raises(KeyboardInterrupt):
+                handle(bench, ProcessingTime(10), message(spent, "m0", receives=number + 1))
+            world.clock.advance(LATE_AFTER // (MAX_ATTEMPTS + 1))
+        batch = [message(spent, "m0", receives=PATIENCE + 1), message(spent, "m1"), message(other, "m2")]
+        assert handle(bench, ProcessingTime(10), *batch) == []
+        assert len(bench.queues.copies) == 1
 
     @pytest.mark.failure_mode("F22")
     def test_a_message_that_came_twice_in_one_batch_is_processed_once(self, world: World) -> None:
