@@ -97,6 +97,20 @@ FOUND = {
         ),
     ),
     **{
+        f"the removal of a version comes before its upload: {' '.join(others)}": Script(
+            ("objects", *others),
+            (
+                *(Step("upload", 0, 3 if "deletes" not in others else 0), Step("rollback"), Step("upload", 9)),
+                *(*([Step("upload", 7)] if "calls" in others else []), Step("turn", 0, 1), Step("turn", 0, 1)),
+            ),
+        )
+        for others in (
+            *(("remote", "lambda"), ("remote", "lambda", "deletes"), ("durable", "lambda", "deletes")),
+            *(("machine", "lambda", "deletes", "stop_overtaken"), ("machine", "worker", "deletes", "groups")),
+            ("inline", "lambda", "calls", "deletes"),
+        )
+    },
+    **{
         f"{name}, an execution {end}, and another message of the key is in the batch of its end": Script(
             (name, "machine", "lambda"),
             (
@@ -135,7 +149,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.failure_mode("F735", "F736", "F786")
+@pytest.mark.failure_mode("F735", "F736", "F786", "F787")
 @pytest.mark.parametrize("name", FOUND)
 def test_a_world_that_failed_once_holds(name: str) -> None:
     assert not play(FOUND[name])

@@ -79,6 +79,9 @@ class Policy:
     """True if the row of an object stays as long as the object; see `Retention`."""
     executions: bool = False
     """True if executions of a state machine process the changes. An execution outlives the lease of its claim."""
+    unopened: bool = False
+    """True if the processor may start after its object is gone. Executions, functions and calls of several open none.
+    """
     directory_markers: bool = True
     """False if directory markers without a row are skipped."""
     every_version: bool = False
@@ -95,6 +98,7 @@ class Policy:
             settings.deletes,
             settings.keeps_rows,
             executions,
+            unopened=executions or settings.processor_function is not None or settings.max_per_call > 1,
             directory_markers=settings.directory_markers,
             every_version=settings.ordering is Ordering.EVERY_VERSION,
             tags=settings.after_commit is not None,
@@ -277,9 +281,9 @@ def _judge_without_row(  # noqa: PLR0911 - one return per line of the table
     if state.kind is StateKind.ABSENT:
         if policy.deletes and not complete and change.reports_removal and _is_young(change, now, policy):
             return Ruling(Verdict.ACCEPTED, "it was removed a short time ago, and its row may have expired before")
-        if complete and policy.executions and change.reports_removal and _is_young(change, now, policy):
-            # Written, as for a marker below: an execution starts without the read that would find nothing.
-            return Ruling(Verdict.SETTLED, f"{_NEVER_PROCESSED}, and its upload would start an execution")
+        if policy.unopened and change.reports_removal and _is_young(change, now, policy):
+            # Written, as for a marker below: the upload is inserted without a look, and nothing opens its object.
+            return Ruling(Verdict.SETTLED, f"{_NEVER_PROCESSED}, and its upload would start a processor")
         # After a commit that is not older than its event, the object would still have its row.
         marker = not policy.directory_markers and _reports_marker(change)
         uploaded = not marker and change.reports_upload_since(now - policy.retention_ms)

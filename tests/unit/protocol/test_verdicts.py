@@ -1,7 +1,7 @@
 """The table of verdicts line by line, and rules for every row, change and state of S3."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +11,7 @@ from intake_ledger.protocol import row as row_changes
 from intake_ledger.protocol.change import ABSENT, Change, Origin, State, StateKind
 from intake_ledger.protocol.row import STORED_STATUSES, Retention, Row, Status
 from intake_ledger.protocol.verdict import Policy, Ruling, Verdict, judge_row, judge_state
+from tests.settings import CONSUMER
 from tests.unit.support import (
     DAY,
     KEY,
@@ -232,21 +233,35 @@ class TestLook:
         """Without a row it never processed the object."""
         assert judge(None, change, state, all_rows_since=since, complete=since == 0) is verdict
 
+    @pytest.mark.failure_mode("F787")
     @pytest.mark.parametrize(
-        ("complete", "change", "verdict"),
+        ("deletes", "complete", "change", "verdict"),
         [
-            pytest.param(True, deleted(V1), Verdict.SETTLED, id="nothing was ever there"),
-            pytest.param(False, deleted(V1), Verdict.ACCEPTED, id="it may be older than the pipeline"),
-            pytest.param(True, replace(deleted(V1), event_time=NOW - RETENTION - 1), Verdict.STALE, id="an old event"),
-            pytest.param(True, audited(ABSENT), Verdict.STALE, id="no event of a removal"),
+            pytest.param(True, True, deleted(V1), Verdict.SETTLED, id="nothing was ever there"),
+            pytest.param(True, False, deleted(V1), Verdict.ACCEPTED, id="it may be older than the pipeline"),
+            pytest.param(False, False, deleted(V1), Verdict.SETTLED, id="no processor is told of removals"),
+            pytest.param(
+                True, True, replace(deleted(V1), event_time=NOW - RETENTION - 1), Verdict.STALE, id="an old event"
+            ),
+            pytest.param(True, True, audited(ABSENT), Verdict.STALE, id="no event of a removal"),
         ],
     )
-    def test_an_upload_starts_no_execution_after_its_removal(
-        self, complete: bool, change: Change, verdict: Verdict
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            pytest.param({"processor_function": "function"}, id="another function"),
+            pytest.param({"max_per_call": 2}, id="a call of several"),
+        ],
+    )
+    def test_an_upload_starts_no_processor_after_its_removal(
+        self, settings: dict[str, Any], deletes: bool, complete: bool, change: Change, verdict: Verdict
     ) -> None:
         """The row of the removal is what its upload's event meets, which would be inserted without a look."""
-        policy = replace(POLICY, executions=True)
+        policy = Policy.of(replace(CONSUMER, deletes=deletes, retention_seconds=RETENTION // 1000, **settings))
         assert judge(None, change, ABSENT, policy, all_rows_since=0, complete=complete) is verdict
+        opens = replace(policy, unopened=False)
+        if verdict is Verdict.SETTLED:
+            assert judge(None, change, ABSENT, opens, all_rows_since=0, complete=complete) is Verdict.STALE
 
     @pytest.mark.failure_mode("F600")
     @pytest.mark.parametrize(
