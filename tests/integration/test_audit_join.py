@@ -297,7 +297,7 @@ def by_sqlite(
     folder: Path, listed: list[list[Any]], held: list[list[Any]], judged: Window, deletes: bool
 ) -> tuple[dict[str, int], list[Candidate]]:
     """The small form, within one function."""
-    join = SqliteJoin(folder)
+    join = SqliteJoin(folder / "audit")
     join.add(HELD, held)
     join.add(LISTED, listed)
     lines, candidates = join.run(judged, deletes=deletes), list(join.candidates("run"))

@@ -96,6 +96,11 @@ class Feature:
     without: frozenset[str] = frozenset()
     """The features that it never meets: the construct refuses both together."""
 
+    @property
+    def judges_changes(self) -> bool:
+        """True if it has its own `changed`."""
+        return type(self).changed is not Feature.changed
+
     def begin(self, world: World) -> None:
         """Before the first step."""
 
@@ -173,9 +178,12 @@ def run_parts(world: World) -> None:
 class Common(Feature):
     """What holds in each world."""
 
-    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
-        if after.status is Status.PROCESSED and after.expires_at is not None and not after.settled:
-            yield f"the row of {key} expires, and {set(after.late_writes)} may have been written late"
+    def recorded(self, world: World, place: tuple[str, str], before: Item | None, after: Item | None) -> Iterator[str]:
+        if after is None or "expires_at" not in after or not world.is_row(place):
+            return
+        row = world.row_in(after)
+        if row is not None and row.status is Status.PROCESSED and not row.settled:
+            yield f"the row of {place[0]} expires, and {set(row.late_writes)} may have been written late"
 
     def judge(self, world: World) -> Iterator[str]:
         name = world.settings.pipeline

@@ -9,18 +9,27 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from intake_ledger.audit import one_function
 from intake_ledger.ledger import dynamodb_table
 from tests.pairs.features import ALWAYS, FEATURES, KINDS, OPTIONS, fits, make_world
-from tests.pairs.world import TURNS, WITH_REQUESTS, Fault, Sleeper, Step, Violation
+from tests.pairs.world import TURNS, WITH_REQUESTS, Fault, Sleeper, Step, Violation, World
 
 FAULTS = ("die", "die", "die after", "refuse", "lose", "busy", "pause", "pause", "sleep", "sleep")
 WAKES = ("wake", "wake again")
 OF_SLEEPERS = ("refuse", "lose", "busy", "pause", "sleep")
 """Faults of a worker that has been woken. Its effect may be late, so it does not die."""
 MOST_OPTIONS, MOST_STEPS = 3, 22
+ROLES = ("kind", "runner", "host")
+"""A world has one feature of each of them."""
+_made: dict[tuple[str, ...], World] = {}
+"""The world that `draw` made last to see whether the kit takes its features. `play` plays it."""
 
 
 class Script(NamedTuple):
@@ -35,7 +44,14 @@ class Script(NamedTuple):
 
 
 def draw(seed: int, wanted: Sequence[str] = ()) -> Script:
-    """The world of a seed. It has the features that are wanted, and further ones at random."""
+    """The world of a seed. It has the features that are wanted, and further ones at random.
+
+    Raises:
+        ValueError: The features that are wanted never meet.
+
+    """
+    if not may_meet(tuple(wanted)):
+        raise ValueError(f"no world has the features {', '.join(wanted)}")
     chance = random.Random(seed)
     while True:
         given = {FEATURES[one].role: one for one in wanted}
@@ -46,13 +62,8 @@ def draw(seed: int, wanted: Sequence[str] = ()) -> Script:
         more = chance.randint(0 if wanted else 1, MOST_OPTIONS - min(len(options), MOST_OPTIONS - 1))
         options.update(chance.sample([one.name for one in OPTIONS], more))
         names = (kind, runner, host, *sorted(options))
-        if not fits(names):
-            continue
-        try:
-            make_world(names)
-        except ValueError:
-            continue
-        break
+        if _fits(names):
+            break
     actions = [one for name in names for one in FEATURES[name].actions]
     actions += [one for one in ALWAYS.actions if one not in TURNS]
     steps = [_step(chance, actions, chance.random() < 0.7) for _ in range(chance.randint(5, MOST_STEPS))]
@@ -60,6 +71,26 @@ def draw(seed: int, wanted: Sequence[str] = ()) -> Script:
         place = chance.randint(0, len(steps))
         steps[place:place] = _crossing(chance, actions, (*FEATURES[kind].actions,))
     return Script(names, tuple(steps))
+
+
+@cache
+def may_meet(wanted: tuple[str, ...]) -> bool:
+    """True if a world has these features. Further options never help: what a feature needs is a kind or a runner."""
+    options = sorted(one for one in wanted if FEATURES[one].role == "option")
+    places = product(*([one.name for one in FEATURES.values() if one.role == role] for role in ROLES))
+    return any(set(wanted) <= {*place, *options} and _fits((*place, *options)) for place in places)
+
+
+def _fits(names: tuple[str, ...]) -> bool:
+    """True if the features may meet, and the kit takes them."""
+    if not fits(names):
+        return False
+    _made.clear()
+    try:
+        _made[names] = make_world(names)
+    except ValueError:
+        return False
+    return True
 
 
 def _crossing(chance: random.Random, actions: Sequence[str], work: Sequence[str]) -> Iterator[Step]:
@@ -111,7 +142,7 @@ def _place(chance: random.Random) -> int:
 
 def play(script: Script) -> str:
     """Play a world to its rest. Returns the broken promise, or an empty text."""
-    world = make_world(script.features)
+    world = _made.pop(script.features, None) or make_world(script.features)
     real, mine, real_pause = time.sleep, threading.current_thread(), dynamodb_table.pause
 
     def sleep(seconds: float) -> None:
@@ -123,6 +154,10 @@ def play(script: Script) -> str:
             real(seconds)
 
     time.sleep = dynamodb_table.pause = cast("Any", sleep)
+    audit: Any = one_function
+    folder, join = audit.TemporaryDirectory, audit.SqliteJoin
+    # A database in memory is made faster than a file.
+    audit.TemporaryDirectory, audit.SqliteJoin = lambda **_: nullcontext(""), lambda _: join(Path(":memory:"))
     try:
         for step in script.steps:
             world.step(step)
@@ -139,6 +174,7 @@ def play(script: Script) -> str:
     finally:
         world.end_sleepers()
         time.sleep, dynamodb_table.pause = real, real_pause
+        audit.TemporaryDirectory, audit.SqliteJoin = folder, join
 
 
 def class_of(said: str) -> str:

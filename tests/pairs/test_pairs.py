@@ -173,6 +173,33 @@ def test_a_seed_repeats_its_world() -> None:
     assert draw(7) == draw(7) != draw(8)
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        ("machine", "durable"),
+        ("sets", "deletes"),
+        ("FIFO messages", "machine"),
+        ("every version", "deletes", "exclude"),
+        ("calls", "stop_overtaken"),
+    ],
+)
+def test_features_that_never_meet_are_refused(wanted: tuple[str, ...]) -> None:
+    """By a feature, by the kit, or by both."""
+    with pytest.raises(ValueError, match=" ".join(("no world has the features", ", ".join(wanted)))):
+        draw(7, wanted)
+
+
+def test_what_a_feature_needs_is_a_kind_or_a_runner() -> None:
+    """`may_meet` relies on that."""
+    assert {FEATURES[name].role for one in FEATURES.values() for name in one.beside} == {"kind", "runner"}
+
+
+def test_a_drawn_world_is_the_one_of_its_script() -> None:
+    """`play` takes the world that `draw` has made."""
+    script = draw(10_023)
+    assert [play(script) for _ in range(2)] == [""] * 2
+
+
 def test_a_failing_world_shrinks_to_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a file without its tag fails."""
     monkeypatch.setattr(FEATURES["tags"], "judge", lambda _: iter(["a file is bad"]))

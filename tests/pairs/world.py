@@ -22,7 +22,7 @@ from intake_ledger import Commit, NotYet, Unprocessable, outcome_events
 from intake_ledger.executions.decide import execution_name
 from intake_ledger.protocol.errors import LibraryError
 from intake_ledger.protocol.group_pattern import GroupPattern
-from intake_ledger.protocol.row import Row, RowKey, Status, from_dynamodb, rate_key, row_from_attributes
+from intake_ledger.protocol.row import FORMAT, Row, RowKey, Status, from_dynamodb, rate_key, row_from_attributes
 from intake_ledger_testing.dynamodb_expressions import Item
 from intake_ledger_testing.local_worker import LocalConnection, LocalWorker
 from intake_ledger_testing.memory_step_functions import MemoryExecution
@@ -45,6 +45,8 @@ TURNS = ("turn", "turn again", "turn once more")
 WITH_REQUESTS = frozenset({*TURNS, "audit", "forget", "once"})
 """Steps that may have a fault. Each one is done by one worker or person."""
 _MOST_TURNS = 1_500
+_FORMAT = {"N": str(FORMAT)}
+_IN_WORK = (Status.PROCESSING, Status.FAILED)
 _CALLS = frozenset({"process", "start_execution", "invoke"})
 _NO_CALL = 1
 
@@ -298,7 +300,12 @@ class World(Cell):
         self._workers: dict[int, LocalWorker] = {}
         self._busy: list[LocalWorker] = []
         self._quiet = True
+        self._rows_read = dict[int, tuple[Item, Row | None]]()
+        """By the identity of the item, which stays here. So no other item has it."""
         self.skews = 0
+        self._judges_changes = any(one.judges_changes for one in self.features)
+        rate = rate_key(self.settings.pipeline)
+        self._rate = rate.pk, rate.sk
 
     def _void_receipts(self) -> None:
         """Let a delivery delete no message that was delivered again, as on AWS. Work on sets relies on that."""
@@ -661,36 +668,37 @@ class World(Cell):
         given = execution.given
         place = RowKey(given["intake"]["pk"], given["intake"]["sk"])
         item = self.dynamodb.items.get((place.pk, place.sk))
-        row = row_from_attributes(from_dynamodb(item)) if item else None
+        row = self.row_in(item) if item else None
         return row if row is not None and execution_name(place, row.fence) == execution.name else None
 
     # --- the table
 
     def _changed(self, key: tuple[str, str], before: Item | None, after: Item | None) -> None:
         """A record of the stream."""
-        if self._quiet:
-            for feature in self.features:
-                for said in feature.recorded(self, key, before, after):
-                    raise self.broken_promise(said)
-        if self._quiet and key == (rate_key(self.settings.pipeline).pk, rate_key(self.settings.pipeline).sk):
+        if not self._quiet:
+            return
+        for feature in self.features:
+            for said in feature.recorded(self, key, before, after):
+                raise self.broken_promise(said)
+        if key == self._rate:
             was, now = (from_dynamodb(one or {}).get("starts_until", 0) for one in (before, after))
             self.starts += now > was
-        old, new = (
-            row_from_attributes(from_dynamodb(one)) if one and "status" in one else None for one in (before, after)
-        )
-        if new is None or new.status is Status.LATER_FORMAT:
+        if after is None or after.get("format") != _FORMAT or "status" not in after:
             return
-        name = key[0].partition("/")[2]
-        if self._quiet and key[1].startswith(f"{self.settings.pipeline}@"):
-            for feature in self.features:
-                for said in feature.changed(self, name, old, new):
-                    raise self.broken_promise(said)
-        if old is not None and new.fence < old.fence and self._quiet:
-            raise self.broken_promise(
-                f"the fence of {name} goes back from {old.fence} to {new.fence}: {old.status} to {new.status}"
-            )
+        name, status = key[0].partition("/")[2], after["status"]["S"]
+        if before is not None and "status" in before and int(after["fence"]["N"]) < int(before["fence"]["N"]):
+            changes = (f"{one['status']['S']} {one['fence']['N']}" for one in (before, after))
+            raise self.broken_promise(f"the fence of {name} goes back: {' to '.join(changes)}")
+        # To read rows takes long.
+        if not self.is_row(key) or (status in _IN_WORK and not self._judges_changes):
+            return
+        old, new = (self.row_in(one) if one and "status" in one else None for one in (before, after))
+        assert new is not None
+        for feature in self.features:
+            for said in feature.changed(self, name, old, new):
+                raise self.broken_promise(said)
         kinds = {self.settings.pipeline: self.kind}
-        event = outcome_events.outcome_of(*key, old, new, kinds) if self._quiet else None
+        event = outcome_events.outcome_of(*key, old, new, kinds)
         if event is None:
             return
         detail = json.loads(event["Detail"])
@@ -728,10 +736,21 @@ class World(Cell):
     def rows(self) -> Iterator[tuple[str, str, Row]]:
         """Keys, sort keys and rows of the intake."""
         for (pk, sk), item in list(self.dynamodb.items.items()):
-            if "status" in item and sk.startswith(f"{self.settings.pipeline}@"):
-                row = row_from_attributes(from_dynamodb(item))
+            if "status" in item and self.is_row((pk, sk)):
+                row = self.row_in(item)
                 assert row is not None
                 yield pk.partition("/")[2], sk, row
+
+    def is_row(self, place: tuple[str, str]) -> bool:
+        """True if the place may have a row of the intake."""
+        return place[1].startswith(f"{self.settings.pipeline}@")
+
+    def row_in(self, item: Item) -> Row | None:
+        """The row of an item. The table replaces items, and changes none."""
+        known = self._rows_read.get(id(item))
+        if known is None:
+            known = self._rows_read[id(item)] = item, row_from_attributes(from_dynamodb(item))
+        return known[1]
 
     # --- rest
 

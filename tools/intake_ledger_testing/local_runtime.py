@@ -97,7 +97,7 @@ class LocalRuntime:
         self._processor = interrupted(processor, options.get("processing_timeout", 60))
         self.clock = LocalClock(int(START.timestamp()) * 1000)
         """The time. Set `clock.now`, or call `clock.advance`, in milliseconds."""
-        self._environment = dict(environment)
+        self._environment, self._read = dict(environment), dict[str, str]()
         with named_by_options(options):
             settings = self._settings
         self._on_worker = options.get("worker", False)
@@ -340,7 +340,10 @@ class LocalRuntime:
 
     @property
     def _settings(self) -> ConsumerSettings:
-        return settings_from(ConsumerSettings, self._environment)
+        if self._read != self._environment:
+            self._known_settings = settings_from(ConsumerSettings, self._environment)
+            self._read = dict(self._environment)
+        return self._known_settings
 
     def _variables(self) -> dict[str, str]:
         """The variables of the consumer."""

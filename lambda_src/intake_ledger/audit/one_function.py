@@ -48,7 +48,7 @@ class AuditInOneFunction:
 
     def run(self, report: Report, window: Window, *, remaining_ms: Callable[[], int]) -> None:
         """Compare everything, and fill the report. Stop `STOP_BEFORE_MS` before the end of the invocation's time."""
-        with TemporaryDirectory(prefix="audit-") as folder, closing(SqliteJoin(Path(folder))) as join:
+        with TemporaryDirectory(prefix="audit-") as folder, closing(SqliteJoin(Path(folder, "audit"))) as join:
             began_at, read, outside = self.clock(), 0, 0
             for relation, page in side_by_side(self._sources(), workers=self.readers):
                 if remaining_ms() < STOP_BEFORE_MS:

@@ -11,10 +11,10 @@ from intake_ledger.audit.relations import CANDIDATE_COLUMNS, COLUMNS, LISTED, QU
 
 
 class SqliteJoin:
-    """Takes the entries of both relations, and then runs the query. The database is a file in the folder."""
+    """Takes the entries of both relations, and then runs the query. The database is this file."""
 
-    def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "audit.sqlite", isolation_level=None)
+    def __init__(self, file: Path) -> None:
+        self._db = sqlite3.connect(file, isolation_level=None)
         # A run that dies begins again, so the database need not survive it.
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute("PRAGMA synchronous = OFF")
