@@ -679,7 +679,8 @@ class Executions(Feature):
 
         def described(**request: Any) -> Any:
             asked = request.get("executionArn", "").rpartition(":")[2]
-            world.described.append(str(request))
+            # One that starts later in the same turn was not looked at.
+            world.described += [str(request) for one in executions_of(world) if one.name in str(request)]
             for key, sk, row in world.rows() if world.is_undisturbed() else ():
                 place = RowKey(f"{world.settings.bucket}/{key}", sk)
                 waits = row.status is Status.FAILED and row.reason_code in WAITS

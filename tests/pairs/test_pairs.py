@@ -96,6 +96,17 @@ FOUND = {
             *(Step("overwrite"), Step("end"), Step("upload", 9, 0)),
         ),
     ),
+    "an execution of an overtaken version starts after it was looked for": Script(
+        ("objects", "machine", "lambda", "stop_overtaken"),
+        (Step("overwrite"), Step("turn", 0, 0, Fault("sleep", 0)), Step("upload")),
+    ),
+    "a worker stands still between the object and its processor": Script(
+        ("every version", "inline", "lambda"),
+        (
+            *(Step("upload"), Step("overwrite"), Step("turn", 0, 0, Fault("sleep", -3))),
+            *(Step("turn again", 0, 0, Fault("sleep", 0)), Step("wake")),
+        ),
+    ),
     **{
         f"the removal of a version comes before its upload: {' '.join(others)}": Script(
             ("objects", *others),

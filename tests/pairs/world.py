@@ -47,6 +47,7 @@ WITH_REQUESTS = frozenset({*TURNS, "audit", "forget", "once"})
 _MOST_TURNS = 1_500
 _FORMAT = {"N": str(FORMAT)}
 _IN_WORK = (Status.PROCESSING, Status.FAILED)
+_WRITES = frozenset({"put_item", "update_item", "batch_execute_statement", "transact_write_items"})
 _CALLS = frozenset({"process", "start_execution", "invoke"})
 _NO_CALL = 1
 
@@ -98,6 +99,8 @@ class Doing:
     """The number of faults of the world before the turn of its worker."""
     worker: LocalWorker | None = None
     sleeper: "Sleeper | None" = None
+    stood_still: bool = False
+    """Its worker has stood still since its last write. So its claim may be over, and it does not know."""
     receives: dict[str, int] = field(default_factory=dict)
     """How often the messages had been delivered when its worker received some."""
 
@@ -297,6 +300,8 @@ class World(Cell):
         self._turned = 0
         self._open: list[tuple[Effect, Row | None]] = []
         self._dead: list[tuple[Effect, Row | None]] = []
+        self._late = set[int]()
+        """The calls of workers that had stood still since their claims."""
         self._workers: dict[int, LocalWorker] = {}
         self._busy: list[LocalWorker] = []
         self._quiet = True
@@ -333,6 +338,7 @@ class World(Cell):
         doing = self._doing
         if operation:
             doing.count += 1
+            doing.stood_still &= operation not in _WRITES
             doing.after_call = 0 if operation in _CALLS else doing.after_call - (doing.after_call < _NO_CALL)
             self.local.requests.append(operation)
         fault = doing.fault
@@ -356,6 +362,7 @@ class World(Cell):
             self._stand_still(doing)
         for step in fault.steps:
             self.step(step)
+        doing.stood_still |= fault.kind in ("sleep", "pause")
         return self._is_over
 
     def _stand_still(self, doing: Doing) -> None:
@@ -636,6 +643,9 @@ class World(Cell):
                 f"{effect.key} {effect.state} is attempt {effect.attempt}, and {most - 1} may have failed"
             )
         mine = self._unit_of(effect)
+        if self._doing.stood_still:
+            self._late.add(effect.begun)
+            return
         for other, _ in self.live_calls():
             if self._unit_of(other) == mine:
                 raise self.broken_promise(f"two live calls of {mine}: {other.state} and {effect.state}")
@@ -730,7 +740,12 @@ class World(Cell):
         mine = self.done[calls[-1]]
         unit = self._unit_of(mine)
         for one in self.done[calls[-1] + 1 :]:
-            if one.begun > mine.begun and self._unit_of(one) == unit and f"forgotten {name}" not in self.notes:
+            if (
+                one.begun > mine.begun
+                and one.begun not in self._late
+                and self._unit_of(one) == unit
+                and f"forgotten {name}" not in self.notes
+            ):
                 raise self.broken_promise(f"{name} {mine.state} is committed after a call of {one.key} {one.state}")
 
     def rows(self) -> Iterator[tuple[str, str, Row]]:
