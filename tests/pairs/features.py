@@ -280,6 +280,8 @@ ALWAYS = Common(
 )
 
 
+UNREPAIRED = frozenset({"restored", "unreported"})
+"""After these, nothing repairs the downstream: see "after a late worker" on the page of the protocol."""
 TAG_EVENT_LOST = frozenset({"restored", "expired", "lost", "purged", "tag lost"})
 """After these, nothing may have told the consumer of a tag that came after the end of `max_wait`."""
 
@@ -328,7 +330,7 @@ class Objects(Feature):
             yield f"lost: {key} {state} is current, its row {row.status.value} {row.committed_state} ({row.reason})"
         apart = world.name == "every version"
         effects = [one for one in downstream_of(world, key) if not apart or one.state == state]
-        if "restored" not in world.notes and "late" not in world.notes and (not effects or effects[-1].state != state):
+        if not world.notes & UNREPAIRED and (not effects or effects[-1].state != state):
             yield f"the downstream of {key} has {effects[-1].state if effects else None}, and {state} is current"
 
     def _judge_gone(self, world: World, key: str) -> Iterator[str]:
@@ -336,7 +338,7 @@ class Objects(Feature):
         if row is not None and row.status in (Status.FAILED, Status.REJECTED) and row.kind is StateKind.OBJECT:
             yield f"{key} is removed, and its row is {row.status.value}"
         effects = downstream_of(world, key)
-        if not world.deletes or world.name == "every version" or not effects or "restored" in world.notes:
+        if not world.deletes or world.name == "every version" or not effects or world.notes & UNREPAIRED:
             return
         if effects[-1].content != "ok removed":
             yield f"{key} is removed, and the downstream has {effects[-1].state}"

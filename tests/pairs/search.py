@@ -16,8 +16,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from botocore.exceptions import ClientError
+
 from intake_ledger.audit import one_function
 from intake_ledger.ledger import dynamodb_table
+from intake_ledger.ledger.dynamodb_table import LedgerTable
+from intake_ledger.protocol.row import Row, RowKey
 from tests.pairs.features import ALWAYS, FEATURES, KINDS, OPTIONS, fits, make_world
 from tests.pairs.world import TURNS, WITH_REQUESTS, Fault, Sleeper, Step, Violation, World
 
@@ -154,6 +158,16 @@ def play(script: Script) -> str:
             real(seconds)
 
     time.sleep = dynamodb_table.pause = cast("Any", sleep)
+    report = LedgerTable.report_late_write
+
+    def reported(table: LedgerTable, key: RowKey, row: Row) -> None:
+        try:
+            report(table, key, row)
+        except ClientError:
+            world.notes.add("unreported")
+            raise
+
+    LedgerTable.report_late_write = reported  # type: ignore[method-assign, assignment]
     audit: Any = one_function
     folder, join = audit.TemporaryDirectory, audit.SqliteJoin
     # A database in memory is made faster than a file.
@@ -174,6 +188,7 @@ def play(script: Script) -> str:
     finally:
         world.end_sleepers()
         time.sleep, dynamodb_table.pause = real, real_pause
+        LedgerTable.report_late_write = report  # type: ignore[method-assign]
         audit.TemporaryDirectory, audit.SqliteJoin = folder, join
 
 

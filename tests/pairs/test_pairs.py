@@ -132,6 +132,13 @@ FOUND = {
         for name in ("objects", "every version")
         for mood, end in ((0, "commits"), (3, "is rejected"), (4, "fails"), (5, "waits"))
     },
+    "the report of a late write is refused": Script(
+        ("objects", "inline", "worker"),
+        (
+            *(Step("overwrite", 9), Step("turn", 0, 0, Fault("sleep", 3)), Step("upload", 8), Step("time", 3)),
+            *(Step("turn again"), Step("lose event"), Step("wake", 0, 0, Fault("refuse", 3))),
+        ),
+    ),
 }
 """Worlds that failed once."""
 FOUND_DEFECTS = 71
