@@ -59,6 +59,17 @@ def new_key_that_awaits_a_tag() -> Bill:
     return pipeline.bill
 
 
+def known_content(*, copied: bool) -> Bill:
+    """A new key whose content is recorded, or its copy in place, by an environment that has described its table."""
+    pipeline = MeteredPipeline(same_content=(86_400, None))
+    pipeline.put(KEY, "1", sha256=True)
+    if copied:
+        pipeline.settle()
+        pipeline.copy(KEY)
+    pipeline.run()
+    return pipeline.bill
+
+
 def start() -> Bill:
     """Return the cost of an environment's start, at which the first claim reads the ledger's record."""
     return MeteredPipeline().start
@@ -264,6 +275,8 @@ CASES: dict[str, Callable[[], Bill]] = {
     "new key, with a transaction": new_key_with_transaction,
     "new key, with a tag": new_key_with_tag,
     "new key that awaits a tag": new_key_that_awaits_a_tag,
+    "new key, with same_content": lambda: known_content(copied=False),
+    "a copy in place, with same_content": lambda: known_content(copied=True),
     "duplicate": duplicate,
     "duplicate in flight": duplicate_in_flight,
     "overwrite": overwrite,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         RetryOptions,
     )
     from cdk_intake_ledger.options.ready_when import ReadyTag
+    from cdk_intake_ledger.options.same_content import SameContent
     from cdk_intake_ledger.pipeline import IntakePipeline
     from cdk_intake_ledger.queue import IntakeQueue
 
@@ -69,6 +70,7 @@ __all__ = [
     "ReadyTag",
     "Reasons",
     "RetryOptions",
+    "SameContent",
     "SetForm",
     "Tag",
 ]
@@ -103,6 +105,7 @@ if not TYPE_CHECKING:
             "Reasons": "cdk_intake_ledger.options.options",
             "ReadyTag": "cdk_intake_ledger.options.ready_when",
             "RetryOptions": "cdk_intake_ledger.options.options",
+            "SameContent": "cdk_intake_ledger.options.same_content",
             "SetForm": "cdk_intake_ledger.kinds.sets.set_form",
             "Tag": "cdk_intake_ledger.options.after_commit",
         },

@@ -78,6 +78,7 @@ class IntakeConsumer(ConsumerFunction):
                 "dynamodb:DeleteItem",
                 # A restored table lacks rows, so a removal without a row may be a change.
                 *(["dynamodb:DescribeTable"] if resources.deletes else []),
+                *(action for extra in resources.extras for action in extra.table_actions),
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLInsert",
                 *(["dynamodb:PartiQLUpdate"] if concurrency.commit_together or processor.max_per_call > 1 else []),

@@ -25,6 +25,7 @@ from cdk_intake_ledger.delivery.pipeline_resources import PipelineResources, exi
 from cdk_intake_ledger.functions.lambda_function import FunctionNetworking
 from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.kinds.objects.pipeline_checks import (
+    copy_problems,
     extra_problems,
     option_problems,
     plan_problems,
@@ -48,6 +49,7 @@ from cdk_intake_ledger.options.options import (
     RetryOptions,
 )
 from cdk_intake_ledger.options.ready_when import ReadyTag
+from cdk_intake_ledger.options.same_content import SameContent
 from cdk_intake_ledger.outputs.places import Places
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import fix_names
@@ -92,6 +94,7 @@ class IntakePipeline(PipelineGrants):
         audit: AuditOptions | None = None,
         after_commit: Tag | None = None,
         ready_when: ReadyTag | None = None,
+        same_content: SameContent | None = None,
         encryption_key: kms.IKey | kms.Key | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
@@ -142,6 +145,8 @@ class IntakePipeline(PipelineGrants):
                 omitted.
             ready_when: the tag without which no version is processed, such as the result of a scan; none is needed when
                 omitted.
+            same_content: how a copy in place, such as after a change of encryption, is known and not processed again;
+                each version is processed when omitted.
             encryption_key: encrypts the bucket, queues, table and log groups that the pipeline makes; the services' own
                 keys when omitted.
             removal_policy: of the bucket, ledger, queues and logs that the pipeline makes; they are retained when
@@ -191,12 +196,13 @@ class IntakePipeline(PipelineGrants):
         every_version = "a pipeline with the ordering EVERY_VERSION"
         of_stops = stop_problems(self, processor, every_version) if ordering is Ordering.EVERY_VERSION else ()
         excluded = Exclude(exclude, ordering) if exclude is not None else None
-        extras: list[Extra] = [one for one in (after_commit, ready_when, excluded) if one is not None]
+        extras: list[Extra] = [one for one in (after_commit, ready_when, same_content, excluded) if one is not None]
         if problems := [
             *of_resources,
             *of_bucket,
             *extra_problems(extras, bucket, deletes=deletes, plan=plan),
             *ready_problems(ready_when, after_commit, bucket, processor, filters=keys, delivery=delivery),
+            *(copy_problems(processor, ordering) if same_content is not None else ()),
             *of_options,
             *of_stops,
             *report_problems(audit, bucket, keys),

@@ -53,6 +53,7 @@ from intake_ledger_cli.act import dismissing, pausing
 from intake_ledger_cli.errors import CliError
 from intake_ledger_testing.dynamodb_expressions import Item
 from intake_ledger_testing.local_worker import Killed, LocalConnection
+from intake_ledger_testing.memory_s3 import sha256_of
 from intake_ledger_testing.memory_sqs import DeadLetter
 from intake_ledger_testing.memory_step_functions import MemoryExecution
 from tests.pairs.world import (
@@ -330,7 +331,8 @@ class Objects(Feature):
             yield f"lost: {key} {state} is current, its row {row.status.value} {row.committed_state} ({row.reason})"
         apart = world.name == "every version"
         effects = [one for one in downstream_of(world, key) if not apart or one.state == state]
-        if not world.notes & UNREPAIRED and (not effects or effects[-1].state != state):
+        right = bool(effects) and has_content_of(world, key, effects[-1], state)
+        if not world.notes & UNREPAIRED and not right:
             yield f"the downstream of {key} has {effects[-1].state if effects else None}, and {state} is current"
 
     def _judge_gone(self, world: World, key: str) -> Iterator[str]:
@@ -871,6 +873,79 @@ def tag_otherwise(world: World, a: int, b: int) -> None:
         cast("LocalPipeline", world.local).put_tag(key, "team", str(b), shown[b % len(shown)].version_id)
 
 
+SAME_HOURS = 6
+"""The time for which a content counts."""
+
+
+class SameContent(Feature):
+    """Copies in place are not processed again."""
+
+    def begin(self, world: World) -> None:
+        put_object = world.s3.put
+        world.memory["same content"] = {}
+
+        def upload_with_checksum(key: str, content: bytes, metadata: Any = None, checksum: Any = None) -> Any:
+            return put_object(key, content, metadata, checksum or sha256_of(content))
+
+        world.s3.put = upload_with_checksum  # type: ignore[method-assign]
+
+    def changed(self, world: World, key: str, before: Row | None, after: Row) -> Iterator[str]:
+        """A version is committed without a call only if the downstream has its content."""
+        if after.reason_code != ReasonCode.SAME_CONTENT or (before and before.committed_fence == after.committed_fence):
+            return
+        effects, state = downstream_of(world, key), (after.version_id or "")
+        world.memory["same content"][key, state] = after.committed_fence
+        wanted = world.contents[key, state]
+        if "unreported" in world.notes:
+            return
+        if not effects or effects[-1].content != wanted:
+            yield f"{key} {state} is committed as {wanted}, and the downstream has {effects[-1:]}"
+        elif world.clock() - effects[-1].at > SAME_HOURS * HOUR + 2 * SKEW:
+            yield f"{key} {state} is committed as {wanted}, which was processed at {effects[-1].at}"
+        for other, _ in world.live_claims():
+            if other.key == key:
+                yield f"{key} {state} is committed without a call, and {other.state} is in work"
+
+
+def is_known_commit(world: World, key: str, row: Row) -> bool:
+    """True if a version was committed without a call, and `SameContent` has judged it."""
+    known: Mapping[Any, int] = world.memory.get("same content", {})
+    return known.get((key, row.version_id)) == row.committed_fence
+
+
+def has_content_of(world: World, key: str, effect: Effect, state: str) -> bool:
+    """True if an effect is that of a version, or of another one with its content, of which this one is a copy."""
+    copied = "same content" in world.memory and world.contents.get((key, state)) == effect.content
+    return effect.state == state or copied
+
+
+def copy_in_place(world: World, a: int, b: int) -> None:
+    """Copy an object onto itself, or upload an earlier content again."""
+    key = key_of(a)
+    known = [one for one in world.s3.keys.get(key, ()) if one.etag]
+    if not known or (b % 3 and not world.s3.keys[key][-1].etag):
+        return
+    use(world, key)
+    local, one = cast("Any", world.local), known[-1] if b % 3 else known[b % len(known)]
+    notify = type(local)._notify
+
+    def note(*arguments: Any, **others: Any) -> None:
+        shown = local._s3.current(key)
+        world.contents[key, shown.version_id] = world.contents[key, str(one.version_id)]
+        # S3 copies the tag of a commit too (docs/options.md).
+        world.s3.tags.get((key, shown.version_id), {}).pop("done", None)
+        notify(local, *arguments, **others)
+
+    local._notify = note
+    try:
+        if b % 3:
+            local.copy(key)
+        else:
+            local.put(key, one.content)
+    finally:
+        del local._notify
+
+
 class Rejecting(Feature):
     """Files with rejected rows."""
 
@@ -1005,7 +1080,10 @@ class Outputs(Feature):
                 continue
             state = identity.removeprefix("v#")
             content = world.contents.get((key, state))
-            wanted = None if content is None else f"{content} {row.committed_fence}".encode()
+            fence = row.committed_fence
+            if is_known_commit(world, key, row):
+                fence = downstream_of(world, key)[-1].fence
+            wanted = None if content is None else f"{content} {fence}".encode()
             found = cast("LocalPipeline", world.local).output("out", self._name(world, key, state))
             if found != wanted:
                 yield f"the output of {key} is {found!r}, and its commit {wanted!r}"
@@ -1458,7 +1536,7 @@ OF_OBJECTS = frozenset({"objects", "every version"})
 ALONE = frozenset({"sets", "FIFO messages", "stream records", "together"})
 NOT_LATEST = frozenset({"every version", *MESSAGES, "sets"})
 IN_BUCKET = OF_OBJECTS | {"sets"}
-NO_VERSIONS = frozenset({"tags", "ready", "every version"})
+NO_VERSIONS = frozenset({"tags", "ready", "same content", "every version"})
 OPTIONS = [
     Deletes("deletes", cell={"deletes": True}, beside=OF_OBJECTS),
     Groups("groups", cell={"exclusive_by": "{folder}/"}, beside=IN_BUCKET, without=frozenset({"calls"})),
@@ -1477,6 +1555,13 @@ OPTIONS = [
         kit={"ready_when": ("scan", ["clean"], ["infected"])},
         actions={"scan": scan, "scan again": scan, "scan late": scan_late, "tag otherwise": tag_otherwise},
         beside=OF_OBJECTS,
+        without=frozenset(LATER),
+    ),
+    SameContent(
+        "same content",
+        kit={"same_content": (SAME_HOURS * 3_600, None)},
+        actions={"copy": copy_in_place, "copy again": copy_in_place},
+        beside=frozenset({"objects"}),
         without=frozenset(LATER),
     ),
     Tags("tags", cell={"after_commit": CommitTag("done", "yes")}, beside=OF_OBJECTS),

@@ -22,6 +22,7 @@ from intake_ledger import Commit, NotYet, Unprocessable, outcome_events
 from intake_ledger.executions.decide import execution_name
 from intake_ledger.protocol.errors import LibraryError
 from intake_ledger.protocol.group_pattern import GroupPattern
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import FORMAT, Row, RowKey, Status, from_dynamodb, rate_key, row_from_attributes
 from intake_ledger_testing.dynamodb_expressions import Item
 from intake_ledger_testing.local_worker import LocalConnection, LocalWorker
@@ -721,7 +722,8 @@ class World(Cell):
             if late and not new.transactional:
                 raise self.broken_promise(f"{name} {identity} is committed, and {set(late)} may have been written late")
             known = {one.idempotency_key for one in self.done} | {one.idempotency_key for one, _ in self._open}
-            if detail["idempotencyKey"] not in known and not self.excused[name]:
+            unknown = detail["idempotencyKey"] not in known and new.reason_code != ReasonCode.SAME_CONTENT
+            if unknown and not self.excused[name]:
                 raise self.broken_promise(f"{name} {identity} is committed, and its idempotency key was never called")
         else:
             self.rejections.append(Change(name, identity, new.fence, self.clock()))

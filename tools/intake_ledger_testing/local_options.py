@@ -107,6 +107,9 @@ class LocalPipelineOptions(LocalBucketOptions, LocalCallOptions, total=False):
     """Key and value of the construct's tag; versions get none when omitted. `tags` returns them."""
     ready_when: tuple[str, list[str]] | tuple[str, list[str], list[str]] | None
     """Key, values and refused values of the construct's tag; versions need none when omitted. `put_tag` sets one."""
+    same_content: tuple[int, str | None] | None
+    """Seconds and metadata field of the construct's `SameContent`; each version is processed when omitted. `copy`
+    copies an object in place."""
     stop_overtaken: bool
     """As in `Processor.from_state_machine`; executions end by themselves when omitted."""
 
@@ -163,9 +166,9 @@ def variables_of(options: Mapping[str, Any], suffix: str = "", **settings: objec
     seconds, versioned = options.get("processing_timeout", 60), options.get("versioned", True)
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"processing_timeout is {seconds}: pass a number of seconds above 0")
-    for name in ("after_commit", "ready_when"):
+    for name in ("after_commit", "ready_when", "same_content"):
         if options.get(name) is not None and not versioned:
-            raise ValueError(f"{name} needs a bucket with versions: a tag of a key may reach a newer object")
+            raise ValueError(f"{name} needs a bucket with versions: a request about a key may reach a newer object")
     if (burst := options.get("max_burst")) is not None and options.get("max_rate") is None:
         raise ValueError(f"max_burst is {burst} and max_rate is not set: set max_rate, or omit max_burst")
     values = {

@@ -33,7 +33,7 @@ from intake_ledger_testing import events
 from intake_ledger_testing.local_options import LocalPipelineOptions, check_names, variables_of
 from intake_ledger_testing.local_runtime import LocalRuntime
 from intake_ledger_testing.local_settings import BUCKET, PIPELINE
-from intake_ledger_testing.memory_s3 import MemoryS3, Version
+from intake_ledger_testing.memory_s3 import MemoryS3, Version, sha256_of
 from intake_ledger_testing.s3_limits import check_key, stored_metadata
 
 _HOUR_MS, _LOOK_BACK_MS, _BUDGET = 3_600_000, 14 * 86_400_000, 1_000
@@ -63,13 +63,16 @@ class LocalPipeline(LocalRuntime):
         self.calls: list[ObjectChange] = []
         """The change of each call of the processor, or its list. With `LocalRunner.FUNCTION`, its request."""
 
-    def put(self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None) -> str | None:
+    def put(
+        self, key: str, content: bytes | str, *, metadata: Mapping[str, str] | None = None, sha256: bool = False
+    ) -> str | None:
         """Upload an object, and return its version ID if the bucket keeps versions.
 
         Args:
             key: of the object.
             content: a text becomes UTF-8.
             metadata: user metadata, which `s3` returns with names in lower case; none when omitted.
+            sha256: whether it is uploaded with `ChecksumAlgorithm="SHA256"`; not when omitted.
 
         Raises:
             ClientError: The key has more than 1,024 bytes, or the metadata more than 2 KB.
@@ -78,8 +81,22 @@ class LocalPipeline(LocalRuntime):
         """
         check_key("PutObject", key)
         stored = stored_metadata("PutObject", metadata or {})
-        version = self._s3.put(key, content.encode() if isinstance(content, str) else content, stored)
+        data = content.encode() if isinstance(content, str) else content
+        version = self._s3.put(key, data, stored, sha256_of(data) if sha256 else None)
         self._notify(key, "ObjectCreated:Put", version.version_id, version)
+        return version.version_id
+
+    def copy(self, key: str) -> str | None:
+        """Copy an object onto itself, as a change of its encryption or class does. Returns the new version's ID.
+
+        S3 copies metadata, checksum and tags.
+
+        Args:
+            key: of the object, which exists.
+
+        """
+        version = self._s3.copy(key)
+        self._notify(key, "ObjectCreated:Copy", version.version_id, version)
         return version.version_id
 
     def delete(self, key: str) -> str | None:

@@ -28,6 +28,8 @@ class Version:
     modified: datetime
     metadata: Mapping[str, str] = field(default_factory=dict)
     """User metadata, with names in lower case."""
+    checksum: Mapping[str, str] = field(default_factory=dict)
+    """The checksum of the upload, as a HEAD shows it: see `sha256_of`."""
 
     @property
     def etag(self) -> str | None:
@@ -57,9 +59,22 @@ class MemoryS3:
         versions = self.keys.get(key)
         return versions[-1] if versions else None
 
-    def put(self, key: str, content: bytes, metadata: Mapping[str, str] | None = None) -> Version:
+    def put(
+        self,
+        key: str,
+        content: bytes,
+        metadata: Mapping[str, str] | None = None,
+        checksum: Mapping[str, str] | None = None,
+    ) -> Version:
         """Upload an object."""
-        return self._add(key, content, metadata)
+        return self._add(key, content, metadata, checksum)
+
+    def copy(self, key: str) -> Version:
+        """Copy an object onto itself, with metadata, checksum and tags."""
+        old = self._find("CopyObject", {"Key": key})
+        new = self._add(key, old.content, old.metadata, old.checksum)
+        self.tags[key, new.version_id] = dict(self.tags.get((key, old.version_id), {}))
+        return new
 
     def delete(self, key: str) -> Version | None:
         """Delete without a version ID. Return the delete marker if the bucket has versioning."""
@@ -81,6 +96,7 @@ class MemoryS3:
             "LastModified": found.modified,
             "Metadata": dict(found.metadata),
             **({"VersionId": found.version_id} if found.version_id else {}),
+            **(found.checksum if request.get("ChecksumMode") == "ENABLED" else {}),
         }
 
     def get_object(self, **request: Any) -> dict[str, Any]:
@@ -169,11 +185,18 @@ class MemoryS3:
         if self._last is not None:
             self._last.cut()
 
-    def _add(self, key: str, content: bytes | None, metadata: Mapping[str, str] | None = None) -> Version:
+    def _add(
+        self,
+        key: str,
+        content: bytes | None,
+        metadata: Mapping[str, str] | None = None,
+        checksum: Mapping[str, str] | None = None,
+    ) -> Version:
         self._made += 1
         # S3 returns whole seconds.
         modified = datetime.fromtimestamp(self._clock() // 1000, UTC)
-        version = Version(f"version-{self._made}" if self._versioned else None, content, modified, metadata or {})
+        name = f"version-{self._made}" if self._versioned else None
+        version = Version(name, content, modified, metadata or {}, checksum or {})
         self.keys[key] = [*self.keys.get(key, []), version] if self._versioned else [version]
         return version
 
@@ -227,6 +250,11 @@ class _Connection(io.RawIOBase):
         data = self._content.read(min(len(buffer), max(self._ends - self._content.tell(), 0)))
         buffer[: len(data)] = data
         return len(data)
+
+
+def sha256_of(content: bytes) -> dict[str, str]:
+    """The checksum of an upload in one part with `ChecksumAlgorithm="SHA256"`."""
+    return {"ChecksumSHA256": b64encode(hashlib.sha256(content).digest()).decode(), "ChecksumType": "FULL_OBJECT"}
 
 
 def s3_error(

@@ -155,6 +155,7 @@ _RULE_MODULES = (
     "time_rules",
     "bucket_rules",
     "tag_rules",
+    "content_rules",
     "exclude_rules",
     "queue_rules",
     "key_network_rules",

@@ -21,6 +21,9 @@ class Extra:
     is_of_parts: ClassVar[bool] = False
     """True if sets of files get the settings of the pipeline of their parts."""
 
+    table_actions: ClassVar[Sequence[str]] = ()
+    """More actions of the consumer on the ledger's table."""
+
     events: ClassVar[Mapping[s3.EventType, str]] = {}
     """More events that the queue needs, by CDK's type and by S3's name."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
 
     from intake_ledger.protocol.commit_tag import CommitTag
 
@@ -187,6 +188,23 @@ class Bucket:
                 raise
             raise ObjectGone(f"{key}: S3 no longer holds {version_id}") from error
         return {one["Key"]: one["Value"] for one in answer["TagSet"]}
+
+    def head(self, key: str, version_id: str) -> "HeadObjectOutputTypeDef | None":
+        """What S3 says about a version, with its checksum. None: S3 refuses it, as it will refuse the content.
+
+        Raises:
+            ObjectGone: The version no longer exists.
+            ClientError: S3 does not answer. Also BotoCoreError.
+
+        """
+        try:
+            return self._client.head_object(**self._common, Key=key, VersionId=version_id, ChecksumMode="ENABLED")
+        except ClientError as error:
+            if _status(error) in _REFUSED_STATUS:
+                return None
+            if not _said_gone(error):
+                raise
+            raise ObjectGone(f"{key}: S3 no longer holds {version_id}") from error
 
     def tag(self, key: str, version_id: str, tag: "CommitTag") -> None:
         """Add a tag to a version. A version that no longer exists needs none.

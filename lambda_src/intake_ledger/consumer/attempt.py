@@ -14,7 +14,7 @@ from intake_ledger.consumer.batch import HeldCommit, ProcessingTime
 from intake_ledger.consumer.circuit_breaker import CircuitBreaker, least_wait_ms
 from intake_ledger.consumer.deadline import Overrun
 from intake_ledger.consumer.downstream import Downstream
-from intake_ledger.consumer.ending import Facts, Outcome, Stage, Write, call_died, ending, growing_wait
+from intake_ledger.consumer.ending import Facts, Outcome, Stage, Unchanged, Write, call_died, ending, growing_wait
 from intake_ledger.consumer.hooks import NO_HOOKS, Hooks
 from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
@@ -208,7 +208,7 @@ def _names(change: Change) -> dict[str, str | int | None]:
 class _Attempt:
     ended: bool = False
     """The row shows how it ended, or that its work goes on elsewhere."""
-    held: Commit | None = None
+    held: tuple[Claim, Commit] | None = None
     """Its commit, which is written later."""
 
 
@@ -248,7 +248,7 @@ class Attempts:
         if run.begun:
             self.processing_time.add(now - started)
         if hold is not None and attempt.held is not None:
-            hold(HeldCommit(message, claim, attempt.held, now, now - started))
+            hold(HeldCommit(message, *attempt.held, now, now - started))
         else:
             self._report(claim, outcome, message, now - started)
             if self.hooks.settled:
@@ -263,11 +263,12 @@ class Attempts:
         for ask in self.hooks.before_start:
             ask(claim, message)
 
-    def before_call(self, claim: Claim, message: Message) -> None:
-        """Ask the options about a change of a call. Its processor opens the object. Raises as both hooks."""
+    def before_call(self, claim: Claim, message: Message) -> Claim:
+        """Ask the options about a change of a call, as both hooks. Its processor opens the object."""
         for ask in self.hooks.before_open:
-            ask(claim)
+            claim = ask(claim) or claim
         self.before_start(claim, message)
+        return claim
 
     def settled(self, key: RowKey, change: Change, row: Row, message: Message) -> float | None:
         """Let the options act on a settled row. Returns the longest wait of one that is not done. None: all are."""
@@ -326,13 +327,15 @@ class Attempts:
         def end() -> Outcome:
             if isinstance(error, Fenced) and not begun:
                 raise error
+            if isinstance(error, Unchanged):
+                return self._commit_again(claim, message)
             return self._settle(claim, message, error, stage, died=died)
 
         with self._letting_go(claim) as attempt:
             outcome = self._unless_overtaken(claim, end, begun=lambda: begun)
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
-        return outcome
+        return self._acted_on(claim, outcome, message) if self.hooks.settled else outcome
 
     def _acted_on(self, claim: Claim, outcome: Outcome, message: Message) -> Outcome:
         """The outcome of a commit after the options have acted. Otherwise its message comes again for them."""
@@ -368,11 +371,13 @@ class Attempts:
     def _run(self, claim: Claim, message: Message, run: Run, holder: _Attempt | None) -> Outcome:
         """Do the work of the claim, and write how it ended. `holder` takes a commit that may be written later."""
         try:
-            work = self._work(claim)
+            claim, work = self._work(claim)
             returned = None if work is None else self.runner.start(claim, work, run)
             if isinstance(returned, Started):
                 return Outcome(OutcomeKind.STARTED, retry_after=returned.retry_after)
             commit = as_commit(returned)
+        except Unchanged:
+            return self._commit_again(claim, message)
         except KeyboardInterrupt:  # the process has to end
             raise
         except BaseException as error:
@@ -381,27 +386,31 @@ class Attempts:
                 raise
             return self._settle(claim, message, error, Stage.PROCESSING if run.begun else Stage.OPENING)
         if holder and not commit.transact and run.counts is None:
-            holder.held = commit
+            holder.held = claim, commit
             return Outcome(OutcomeKind.COMMITTED, healthy=True)
         return self._commit(claim, commit, message, run.counts)
 
-    def _work(self, claim: Claim) -> Work | None:
-        """The work of the claim. Raises NotYet if another key holds its guard, and as `Option.before_open`."""
+    def _work(self, claim: Claim) -> tuple[Claim, Work | None]:
+        """The work of the claim. Raises NotYet if another key holds its guard. Also as `Option.before_open`."""
         if claim.held is not None:
             raise claim.held
         work = self.kind.work(claim)
         if work is not None:
             for ask in self.hooks.before_open:
-                ask(claim)
-        return work
+                claim = ask(claim) or claim
+        return claim, work
 
     def _commit(self, claim: Claim, commit: Commit, message: Message, counts: RowCounts | None = None) -> Outcome:
         try:
             row = self.services.ledger.commit(claim, commit.identity, commit.transact, counts=counts)
         except (LateWriteFound, InvalidEffectError, TransactionRefused) as refused:
             return self._settle(claim, message, refused, Stage.COMMITTING)
-        note = Reason(ReasonCode.RESULT_NOT_KEPT, row.reason) if row.reason else None
+        note = Reason(ReasonCode(row.reason_code), row.reason) if row.reason and row.reason_code else None
         return Outcome(OutcomeKind.COMMITTED, healthy=True, counts=counts, reason=note, row=row)
+
+    def _commit_again(self, claim: Claim, message: Message) -> Outcome:
+        """Commit a version whose content is committed. This shows nothing about the downstream."""
+        return replace(self._commit(replace(claim, same_content=True), Commit(), message), healthy=None)
 
     def _settle(self, claim: Claim, message: Message, error: BaseException, stage: Stage, *, died: int = 0) -> Outcome:
         """Write the end of an attempt that raised this error. `died` is as for `settle`."""

@@ -123,9 +123,7 @@ class SharedCalls:
         run = Run(
             self.attempts.limit(members[0].claim, limit),
             lambda: remaining_seconds(limit, self.services.clock() - started),
-            (lambda place: self.attempts.before_call(worked[place].claim, worked[place].message))
-            if self.attempts.hooks.before_open or self.attempts.hooks.before_start
-            else None,
+            partial(self._ask, worked) if self.attempts.hooks.before_open or self.attempts.hooks.before_start else None,
         )
         try:
             ends = self.runner.start_together([member.work for member in worked if member.work is not None], run)
@@ -134,10 +132,10 @@ class SharedCalls:
                 self.services.ledger.let_go(member.claim, ended=False)
             raise
         duration_ms = self.services.clock() - started
-        ended = {member.claim.key: end for member, end in zip(worked, ends, strict=True)}
+        ended = {member.claim.key: (member, end) for member, end in zip(worked, ends, strict=True)}
         failed = list[tuple[Member, Ended]]()
-        for member in members:
-            end = ended.get(member.claim.key, Ended())
+        for claimed in members:
+            member, end = ended.get(claimed.claim.key, (claimed, Ended()))
             if end.error is None:
                 try:
                     commit = as_commit(end.returned)
@@ -156,6 +154,11 @@ class SharedCalls:
             if outcome is not None and not (end.died and told):
                 change, told = member.claim.change, told or end.died > 0
                 self.downstream.ended(change.key, outcome.healthy, outcome.reason, self.services.clock())
+
+    def _ask(self, worked: list[Member], place: int) -> None:
+        """Ask the options about the change at this place."""
+        member = worked[place]
+        worked[place] = member._replace(claim=self.attempts.before_call(member.claim, member.message))
 
     def _commit(self, member: Member, commit: Commit, end: Ended, batch: Batch, duration_ms: int) -> None:
         """Write a commit, or hold it until all results of the call are known: the sink has answered for all."""

@@ -165,6 +165,10 @@ class NotNow(Exception):  # noqa: N818 - an answer, not an error
         self.sure = sure
 
 
+class Unchanged(Exception):  # noqa: N818 - an answer, not an error
+    """The claimed version has the content of the committed one. It is committed without a call."""
+
+
 def ending(claim: Claim, error: BaseException, facts: Facts) -> Outcome:  # noqa: C901, PLR0911 - one return per line of the table
     """The end of an attempt that raised this error."""
     committing = facts.stage is Stage.COMMITTING

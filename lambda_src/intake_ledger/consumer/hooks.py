@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from intake_ledger.protocol.change import Change
     from intake_ledger.protocol.row import Row, RowKey
 
-OPTIONS = ("exclude", "after_commit", "ready_when", "max_rate")
+OPTIONS = ("exclude", "after_commit", "ready_when", "same_content", "max_rate")
 """The settings whose options have hooks, in the order in which they are asked. `max_rate` stays last: nothing may end
 an attempt between its start and the processor, or the start is lost."""
 
 GUARDS = ("exclusive_by",)
 """The settings whose options guard claims. Their modules have a function `make_guard`."""
-CHECKED = ("after_commit", "ready_when", "exclude", "exclusive_by")
+CHECKED = ("after_commit", "ready_when", "same_content", "exclude", "exclusive_by")
 """The settings whose options do not work with everything. Their modules have a function `check`."""
 
 
@@ -42,11 +42,15 @@ class Option:
         """True if the change is acknowledged before it is judged, and gets no row."""
         return False
 
-    def before_open(self, claim: "Claim") -> None:
+    def before_open(self, claim: "Claim") -> "Claim | None":
         """Ask for leave to read the object of a claim with work, before S3 is asked for it.
+
+        Returns:
+            the claim with what its commit records, or None if it stays as it is.
 
         Raises:
             NotNow: It may not be read now.
+            Unchanged: Its work is done already.
             Unprocessable: It may never be.
             ObjectGone: S3 no longer holds it.
 
@@ -77,7 +81,7 @@ class Hooks:
     """The options' methods for each point, in order. An empty tuple is not asked."""
 
     leaves_out: "tuple[Callable[[Change], bool], ...]" = ()
-    before_open: "tuple[Callable[[Claim], None], ...]" = ()
+    before_open: "tuple[Callable[[Claim], Claim | None], ...]" = ()
     before_start: "tuple[Callable[[Claim, Message], None], ...]" = ()
     settled: "tuple[Callable[[RowKey, Change, Row, Message], float | None], ...]" = ()
 

@@ -6,6 +6,7 @@ repeated. The waits grow and are random. Their number is limited: a request that
 after a few seconds.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -210,7 +211,18 @@ class LedgerTable:
 
     def was_restored(self) -> bool:
         """True if the table was restored from a backup."""
-        return "RestoreSummary" in self._client.describe_table(TableName=self.name)["Table"]
+        return self.restored_to() is not None
+
+    def restored_to(self) -> float | None:
+        """The time of the backup from which the table was restored, in epoch milliseconds. None: it was not.
+
+        Infinite: it is not known.
+        """
+        table: Mapping[str, Any] = self._client.describe_table(TableName=self.name)["Table"]
+        if "RestoreSummary" not in table:
+            return None
+        at = table["RestoreSummary"].get("RestoreDateTime")
+        return math.inf if at is None else at.timestamp() * 1000
 
     def first(self, pk: str, beginning: str) -> tuple[RowKey, dict[str, Any]] | None:
         """The first item of a partition whose sort key begins so, read consistently. None: there is none."""

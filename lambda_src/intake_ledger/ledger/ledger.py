@@ -102,6 +102,10 @@ class Claim:
     """
     held: NotYet | None = None
     """Its guard is held by another key, so its work may not begin. The attempt ends with this error."""
+    content: str | None = None
+    """The time and the digest of its content, which the commit records. None: they are not known."""
+    same_content: bool = False
+    """The committed version has its content, so it is committed without a call."""
 
     verdict: ClassVar = Verdict.ACCEPTED
     continued: ClassVar = False
@@ -234,6 +238,9 @@ class Ledger:
             retention=self._retention,
             processor_version=options.processor_version,
             tags=options.policy.tags,
+        )
+        self._committed_again = partial(
+            row_changes.committed_again, retention=self._retention, tags=options.policy.tags
         )
         self._clock = clock
 
@@ -646,7 +653,14 @@ class Ledger:
         own = [element for guard in self._guards for element in guard.with_commit(claim)]
         if transact != () or own:
             check_transact(transact, self._table.name, own=len(own))
-        after = self._committed(claim.row, commit, now=self._clock(), transactional=bool(transact), counts=counts)
+        now = self._clock()
+        after = (
+            self._committed_again(claim.row, now=now)
+            if claim.same_content
+            else self._committed(
+                claim.row, commit, now=now, transactional=bool(transact), counts=counts, content=claim.content
+            )
+        )
         try:
             # The writes of `transact` cannot come before a late one. Any other effect may.
             owned = lease_owned(claim.row) if transact else no_other_late_writes(claim.row, claim.state.identity)
@@ -684,7 +698,10 @@ class Ledger:
         """
         now, committed = self._clock(), dict[RowKey, Row]()
         for group in batched(commits, BATCH_STATEMENTS):
-            updates = {claim.key: (claim.row, self._committed(claim.row, commit, now=now)) for claim, commit in group}
+            updates = {
+                claim.key: (claim.row, self._committed(claim.row, commit, now=now, content=claim.content))
+                for claim, commit in group
+            }
             if len(group) >= self._options.min_group:
                 with suppress(*AWS_ERRORS):
                     committed |= {key: updates[key][1] for key in self._table.commit_many(updates)}

@@ -90,6 +90,8 @@ class ReasonCode(StrEnum):
     """An output is malformed or belongs to another object. No attempt of the same code can succeed."""
     RESULT_NOT_KEPT = "result_not_kept"
     """The row is committed without its result: a text above 16,384 bytes, or in a `once` block another value."""
+    SAME_CONTENT = "same_content"
+    """The row is committed without a call: its version has the content of the one that was committed before."""
     LATE_WRITE = "late_write"
     """An earlier worker may have written another state after this attempt's effect. The change is processed again."""
     LEASE_LOST = "lease_lost"

@@ -42,6 +42,8 @@ MAX_NAME_BYTES = 256
 """The bytes of `commit_id` that lines and events show. A row keeps all of it."""
 MAX_SPENT_MESSAGES = 8
 """Duplicates of earlier messages are not delivered any more."""
+_BEFORE_START = (ReasonCode.GROUP_HELD, ReasonCode.MAX_RATE, ReasonCode.TAG_MISSING)
+"""Reasons of waits whose processor has not begun. `NotYet` is the processor's own."""
 MAX_UNTAGGED = 100
 """The oldest versions after these lose their tag, so that a row keeps below 4 KB while S3 refuses all tags. A version
 is added by each commit of the key, and each one tags them all."""
@@ -158,6 +160,10 @@ class Row:
     this number. None: there are none. See `rejects_may_exist`."""
     processor_version: str | None = None
     """The version of the processor's code that made the last commit. None: it is not known. No decision uses it."""
+    content: str | None = None
+    """With `same_content`: a fence, the time at which the content of `committed_state` was last processed, and its
+    digest, separated by spaces. It holds while the fence is the row's: each claim renews it, or knows that an attempt
+    may have begun since the commit. So a release that does not know it cannot leave a wrong one. See `held_content`."""
     tags_pending: str | None = None
     """The IDs of committed versions that may lack the tag of `after_commit`, separated by spaces. The write of a commit
     adds its own. They stay until S3 has taken their tags, and the row does not expire before. No verdict uses it."""
@@ -357,6 +363,22 @@ class Row:
         return self.status is Status.PROCESSED and self.settled_as == Settlement.REMOVED_UNPROCESSED
 
     @property
+    def held_content(self) -> str | None:
+        """Time and digest in `content`, if the downstream has it for certain: no attempt has begun since its commit.
+
+        None: it may have something else, or it is not known.
+        """
+        fence, _, known = (self.content or "").partition(" ")
+        unbegun = self.settled if self.status is Status.PROCESSED else self._was_not_begun
+        return known if fence == str(self.fence) and unbegun and self.settled_as is None else None
+
+    @property
+    def _was_not_begun(self) -> bool:
+        """True if the last attempt has ended before its processor began, and none has written late since."""
+        waits = self.status is Status.FAILED and self.reason_code in _BEFORE_START
+        return waits and not self.late_writes - {self.committed_state}
+
+    @property
     def untagged(self) -> list[str]:
         """The versions in `tags_pending`."""
         return (self.tags_pending or "").split()
@@ -473,10 +495,13 @@ def claimed(
     same_key = (retry or resumed) and not base.late_writes - {identity}
     # A wake goes on with the wait of another message. It reports no change of the key.
     goes_on = retry and change.origin in (Origin.GROUP, Origin.TAG)
+    fence = _next_fence(base, now)
+    known = base.held_content if base.content is not None and not state.removed else None
     return replace(
         base,
         status=Status.PROCESSING,
-        fence=_next_fence(base, now),
+        fence=fence,
+        content=f"{fence} {known}" if known else None,
         version_id=state.version_id,
         etag=state.etag,
         size=state.size,
@@ -583,11 +608,13 @@ def committed(
     transactional: bool = False,
     processor_version: str | None = None,
     counts: RowCounts | None = None,
+    content: str | None = None,
     tags: bool = False,
 ) -> Row:
     """The claimed row after its commit: settled, and with the time at which it expires.
 
     `tags` is true if the version gets a tag after the commit. The reason of the row says if the result was not kept.
+    `content` is the time and the digest of the content. None: they are not known.
     `counts` is None if the attempt neither wrote nor removed an output with rejected rows.
     """
     identity = identity_of(row.kind, row.version_id, row.etag)
@@ -605,6 +632,7 @@ def committed(
         committed_fence=row.fence,
         committed_at=now if not again or row.committed_at is None else row.committed_at,
         commit_id=kept,
+        content=f"{row.fence} {content}" if content else None,
         transactional=1 if transactional else None,
         processor_version=processor_version,
         reason=truncate(problem, MAX_REASON_BYTES) if problem else None,
@@ -625,6 +653,25 @@ def committed(
         needs_review=None,
     )
     return _with_counts(after, counts, retention) if counts is not None or after.rejected_rows else after
+
+
+def committed_again(row: Row, *, now: int, retention: Retention, tags: bool = False) -> Row:
+    """The claimed row after the commit of a version with the committed content, without a call of the processor.
+
+    What the row says about the last call stays, and so does the time at which the content was processed.
+    """
+    after = committed(
+        row,
+        row.commit_id,
+        now=now,
+        retention=retention,
+        transactional=bool(row.transactional),
+        processor_version=row.processor_version,
+        content=(row.content or "").partition(" ")[2],
+        tags=tags,
+    )
+    reason = f"same content as version {(row.committed_state or '').partition('#')[2]}"
+    return replace(after, reason=truncate(reason, MAX_REASON_BYTES), reason_code=ReasonCode.SAME_CONTENT.value)
 
 
 def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> Row:
@@ -654,7 +701,8 @@ def tagged(row: Row, done: Sequence[str], *, now: int, retention: Retention) -> 
 
 def untagged(row: Row, reason: Reason) -> Row:
     """The committed row with the reason why a version of it has no tag yet. Other reasons stay."""
-    if row.status is not Status.PROCESSED or not (row.reason is None or row.reason_code in TAG_CODES):
+    replaced = row.reason is None or row.reason_code in (*TAG_CODES, ReasonCode.SAME_CONTENT)
+    if row.status is not Status.PROCESSED or not replaced:
         return row
     return replace(row, reason=truncate(reason.text, MAX_REASON_BYTES), reason_code=reason.code.value)
 
@@ -975,7 +1023,8 @@ def _with(names: str | None, name: str | None) -> str | None:
 
 def released(row: Row, seen: Row) -> Row:
     """The row as it was judged, for a claim whose processor was not started. Only the fence stays ahead."""
-    return replace(seen, fence=row.fence, lease_until=None, late_writes=seen.late_writes | row.late_writes)
+    late = seen.late_writes | row.late_writes
+    return replace(seen, fence=row.fence, lease_until=None, late_writes=late, content=row.content)
 
 
 def truncate(text: str | None, limit: int) -> str | None:

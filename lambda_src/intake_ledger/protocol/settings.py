@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from intake_ledger.protocol.commit_tag import CommitTag
     from intake_ledger.protocol.exclude import Exclude
     from intake_ledger.protocol.group_pattern import GroupPattern
+    from intake_ledger.protocol.same_content import ContentRule
 
 PIPELINE_TAG = "intake-ledger:pipeline"
 """A tag with the pipeline's name on each bucket, table and queue of a pipeline: `intake-ledger status` lists them."""
@@ -231,6 +232,10 @@ class Settings:
         "AwaitedTag | None", Variable("INTAKE_READY_WHEN", parse=_of("awaited_tag", "awaited_tag"))
     ] = None
     """The tag without which no version is processed. None: none is needed."""
+    same_content: Annotated[
+        "ContentRule | None", Variable("INTAKE_SAME_CONTENT", parse=_of("same_content", "content_rule"))
+    ] = None
+    """How a copy in place is known, which is not processed again. None: each version is processed."""
 
     def wants(self, key: str) -> bool:
         """True if the key passes the pipeline's filters."""

@@ -454,7 +454,7 @@ def test_what_s3_refuses_is_a_problem_of_the_tag(key: str, value: str, problem: 
 
 
 def test_a_bucket_without_versions_is_refused() -> None:
-    with pytest.raises(ValueError, match="a tag of a key may reach a newer object"):
+    with pytest.raises(ValueError, match="a request about a key may reach a newer object"):
         LocalPipeline(lambda _: None, after_commit=TAG, versioned=False)
 
 

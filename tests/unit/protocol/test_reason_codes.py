@@ -48,7 +48,7 @@ class TestCodes:
             "attempts_exhausted", "consumer_error", "copy_lost", "dead_letter_refused", "ended", "group_held",
             "identity_collides", "identity_rejected",
             "invalid_output", "invalid_transaction",
-            "late_write", "lease_lost", "lock_broken", "max_receives", "max_wait", "no_space",
+            "late_write", "lease_lost", "lock_broken", "same_content", "max_receives", "max_wait", "no_space",
             "not_yet", "object_gone", "processor_error", "processor_throttled", "processor_timeout", "read_error",
             "removed_unprocessed", "reprocess_id_ahead", "result_not_kept", "overtaken", "s3_refused", "start_refused",
             "max_rate", "schema_drift", "tag_missing", "tag_refused", "tag_refuses", "tags_full", "too_many_rejects",

@@ -13,6 +13,7 @@ from cdk_intake_ledger.checks.plan_check import Check
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.rules import durable_rules, execution_rules, max_rate, number_rules, set_rules, time_rules
 from cdk_intake_ledger.checks.rules.bucket_rules import EXISTING_DELIVERY_NEEDS_BOTH
+from cdk_intake_ledger.checks.rules.content_rules import SAME_CONTENT_EACH_VERSION, SAME_CONTENT_EXECUTIONS
 from cdk_intake_ledger.checks.rules.execution_rules import STOP_OVERTAKEN
 from cdk_intake_ledger.checks.rules.key_network_rules import KEY_IN_SAME_REGION
 from cdk_intake_ledger.checks.rules.number_rules import unknown_numbers
@@ -25,7 +26,7 @@ from cdk_intake_ledger.functions.processor import Processor
 from cdk_intake_ledger.ledger_table import IntakeLedger
 from cdk_intake_ledger.options.after_commit import Tag
 from cdk_intake_ledger.options.extra import Extra
-from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions
+from cdk_intake_ledger.options.options import AuditOptions, ConcurrencyOptions, Delivery, NetworkOptions, Ordering
 from cdk_intake_ledger.options.ready_when import ReadyTag
 from cdk_intake_ledger.queue import IntakeQueue
 from cdk_intake_ledger.resources.fixed_names import pipeline_name_problems
@@ -108,6 +109,14 @@ def ready_problems(
     if delivery in (None, Delivery.S3):
         notifications = resource_notifications(owned_resource(bucket) if bucket else None)
         yield from overlap_problems(notifications, filters, tag.events.values())
+
+
+def copy_problems(processor: Processor, ordering: Ordering) -> Iterator[Problem]:
+    """Reasons why each version is processed here, also with `same_content`."""
+    if processor.executions is not None:
+        yield SAME_CONTENT_EXECUTIONS.problem()
+    if ordering is Ordering.EVERY_VERSION:
+        yield SAME_CONTENT_EACH_VERSION.problem()
 
 
 def processor_problems(scope: Construct, processor: Processor) -> Iterator[Problem]:
