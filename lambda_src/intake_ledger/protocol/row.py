@@ -370,7 +370,7 @@ class Row:
         """
         fence, _, known = (self.content or "").partition(" ")
         unbegun = self.settled if self.status is Status.PROCESSED else self._was_not_begun
-        return known if fence == str(self.fence) and unbegun and self.settled_as is None else None
+        return known if fence == str(self.fence) and unbegun else None
 
     @property
     def _was_not_begun(self) -> bool:
@@ -496,7 +496,7 @@ def claimed(
     # A wake goes on with the wait of another message. It reports no change of the key.
     goes_on = retry and change.origin in (Origin.GROUP, Origin.TAG)
     fence = _next_fence(base, now)
-    known = base.held_content if base.content is not None and not state.removed else None
+    known = base.held_content if base.content is not None else None
     return replace(
         base,
         status=Status.PROCESSING,

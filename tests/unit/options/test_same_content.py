@@ -104,6 +104,16 @@ def test_only_the_content_that_is_committed_now_counts() -> None:
 
 
 @pytest.mark.failure_mode("F789")
+def test_a_commit_without_a_known_content_counts_too() -> None:
+    local = pipeline()
+    put(local, "A")
+    local.put("a", "B")
+    local.run()
+    put(local, "A")
+    assert len(local.calls) == 3
+
+
+@pytest.mark.failure_mode("F789")
 def test_a_version_that_was_skipped_does_not_matter() -> None:
     """B was never processed, so the downstream still has A. The event of B comes after that of the second A."""
     local = pipeline()
