@@ -59,6 +59,9 @@ _KEY_IS_GROUP = "The messages of a key exclude each other. Use the group as the 
 _GROUPS = "a_group_has_one_live_attempt"
 _TAG = "a_committed_version_gets_its_tag_whoever_dies"
 _READY = "a_version_waits_for_its_tag_whoever_dies"
+_COPIES = "copies_in_place_are_known_whoever_dies"
+_NOT_SEEN = "The construct refuses it: the end of an execution is written by a worker that has not seen its content."
+_EACH_VERSION = "The construct refuses it: it promises a call for each version."
 _NOT_GIVEN_UP = "The construct refuses it: another worker may start an execution whose claim this one gives up."
 _REMOVALS = ("a_removal_is_told_once_whoever_dies", "an_undelete_calls_nobody_whoever_dies")
 _NOT_REMOVED = "Nothing removes a message."
@@ -67,7 +70,7 @@ _OWN_CHANGES = "Each marker, and each removal of a version, is a change of its o
 _LEFT_OUT = "a_file_that_is_left_out_stays_so_whoever_dies"
 _NO_FILE = "A message has no key of a file. Let its source filter."
 _NO_VERSION = "A message has no version in S3."
-_PARTS_HAVE_TAGS = "The pipeline of the parts has the tags of each. A set has no version of its own."
+_PARTS_HAVE_TAGS = "The pipeline of the parts has the tags and the content of each. A set has no version of its own."
 _GROUP_DEATHS = "a_worker_may_die_at_each_request_while_its_group_waits"
 WORKERS_START = ("a_thing_is_processed_and_committed_once", "long_work_is_not_repeated", "a_refused_start_is_counted")
 """The tests of durable functions on workers. The others have them in Lambda: a worker only receives and sends
@@ -123,10 +126,12 @@ ABSENT = (
     ),
     *(
         Absence(test, kind, "*", "*", _NO_VERSION)
-        for test in (_TAG, _READY)
+        for test in (_TAG, _READY, _COPIES)
         for kind in ("messages", "FIFO messages", "stream records")
     ),
-    *(Absence(test, "sets", "*", "*", _PARTS_HAVE_TAGS) for test in (_TAG, _READY)),
+    *(Absence(test, "sets", "*", "*", _PARTS_HAVE_TAGS) for test in (_TAG, _READY, _COPIES)),
+    Absence(_COPIES, "every version", "*", "*", _EACH_VERSION),
+    *(Absence(_COPIES, "objects", one, "*", _NOT_SEEN) for one in LATER),
     *(Absence(_LEFT_OUT, kind, "*", "*", _NO_FILE) for kind in ("messages", "FIFO messages", "stream records")),
     *(Absence(_READY, kind, one, "*", _NOT_GIVEN_UP) for kind in ("objects", "every version") for one in LATER),
     *(

@@ -516,6 +516,37 @@ def test_a_version_waits_for_its_tag_whoever_dies(make: Make) -> None:
         kill_everywhere(make, scenario, check_done, after=after, kit={"ready_when": ("scan", ["clean"])})
 
 
+@pytest.mark.failure_mode("F788", "F789")
+@every_cell
+def test_copies_in_place_are_known_whoever_dies(make: Make) -> None:
+    """A worker dies at each request of a content, of its copy, of a removal, and of the same content again."""
+    if make().name != "objects" or make().later:
+        raise DoesNotApply
+
+    def scenario(cell: Cell) -> None:
+        assert isinstance(cell.local, LocalPipeline)
+        for content in ("A", "B", "A"):
+            cell.local.put(KEY, content, sha256=True)
+            cell.run()
+            cell.local.copy(KEY)
+            cell.local.duplicate()
+            cell.run()
+
+    def check(cell: Cell) -> None:
+        assert isinstance(cell.local, LocalPipeline)
+        row, [effect] = cell.known(), cell.effects.values()
+        shown = cell.local.s3.current(KEY)
+        assert shown is not None
+        assert (row.status, row.version_id) == (Status.PROCESSED, shown.version_id)
+        contents = [one.content for one in cell.local.s3.keys[KEY] if one.version_id == effect.state]
+        assert contents == [b"A"]
+        # The attempt of a dead worker may have begun, so what follows it is processed.
+        assert 3 <= len(cell.calls) <= 4
+
+    for after in (False, True):
+        kill_everywhere(make, scenario, check, after=after, kit={"same_content": (86_400, None)})
+
+
 @every_cell
 def test_an_execution_whose_event_is_lost_is_seen_by_its_message(make: Make) -> None:
     if not make().later:

@@ -49,7 +49,7 @@ class SameContent(Option):
         digest = self.rule.digest(head) if head is not None else None
         if digest is None:
             return None
-        asked = claim.change.asked_for or claim.row.reprocess_id is not None or claim.row.redrive_count
+        asked = claim.change.asked_for or claim.row.reprocess_id is not None
         if not asked and self._is_committed(claim, digest):
             raise Unchanged
         return replace(claim, content=f"{services.clock()} {digest}")
