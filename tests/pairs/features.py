@@ -827,7 +827,9 @@ class Ready(Feature):
 
     def judge(self, world: World) -> Iterator[str]:
         for key, _, row in world.rows():
-            value = scan_of(world, key, row.version_id or "")
+            # The row of an object that was removed unprocessed keeps the reason of its version.
+            version = (row.unprocessed_state or "").removeprefix("v#") or row.version_id
+            value = scan_of(world, key, version or "")
             if row.reason_code == ReasonCode.TAG_REFUSES and value != "infected":
                 yield f"{key} {row.version_id} is refused, and its tag is {value}"
             known = world.notes & {*TAG_EVENT_LOST, f"forgotten {key}"}
@@ -907,10 +909,10 @@ class SameContent(Feature):
                 yield f"{key} {state} is committed without a call, and {other.state} is in work"
 
 
-def is_known_commit(world: World, key: str, row: Row) -> bool:
+def is_known_commit(world: World, key: str, state: str, fence: int | None) -> bool:
     """True if a version was committed without a call, and `SameContent` has judged it."""
     known: Mapping[Any, int] = world.memory.get("same content", {})
-    return known.get((key, row.version_id)) == row.committed_fence
+    return (key, state) in known and known[key, state] == fence
 
 
 def has_content_of(world: World, key: str, effect: Effect, state: str) -> bool:
@@ -1081,7 +1083,7 @@ class Outputs(Feature):
             state = identity.removeprefix("v#")
             content = world.contents.get((key, state))
             fence = row.committed_fence
-            if is_known_commit(world, key, row):
+            if is_known_commit(world, key, state, fence):
                 fence = downstream_of(world, key)[-1].fence
             wanted = None if content is None else f"{content} {fence}".encode()
             found = cast("LocalPipeline", world.local).output("out", self._name(world, key, state))
