@@ -50,7 +50,7 @@ _ONLY_JSON = (
     *("breaker.closedAt", "breaker.lastSeenAt", "breaker.reasonCode"),
     *("waited.pipeline", "waited.operation", "row.format", "row.kind", "row.etag", "row.size"),
     *("row.version_id", "row.status", "row.needs_review", "row.rejected_fence", "row.spent_messages", "row.waiter"),
-    *("row.bare_copy_digest", "row.same_key", "row.call_mark", "row.transactional"),
+    *("row.bare_copy_digest", "row.same_key", "row.call_mark", "row.content", "row.transactional"),
 )
 FIELDS = dict.fromkeys(_ONLY_JSON, Field("")) | {
     "at": Field("{}"),
