@@ -45,7 +45,10 @@ def find(mutant: Mutant, features: tuple[str, ...]) -> tuple[bool, str]:
 def holds(script: str) -> bool:
     """True if a world holds without the defect. A new process has the code as it is."""
     code = f"from tests.pairs.search import *\nraise SystemExit(bool(play({script})))"
-    return not subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False).returncode
+    # The variable leads to the copy with the defect.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, check=False)
+    return not done.returncode
 
 
 def main() -> int:
