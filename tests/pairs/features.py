@@ -201,7 +201,12 @@ class Common(Feature):
                 yield f"{what} and not settled: {set(row.late_writes)}"
             if row.status is Status.REJECTED and not row.dismissed:
                 fences = [str(one.attributes.get("rejected_fence")) for one in world.letters(key)]
-                if str(row.rejected_fence) not in fences and not world.notes & {"restored", "expired", "purged"}:
+                if str(row.rejected_fence) not in fences and not world.notes & {
+                    "restored",
+                    "expired",
+                    "purged",
+                    "lost",
+                }:
                     yield f"{what} with the fence {row.rejected_fence}, and its copies have {fences}"
             wanted = wanted_partition(world, row, place)
             if row.needs_review != wanted:
@@ -1288,6 +1293,9 @@ def redrive(world: World, a: int, b: int) -> None:
         found = ((one.key, str(one.attributes.get("version_id")), body_of(one.body), before) for one in letters)
         world.memory.setdefault("redriven", []).extend(one for one in found if one[2] != "not known")
     fences = {(one.key, str(one.attributes.get("rejected_fence"))) for one in letters}
+    # A person asks again for what the copies of a stopped request say.
+    stops = world.memory.get("stops", set())
+    stops -= {request for request in stops if any(request in one.body for one in letters)}
     world.redrive()
     world.memory.setdefault("operations", {})[world.operation] = fences
 

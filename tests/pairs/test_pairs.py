@@ -139,6 +139,25 @@ FOUND = {
             *(Step("turn again"), Step("lose event"), Step("wake", 0, 0, Fault("refuse", 3))),
         ),
     ),
+    "the commit of a late worker is refused": Script(
+        ("objects", "inline", "lambda"),
+        (
+            *(Step("upload", 7), Step("overwrite", 9), Step("remove"), Step("lose event", 2)),
+            *(Step("turn", 0, 0, Fault("sleep", 9)), Step("rollback", 10), Step("time", 3), Step("turn again")),
+            Step("wake", 0, 0, Fault("refuse", -1)),
+        ),
+    ),
+    "a person redrives the copy of a request that was stopped": Script(
+        ("objects", "inline", "lambda", "requests"),
+        (
+            *(Step("upload", 0, 3), Step("reprocess"), Step("turn again")),
+            *(Step("overwrite"), Step("stop"), Step("redrive")),
+        ),
+    ),
+    "the message of a redrive is lost": Script(
+        ("objects", "inline", "lambda", "requests"),
+        (Step("upload", 0, 3), Step("turn again"), Step("redrive"), Step("lose event"), Step("stop")),
+    ),
 }
 """Worlds that failed once."""
 FOUND_DEFECTS = 76
@@ -167,7 +186,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.failure_mode("F735", "F736", "F786", "F787")
+@pytest.mark.failure_mode("F735", "F736", "F786", "F787", "F795")
 @pytest.mark.parametrize("name", FOUND)
 def test_a_world_that_failed_once_holds(name: str) -> None:
     assert not play(FOUND[name])

@@ -20,6 +20,7 @@ from intake_ledger.consumer.returns import renews
 from intake_ledger.consumer.services import Services
 from intake_ledger.events.parser import Message, Unparseable, body_unknown, own_message
 from intake_ledger.kinds import Kind, Work
+from intake_ledger.ledger.dynamodb_table import AWS_ERRORS
 from intake_ledger.ledger.ledger import Claim
 from intake_ledger.observability.error_text import describe
 from intake_ledger.processor.object_change import Commit, as_commit
@@ -241,7 +242,10 @@ class Attempts:
         )
         with self._letting_go(claim) as attempt:
             outcome = self._unless_overtaken(
-                claim, lambda: self._run(claim, message, run, attempt if hold else None), begun=lambda: run.begun
+                claim,
+                message,
+                lambda: self._run(claim, message, run, attempt if hold else None),
+                begun=lambda: run.begun,
             )
             attempt.ended = True
         now = self.services.clock()
@@ -297,14 +301,16 @@ class Attempts:
     ) -> Outcome:
         """Write a commit that was held. `duration_ms` is the time of its attempt, and `counts` are as in `Run`."""
         with self._letting_go(claim) as attempt:
-            outcome = self._unless_overtaken(claim, lambda: self._commit(claim, commit, message, counts))
+            outcome = self._unless_overtaken(claim, message, lambda: self._commit(claim, commit, message, counts))
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
         return self._acted_on(claim, outcome, message) if self.hooks.settled else outcome
 
     def overran(self, claim: Claim, message: Message) -> Outcome:
         """Record that the processor has overrun its limit, while it still runs. FENCED: it ended meanwhile."""
-        outcome = self._unless_overtaken(claim, lambda: self._settle(claim, message, Overrun(), Stage.PROCESSING))
+        outcome = self._unless_overtaken(
+            claim, message, lambda: self._settle(claim, message, Overrun(), Stage.PROCESSING)
+        )
         self._report(claim, outcome, message, self.services.settings.processing_timeout_seconds * 1000)
         return outcome
 
@@ -332,7 +338,7 @@ class Attempts:
             return self._settle(claim, message, error, stage, died=died)
 
         with self._letting_go(claim) as attempt:
-            outcome = self._unless_overtaken(claim, end, begun=lambda: begun)
+            outcome = self._unless_overtaken(claim, message, end, begun=lambda: begun)
             attempt.ended = True
         self._report(claim, outcome, message, duration_ms)
         return self._acted_on(claim, outcome, message) if self.hooks.settled else outcome
@@ -354,16 +360,25 @@ class Attempts:
                 self.services.ledger.let_go(claim, ended=attempt.ended)
 
     def _unless_overtaken(
-        self, claim: Claim, end: Callable[[], Outcome], *, begun: Callable[[], bool] = lambda: True
+        self, claim: Claim, message: Message, end: Callable[[], Outcome], *, begun: Callable[[], bool] = lambda: True
     ) -> Outcome:
         """The outcome, or that of a claim whose row another attempt has.
 
-        If the processor had begun, the effects of both may have come in the wrong order.
+        If the processor had begun, the effects of both may have come in the wrong order. That is not known if AWS did
+        not answer, and the worker's message may be acknowledged by now.
         """
+
+        def is_late() -> bool:
+            return begun() and self.runner.writes and self.services.ledger.report_late_write(claim)
+
         try:
             return end()
+        except AWS_ERRORS:
+            if is_late():
+                self._wake(claim, message)
+            raise
         except Fenced as fenced:
-            late = begun() and self.runner.writes and self.services.ledger.report_late_write(claim)
+            late = is_late()
             reason = Reason(ReasonCode.LEASE_LOST, str(fenced))
             wait = self.failures.backoff(claim.row.attempts)
             return Outcome(OutcomeKind.FENCED, reason=reason, retry_after=wait, late_write=late)
@@ -468,11 +483,7 @@ class Attempts:
         return replace(outcome, kind=OutcomeKind.FAILED, reason=copied.refusal, retry_after=delay)
 
     def _report(self, claim: Claim, outcome: Outcome, message: Message, duration_ms: int) -> None:
-        """Report how a claim ended, and wake the key after a late write.
-
-        The late worker's own message was delivered again when its lease ended, and may be acknowledged by now. The
-        worker has no time left to process, because its lease lasted as long as its invocation.
-        """
+        """Report how a claim ended, and wake the key after a late write."""
         self.services.telemetry.ended(claim, outcome.kind, outcome.reason, duration_ms=duration_ms)
         if outcome.waited_too_long:
             self.services.telemetry.waited_too_long()
@@ -480,8 +491,15 @@ class Attempts:
             self.services.telemetry.waits_long(claim)
         if outcome.counts is not None and outcome.counts.rejected:
             self.services.telemetry.rejected_rows(claim, outcome.counts)
-        if not outcome.late_write:
-            return
+        if outcome.late_write:
+            self._wake(claim, message)
+
+    def _wake(self, claim: Claim, message: Message) -> None:
+        """Let the key be processed again after a late write.
+
+        The late worker's own message was delivered again when its lease ended, and may be acknowledged by now. The
+        worker has no time left to process, because its lease lasted as long as its invocation.
+        """
         self.services.telemetry.late_write(claim)
         try:
             self.services.queues.wake(own_message(Origin.LATE, claim.change.bucket, claim.change.key))
