@@ -122,18 +122,21 @@ parts: smoke examples types ordinary synth integration unit kinds packaging prot
 
 thorough: $(READY) ## what is wide or slow: all deployed stories, faults, strangers, the oldest CDK, all random examples
 	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready $(PYRIGHT)/.ready
-	@$(SIDE_BY_SIDE) --jobs=3 deployed thorough-deployed thorough-stacks thorough-engine
+	@$(SIDE_BY_SIDE) --jobs=3 deployed thorough-deployed thorough-stacks thorough-engine thorough-kinds
 
 thorough-deployed: $(READY)
 	@pytest suite tests/local tests/examples -m thorough
 
 # All random examples. Without it, tests take a quarter of them.
-thorough-stacks thorough-engine: export THOROUGH := 1
+thorough-stacks thorough-engine thorough-kinds: export THOROUGH := 1
 thorough-stacks: $(READY)
 	@pytest tests/synth tests/packaging -m "thorough or wide"
 
 thorough-engine: $(READY)
-	@pytest tests/unit tests/integration tests/kinds tests/pairs tests/protocol -m "thorough or wide"
+	@pytest tests/unit tests/integration tests/protocol -m "thorough or wide"
+
+thorough-kinds: $(READY)
+	@pytest tests/kinds tests/pairs -m "thorough or wide"
 
 lint: $(READY) ## ruff and import-linter
 	@ruff check . && ruff format --check .

@@ -100,7 +100,7 @@ def test_make_thorough_runs_every_folder_and_ci_all_of_it() -> None:
         "tests/ordinary",
     }
     assert "\t@pytest tests/local $(QUICK) $(RECORDING)\n" in makefile
-    assert re.search(r"\t.* deployed thorough-deployed thorough-stacks thorough-engine\n", makefile)
+    assert re.search(r"\t.* deployed thorough-deployed thorough-stacks thorough-engine thorough-kinds\n", makefile)
     assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == [
         "test",
         "thorough",
