@@ -6,6 +6,7 @@
 import base64
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -370,6 +371,8 @@ def judge_commits(world: World) -> Iterator[str]:
         seen[one.key, one.state] = seen.get((one.key, one.state), 0) + 1
     for (key, state), number in seen.items():
         most = 1 + world.excused[key] + world.local.late_writes
+        if state == "absent":
+            most += max(world.memory.get("removals", {}).get(key, 0) - 1, 0)
         if number > most and f"forgotten {key}" not in world.notes:
             yield f"{key} {state} is committed {number} times, and there are reasons for {most}"
 
@@ -381,7 +384,9 @@ def upload(world: World, a: int, b: int) -> None:
 def remove(world: World, a: int, b: int) -> None:
     key = key_of(a)
     use(world, key)
-    cast("LocalPipeline", world.local).delete(key)
+    if cast("LocalPipeline", world.local).delete(key) is None:
+        # Removals of a key without versions have the same state.
+        world.memory.setdefault("removals", Counter[str]())[key] += 1
 
 
 def rollback(world: World, a: int, b: int) -> None:
@@ -540,15 +545,17 @@ class Messages(Feature):
         told = f"message {event} of {key}, {row.status.value}, with {sorted(wanted)}"
         weak = world.notes & {"opened", "restored", "expired", "dismissed"}
         if row.status is Status.PROCESSED:
+            # A late worker may come after the one that commits.
+            committed = max(effects, key=lambda one: one.fence).content if effects else ""
             if not effects:
                 yield f"{told} has no effect"
-            elif effects[-1].content.startswith("bad") and not weak:
-                yield f"{told} is committed with {effects[-1].content}"
+            elif committed.startswith("bad") and not weak:
+                yield f"{told} is committed with {committed}"
             if "fingerprint" in names_of(world) and not weak and effects:
-                if others := {one.content for one in effects} - {effects[-1].content}:
-                    yield f"{told} reached its processor as {effects[-1].content} and as {others}"
-                if lost := wanted - {effects[-1].content} - set(copied):
-                    yield f"{told} has committed {effects[-1].content}, and {sorted(lost)} is nowhere"
+                if others := {one.content for one in effects} - {committed}:
+                    yield f"{told} reached its processor as {committed} and as {others}"
+                if lost := wanted - {committed} - set(copied):
+                    yield f"{told} has committed {committed}, and {sorted(lost)} is nowhere"
         elif not weak and (lost := wanted - set(copied)):
             yield f"{told} has copies {copied}, and {sorted(lost)} is nowhere"
 
@@ -598,7 +605,7 @@ class Sets(Feature):
             elif truth.startswith("bad"):
                 if row.status is not Status.REJECTED:
                     yield f"the set {key} is bad, and its row is {row.status.value}: {row.reason}"
-            else:
+            elif row.status is not Status.REJECTED or row.reason_code != ReasonCode.ENDED:
                 effects = [one for one in world.done if one.key == key]
                 if row.status is not Status.PROCESSED or not effects or effects[-1].content != truth:
                     yield f"the set {key} is {truth}, its row {row.status.value} ({row.reason}), and not {effects[-1:]}"

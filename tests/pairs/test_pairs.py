@@ -158,6 +158,21 @@ FOUND = {
         ("objects", "inline", "lambda", "requests"),
         (Step("upload", 0, 3), Step("turn again"), Step("redrive"), Step("lose event"), Step("stop")),
     ),
+    "a key without versions is removed twice": Script(
+        ("objects", "remote", "lambda", "deletes", "unversioned"),
+        (
+            *(Step("overwrite"), Step("remove"), Step("turn"), Step("overwrite")),
+            *(Step("turn again"), Step("remove"), Step("lose event")),
+        ),
+    ),
+    "a person ends a set": Script(
+        ("sets", "machine", "lambda", "end"),
+        (Step("part"), Step("manifest"), Step("other part", 0, 11), Step("turn again"), Step("end work")),
+    ),
+    "a late worker has a content that is not committed": Script(
+        ("messages", "inline", "lambda"),
+        (Step("send", 0, 3), Step("time", 2), Step("turn again", 0, 0, Fault("sleep", 4)), Step("send")),
+    ),
 }
 """Worlds that failed once."""
 FOUND_DEFECTS = 83
