@@ -41,7 +41,7 @@ NAMES = {
     "ready_when": """ready_when ReadyWhen ReadyTag AwaitedTag awaited_tag awaited_tag_problems RefusedByTag TAG_MISSING
         TAG_REFUSES TAGGED lacks_tag put_tag on_tags""",
     "same_content": """same_content SameContent ContentRule content_rule content_problem Unchanged held_content
-        committed_again restored_to SAME_CONTENT SAME_CONTENT_RULE SAME_CONTENT_NEEDS_VERSIONS SAME_CONTENT_EXECUTIONS
+        committed_again SAME_CONTENT SAME_CONTENT_RULE SAME_CONTENT_NEEDS_VERSIONS SAME_CONTENT_EXECUTIONS
         SAME_CONTENT_EACH_VERSION""",
     "rejects": """rejects keep_rejects Rejects ClaimRejects claim_rejects AttemptRejects RejectedRows RowCounts
         rejects_place rejects_may_exist no_place begin_rejects rejected_rows rejected_rows_partition TooManyRejects

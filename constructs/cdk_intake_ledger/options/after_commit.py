@@ -45,12 +45,14 @@ class Tag(Extra):
     transitions: Sequence[s3.Transition] | None = None
     """Storage classes for tagged objects, by their age; none when omitted."""
 
+    needs_versions = TAG_NEEDS_VERSIONS
+    """A bucket without versioning is refused when omitted."""
     need = Need.TAGS
     """The alarms about tags are made when omitted."""
     actions = ("s3:GetObjectVersionTagging", "s3:PutObjectVersionTagging")
     """The consumer reads and writes tags when omitted."""
     sid = "TagsOfCommittedVersions"
-    """It explains the statement when omitted."""
+    """The statement of these actions has this name when omitted."""
 
     def settings(self) -> dict[str, object]:
         """See `Extra`."""
@@ -68,22 +70,17 @@ class Tag(Extra):
         if self.archives:
             yield TAG_EXPIRY_OF_PARTS.problem(path=path, does="has transitions to an archive")
 
-    def problems(
-        self, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, *, deletes: bool, plan: Plan
-    ) -> Iterator[Problem]:
+    def problems(self, bucket: s3.IBucket | None, *, deletes: bool, plan: Plan) -> Iterator[Problem]:
         """Find reasons why S3 would refuse the tag, or why a rule would lose data.
 
         Args:
             bucket: the option of the pipeline.
-            resource: its resource; None for an imported bucket and for the pipeline's own.
             deletes: whether the pipeline processes removals.
             plan: of the pipeline.
 
         """
         if problem := tag_problem(self.key, self.value):
             yield TAG_TEXTS.problem(tag=f"Tag({self.key!r}, {self.value!r})", why=problem)
-        if resource is not None and resource.versioning_configuration is None and bucket is not None:
-            yield TAG_NEEDS_VERSIONS.problem(bucket=bucket.node.path)
         if self.has_rules and bucket is not None and not isinstance(bucket, s3.Bucket):
             yield TAG_RULES_OF_IMPORTED.problem(bucket=bucket.node.path)
         if self.expire_after is None:

@@ -30,9 +30,7 @@ class Exclude(Extra):
         """See `Extra`."""
         return {"exclude": json.dumps(list(self.patterns))}
 
-    def problems(
-        self, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, *, deletes: bool, plan: Plan
-    ) -> Iterator[Problem]:
+    def problems(self, bucket: s3.IBucket | None, *, deletes: bool, plan: Plan) -> Iterator[Problem]:
         """See `Extra`. Find patterns that mean nothing, and a pipeline whose removals would be lost."""
         unknown = any(map(Token.is_unresolved, self.patterns))
         if why := "a pattern is not known at synthesis" if unknown else patterns_problem(self.patterns):

@@ -8,7 +8,7 @@ from typing import ClassVar
 from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.plan import Plan
-from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.registry import Problem, Rule
 from intake_ledger.contract import Need
 from intake_ledger.protocol.settings import KeyFilter
 
@@ -20,6 +20,9 @@ class Extra:
     """The alarms that only pipelines with this option have."""
     is_of_parts: ClassVar[bool] = False
     """True if sets of files get the settings of the pipeline of their parts."""
+
+    needs_versions: ClassVar[Rule | None] = None
+    """The rule against a bucket without versioning; none is needed when omitted."""
 
     table_actions: ClassVar[Sequence[str]] = ()
     """More actions of the consumer on the ledger's table."""
@@ -45,10 +48,8 @@ class Extra:
 
         """
 
-    def problems(
-        self, bucket: s3.IBucket | None, resource: s3.CfnBucket | None, *, deletes: bool, plan: Plan
-    ) -> Iterator[Problem]:
-        """Reasons why the option cannot work. `bucket` is that of the pipeline's arguments, and `resource` its own."""
+    def problems(self, bucket: s3.IBucket | None, *, deletes: bool, plan: Plan) -> Iterator[Problem]:
+        """Reasons why the option cannot work. `bucket` is that of the pipeline's arguments."""
         yield from ()
 
     def problems_of_parts(self, path: str) -> Iterator[Problem]:

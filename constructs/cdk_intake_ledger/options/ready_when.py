@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.plan import Plan
-from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.registry import Problem, Rule
 from cdk_intake_ledger.checks.rules.tag_rules import (
     LEAST_TAG_WAIT,
     READY_MAX_WAIT,
@@ -36,12 +36,14 @@ class ReadyTag(Extra):
     refuse: Sequence[str] = ()
     """A version with one of these values is rejected; none is when omitted. With any other value it waits."""
 
+    needs_versions: ClassVar[Rule | None] = READY_NEEDS_VERSIONS
+    """A bucket without versioning is refused when omitted."""
     events: ClassVar[Mapping[s3.EventType, str]] = {s3.EventType.OBJECT_TAGGING_PUT: TAGGED}
     """The events of new tags are sent to the queue when omitted."""
     actions: ClassVar[Sequence[str]] = ("s3:GetObjectVersionTagging",)
     """The consumer reads tags when omitted."""
     sid: ClassVar[str] = "TagsOfAwaitedVersions"
-    """It explains the statement when omitted."""
+    """The statement of these actions has this name when omitted."""
 
     def settings(self) -> dict[str, object]:
         """See `Extra`."""
@@ -49,8 +51,7 @@ class ReadyTag(Extra):
 
     def problems(
         self,
-        bucket: s3.IBucket | None,
-        resource: s3.CfnBucket | None,
+        bucket: s3.IBucket | None,  # noqa: ARG002 - see `Extra`
         *,
         deletes: bool,  # noqa: ARG002 - see `Extra`
         plan: Plan,
@@ -59,14 +60,11 @@ class ReadyTag(Extra):
 
         Args:
             bucket: the option of the pipeline.
-            resource: its resource; None for an imported bucket and for the pipeline's own.
             deletes: whether the pipeline processes removals.
             plan: of the pipeline.
 
         """
         for problem in awaited_tag_problems(self.key, self.values, self.refuse):
             yield READY_TEXTS.problem(tag=f"ReadyTag({self.key!r}, {[*self.values]})", why=problem)
-        if resource is not None and resource.versioning_configuration is None and bucket is not None:
-            yield READY_NEEDS_VERSIONS.problem(bucket=bucket.node.path)
         if plan.max_wait < LEAST_TAG_WAIT:
             yield READY_MAX_WAIT.problem(value=span(plan.max_wait), least=span(LEAST_TAG_WAIT))

@@ -10,7 +10,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_intake_ledger.checks.arguments.checking import check_arguments
 from cdk_intake_ledger.checks.plan import Plan
-from cdk_intake_ledger.checks.registry import Problem
+from cdk_intake_ledger.checks.registry import Problem, Rule
 from cdk_intake_ledger.checks.rules.content_rules import (
     SAME_CONTENT_NEEDS_VERSIONS,
     SAME_CONTENT_RULE,
@@ -33,6 +33,8 @@ class SameContent(Extra):
     """The field of user metadata with which uploaders name the content, in lower case and without `x-amz-meta-`; S3's
     SHA-256 checksum of the whole object names it when omitted."""
 
+    needs_versions: ClassVar[Rule | None] = SAME_CONTENT_NEEDS_VERSIONS
+    """A bucket without versioning is refused when omitted."""
     table_actions: ClassVar[Sequence[str]] = ("dynamodb:DescribeTable",)
     """The consumer may ask whether the table was restored, and knows older contents, when omitted."""
 
@@ -42,8 +44,7 @@ class SameContent(Extra):
 
     def problems(
         self,
-        bucket: s3.IBucket | None,
-        resource: s3.CfnBucket | None,
+        bucket: s3.IBucket | None,  # noqa: ARG002 - see `Extra`
         *,
         deletes: bool,  # noqa: ARG002 - see `Extra`
         plan: Plan,  # noqa: ARG002 - see `Extra`
@@ -52,12 +53,9 @@ class SameContent(Extra):
 
         Args:
             bucket: the option of the pipeline.
-            resource: its resource; None for an imported bucket and for the pipeline's own.
             deletes: whether the pipeline processes removals.
             plan: of the pipeline.
 
         """
         if problem := content_problem(int(to_seconds(self.hold)), self.metadata):
             yield SAME_CONTENT_RULE.problem(metadata=repr(self.metadata), why=problem)
-        if resource is not None and resource.versioning_configuration is None and bucket is not None:
-            yield SAME_CONTENT_NEEDS_VERSIONS.problem(bucket=bucket.node.path)

@@ -190,7 +190,7 @@ class Bucket:
         return {one["Key"]: one["Value"] for one in answer["TagSet"]}
 
     def head(self, key: str, version_id: str) -> "HeadObjectOutputTypeDef | None":
-        """What S3 says about a version, with its checksum. None: S3 refuses it, as it will refuse the content.
+        """Ask S3 about a version and its checksum. None: S3 refuses the version, and will refuse its content.
 
         Raises:
             ObjectGone: The version no longer exists.

@@ -209,10 +209,6 @@ class LedgerTable:
         answer = self._client.get_item(TableName=self.name, Key=_key(key), ConsistentRead=True)
         return from_dynamodb(answer.get("Item", {}))
 
-    def was_restored(self) -> bool:
-        """True if the table was restored from a backup."""
-        return self.restored_to() is not None
-
     def restored_to(self) -> float | None:
         """The time of the backup from which the table was restored, in epoch milliseconds. None: it was not.
 

@@ -227,7 +227,7 @@ class Ledger:
         self._table = table
         self._look = look
         self._new_owner = new_owner
-        self._row_history = row_history or RowHistory()
+        self.row_history = row_history or RowHistory()
         self._forgotten = forgotten or Forgotten()
         self._guards = guards
         self._options = options
@@ -250,7 +250,7 @@ class Ledger:
         A claim excludes all other attempts for `lease_ms` milliseconds. With `for_call`, it is for a call with other
         changes. Then a change that must run alone is BUSY.
         """
-        self._row_history.begin()
+        self.row_history.begin()
         if self._options.ordering is Ordering.EVERY_VERSION and change.state is None:
             return Ruling(Verdict.STALE, "a removal that names no version: EVERY_VERSION has no row for it")
         is_new = change.state is not None and self._is_new(change)
@@ -421,7 +421,7 @@ class Ledger:
         """
         if any(guard.just_in_time for guard in self._guards):
             return [None] * len(changes)
-        self._row_history.begin()
+        self.row_history.begin()
         wishes = [
             _Wish(change, self.key_of(change), self._new_owner(), lease_ms, for_call=for_call) for change in changes
         ]
@@ -453,13 +453,13 @@ class Ledger:
 
     def has_row(self, change: Change) -> bool:
         """True if the key of the change has a row, or may have had one. In EVERY_VERSION, its version."""
-        self._row_history.begin()
+        self.row_history.begin()
         if self.row_of(change) is not None:
             return True
         state = change.state
         if self._every_version and state is not None and state.kind is StateKind.DELETED:
             return self.row_of(replace(change, state=replace(state, kind=StateKind.OBJECT))) is not None
-        if not (self._options.policy.deletes and change.reports_removal and self._row_history.all_rows_since() is None):
+        if not (self._options.policy.deletes and change.reports_removal and self.row_history.all_rows_since() is None):
             return False
         # The row of an object whose removal is told may have expired. Otherwise the object that is shown is left out.
         shown = self._look(change, None)
@@ -515,7 +515,7 @@ class Ledger:
                     and (row is None or self._removed(change, row))
                 ):
                     return _FORGOTTEN
-                since = self._row_history.all_rows_since() if row is None else None
+                since = self.row_history.all_rows_since() if row is None else None
                 complete = self._is_complete(row, shown)
                 ruling = judge_state(
                     row, change, shown, now=self._clock(), policy=policy, all_rows_since=since, complete=complete
@@ -568,7 +568,7 @@ class Ledger:
     def _is_complete(self, row: Row | None, shown: State) -> bool:
         """True if a key without a row has nothing downstream. Asked only for removals that may be no change then."""
         asks = self._options.policy.deletes and shown.removed and (row is None or row.never_begun)
-        return asks and self._row_history.is_complete()
+        return asks and self.row_history.is_complete()
 
     def _take(self, wish: _Wish, state: State, ruling: Ruling) -> Claim | Ruling | None:
         """Replace the judged row by a claim or a settled row. None: `wish.row` is another row now."""

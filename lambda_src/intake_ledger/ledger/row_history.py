@@ -47,6 +47,10 @@ class RowHistory:
         """True if the downstream has no object whose key has no row. Raises ClientError if that cannot be asked."""
         return False
 
+    def restored_to(self) -> float | None:
+        """The time of the backup behind the table; see `LedgerTable`. Raises ClientError if that cannot be asked."""
+        return None
+
 
 @dataclass(slots=True)
 class RowHistoryRecord(RowHistory):
@@ -56,8 +60,9 @@ class RowHistoryRecord(RowHistory):
     table: LedgerTable
     clock: Callable[[], int]
     _item: dict[str, Any] = field(default_factory=dict, init=False)
-    _unrestored_at: int | None = field(default=None, init=False)
-    """When DynamoDB last said that the table was not restored from a backup."""
+    _asked_at: int | None = field(default=None, init=False)
+    """When DynamoDB last said whether the table was restored from a backup."""
+    _restored_to: float | None = field(default=None, init=False)
     _seen: dict[str, Any] | None = field(default=None, init=False)
 
     def begin(self) -> None:
@@ -77,12 +82,14 @@ class RowHistoryRecord(RowHistory):
         """
         if self.all_rows_since() != 0 or UNTOLD in self._item:
             return False
+        return self.restored_to() is None
+
+    def restored_to(self) -> float | None:
+        """The time of the backup behind the table; see `RowHistory`. DynamoDB is asked at most once a minute."""
         now = self.clock()
-        if self._unrestored_at is None or now - self._unrestored_at >= _ASK_AGAIN_MS:
-            if self.table.was_restored():
-                return False
-            self._unrestored_at = now
-        return True
+        if self._asked_at is None or now - self._asked_at >= _ASK_AGAIN_MS:
+            self._restored_to, self._asked_at = self.table.restored_to(), now
+        return self._restored_to
 
     def look(self) -> int | None:
         """`all_rows_since` without a write, for audits, which write no rows. Raises ClientError if that fails."""

@@ -6,7 +6,7 @@ has it for certain. A removal, a late write, or an attempt that may have begun s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from intake_ledger.consumer.attempt import Failures
 from intake_ledger.consumer.ending import Unchanged
@@ -19,8 +19,6 @@ from intake_ledger.protocol.row import Ordering
 from intake_ledger.protocol.same_content import ContentRule
 from intake_ledger.protocol.settings import ConsumerSettings, variable_of
 
-_ASK_AGAIN_MS = 60_000  # less than a deletion and a restore of a table take
-
 
 @dataclass(slots=True, eq=False)
 class SameContent(Option):
@@ -28,8 +26,6 @@ class SameContent(Option):
 
     failures: Failures
     rule: ContentRule
-    _restored_to: float | None = field(default=None, init=False)
-    _asked_at: int | None = field(default=None, init=False)
 
     def before_open(self, claim: Claim) -> Claim | None:
         """Compare the content of the claimed version with that of the committed one; see `Option`.
@@ -64,17 +60,13 @@ class SameContent(Option):
     def _is_after_restore(self, claim: Claim, at: int) -> bool:
         """False if the row may come from a backup, after which other contents of the key were committed."""
         services = self.failures.services
-        now = services.clock()
-        if self._asked_at is None or now - self._asked_at >= _ASK_AGAIN_MS:
-            try:
-                self._restored_to = services.ledger.table.restored_to()
-            except AWS_ERRORS as error:
-                text = "DynamoDB does not say whether its table was restored, so a copy is processed"
-                services.telemetry.log_error(text, claim.change.event_id or "", error)
-                return False
-            self._asked_at = now
-        skew = services.settings.clock_skew_seconds * 1000
-        return self._restored_to is None or at > self._restored_to + skew
+        try:
+            restored_to = services.ledger.row_history.restored_to()
+        except AWS_ERRORS as error:
+            text = "DynamoDB does not say whether its table was restored, so a copy is processed"
+            services.telemetry.log_error(text, claim.change.event_id or "", error)
+            return False
+        return restored_to is None or at > restored_to + services.settings.clock_skew_seconds * 1000
 
 
 def check(settings: ConsumerSettings, kinds: Mapping[str, str], executions: str | None) -> None:

@@ -389,6 +389,24 @@ class TestVersions:
         assert kind == "undecided"
         assert why.startswith(f"result: {second} -> 1 {len(CSV)} ")
 
+    @pytest.mark.failure_mode("F772", "F788")
+    @pytest.mark.parametrize(
+        ("known", "changes"), [(False, {}), (True, {"status": Status.FAILED, "fence": START + 9**9})]
+    )
+    def test_a_copy_in_place_was_not_processed(
+        self, person: Person, sit: Callable[..., Person], tmp_path: Path, *, known: bool, changes: dict[str, Any]
+    ) -> None:
+        """It has the result of an earlier version. After a later claim, `same_content` alone tells of it."""
+        folder = code(tmp_path / "old", p_one=COUNTS, p_two=COUNTS, main=MAIN)
+        upload(person, folder, ("one/a.csv", CSV), ("two/a.csv", CSV))
+        [entry] = read_rows(client("dynamodb"), person.site.deployed, "one/a.csv")
+        fields = changes or {"reason": "same content as version 1", "reason_code": "same_content"}
+        person.site.row("one/a.csv", replace(entry.row, commit_id="of version 1", **fields))
+        if known:
+            settings = variables(person.site) | {"INTAKE_SAME_CONTENT": "[86400, null]"}
+            person = sit(person.site, consumer=settings)
+        assert person.reads("rehearse", "--code", str(folder))["same"] == 1
+
     @pytest.mark.failure_mode("F772")
     @pytest.mark.parametrize("everything", [True, False])
     def test_a_version_that_is_gone_is_named(self, person: Person, tmp_path: Path, *, everything: bool) -> None:

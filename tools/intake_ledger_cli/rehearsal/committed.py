@@ -13,6 +13,7 @@ from intake_ledger.aws.bucket import s3_refusal
 from intake_ledger.outputs.conditional_put import Present, source_of
 from intake_ledger.protocol.change import ABSENT, State, StateKind
 from intake_ledger.protocol.errors import OutputError
+from intake_ledger.protocol.reasons import ReasonCode
 from intake_ledger.protocol.row import Ordering, Row, Status
 from intake_ledger_cli.aws import reading
 from intake_ledger_cli.aws.deployed import DeployedPipeline
@@ -66,15 +67,24 @@ def last_commits(client: "DynamoDBClient", deployed: DeployedPipeline, most: int
     has_commit: reading.Condition = ("committed_fence", "#committed_fence > :none", ":none", 0)
     pages = client.get_paginator("scan").paginate(**reading.scan_request(deployed, has_commit, prefix=prefix))
     rows = (entry for page in pages for _, entry in reading.entries_of(deployed, page["Items"]))
-    found = (one for entry in rows if not deployed.is_control(entry.key) for one in _commit_of(entry.key, entry.row))
+    copies = deployed.setting("same_content") is not None
+    found = (
+        one for entry in rows if not deployed.is_control(entry.key) for one in _commit_of(entry.key, entry.row, copies)
+    )
     return heapq.nlargest(most, found, key=lambda one: (one.fence, one.key))[::-1]
 
 
-def _commit_of(key: str, row: Row) -> Iterator[LastCommit]:
-    """The commit of a row. A row that settled a removal by itself has that of the version before, if it knows it."""
-    if row.status is Status.LATER_FORMAT:
-        return
+def _commit_of(key: str, row: Row, copies: bool) -> Iterator[LastCommit]:
+    """The commit of a row. A row that settled a removal by itself has that of the version before, if it knows it.
+
+    A copy in place has the outputs and the result of an earlier version. With `copies`, only the row of the commit
+    itself says that it is none.
+    """
     settled = row.settled_as is not None
+    called = row.status is Status.PROCESSED and not settled and row.reason_code in (None, ReasonCode.RESULT_NOT_KEPT)
+    is_copy = row.reason_code == ReasonCode.SAME_CONTENT or (copies and not called)
+    if row.status is Status.LATER_FORMAT or is_copy:
+        return
     identity, fence = (row.kept_state, row.kept_fence) if settled else (row.committed_state, row.committed_fence)
     if identity is not None and fence is not None:
         yield LastCommit(key, row, identity, fence)

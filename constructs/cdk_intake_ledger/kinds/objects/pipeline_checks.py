@@ -87,7 +87,9 @@ def extra_problems(
     """Reasons why these options cannot work."""
     resource = owned_resource(bucket) if bucket else None
     for extra in extras:
-        yield from extra.problems(bucket, resource, deletes=deletes, plan=plan)
+        yield from extra.problems(bucket, deletes=deletes, plan=plan)
+        if extra.needs_versions and bucket and resource and resource.versioning_configuration is None:
+            yield extra.needs_versions.problem(bucket=bucket.node.path)
 
 
 def ready_problems(
