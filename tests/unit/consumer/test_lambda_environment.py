@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -206,6 +207,9 @@ def closing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     yield make
     for one in made:
+        # A thread that waits in `accept` would take the next test's connections if its listener has the same number.
+        with suppress(OSError):
+            one.listener.shutdown(socket.SHUT_RDWR)
         one.listener.close()
 
 
