@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from importlib.util import cache_from_source
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
@@ -222,13 +223,18 @@ def _changed(place: _Place, added: Sequence[ast.AST]) -> Iterator[None]:
 
 
 @cache
-def runtime(package: str = intake_ledger.__name__) -> Runtime:
-    """The runtime of this repository, or another package of it, which is parsed once."""
+def runtime(package: str) -> Runtime:
+    """A package of this repository, such as the runtime, which is parsed once."""
     return Runtime(_sources(package))
 
 
 def _sources(package: str) -> Path:
     return Path(str(import_module(package).__file__)).parent
+
+
+def package_of(mutant: Mutant) -> str:
+    """The package that a defect changes."""
+    return _named(mutant.definition)[0]
 
 
 def _named(definition: str) -> tuple[str, str]:
@@ -244,11 +250,14 @@ def seed(mutant: Mutant, folder: Path) -> None:
         DoesNotFitError: The runtime has changed: correct the defect.
 
     """
-    own, _ = _named(mutant.definition)
+    own = package_of(mutant)
     for package in {intake_ledger.__name__, own}:
-        shutil.copytree(_sources(package), folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        # With its byte code, since most modules stay as they are.
+        shutil.copytree(_sources(package), folder / package)
     path, text = changed(mutant)
-    (folder / own / path).write_text(text)
+    file = folder / own / path
+    file.write_text(text)
+    Path(cache_from_source(file)).unlink(missing_ok=True)
 
 
 def changed(mutant: Mutant) -> tuple[Path, str]:

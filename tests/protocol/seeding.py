@@ -14,11 +14,14 @@ import pytest
 from moto import mock_aws
 
 from tests import seeds
+from tests.protocol.mutants import MUTANTS
 from tests.seeds import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 _AGAIN = ("intake_ledger", "cdk_intake_ledger", "intake_ledger_cli", "intake_ledger_testing", "tests")
 """Packages that hold the code under search, or use it."""
+_USERS = ("hypothesis", "intake_ledger.observability.powertools", "intake_ledger_cli.commands", "tests.unit.support")
+"""Modules that import most of other people's packages. Those stay imported."""
 
 
 class MutantError(Exception):
@@ -26,11 +29,14 @@ class MutantError(Exception):
 
 
 def preload() -> None:
-    """Import once what most tests need, before a process is forked for each defect.
+    """Read and import once what most tests need, before a process is forked for each defect.
 
     Plugins of pytest are not among it: pytest rewrites them when it imports them.
     """
-    seeds.runtime()
+    for package in {seeds.package_of(mutant) for mutant in MUTANTS}:
+        seeds.runtime(package)
+    for name in _USERS:
+        importlib.import_module(name)
     with mock_aws():
         for service in ("dynamodb", "s3", "sqs"):
             boto3.client(service, "eu-central-1", aws_access_key_id="testing", aws_secret_access_key="testing")
