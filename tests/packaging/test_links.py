@@ -100,7 +100,8 @@ def test_make_thorough_runs_every_folder_and_ci_all_of_it() -> None:
         "tests/ordinary",
     }
     assert "\t@pytest tests/local $(QUICK) $(RECORDING)\n" in makefile
-    assert re.search(r"\t.* deployed thorough-deployed thorough-stacks thorough-engine thorough-kinds\n", makefile)
+    [side_by_side] = re.findall(r"\t@\$\(SIDE_BY_SIDE\) --jobs=4 (thorough-.+)\n", makefile)
+    assert set(side_by_side.split()) == {"deployed", *re.findall(r"^(thorough-\w+): \$", makefile, re.MULTILINE)}
     assert re.findall(r"^make (\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == [
         "test",
         "thorough",

@@ -265,10 +265,13 @@ def test_a_restored_table_forgets_and_stops_again(drilled: Drilled, monkeypatch:
     drilled.audit()
     drilled.command("retry", "--again", served, "--yes")
     drilled.aws.wait_until(
-        lambda: more_calls(calls, drilled.effects("calls")) == {served: 1} and not drilled.messages("Queue"),
-        "only the file that was requested is processed again",
+        lambda: served in more_calls(calls, drilled.effects("calls")) and not drilled.messages("Queue"),
+        "the file that was requested is processed again",
         timeout=TIMEOUT,
     )
+    # On a busy machine, an attempt may end late, and have a successor.
+    again = more_calls(calls, drilled.effects("calls"))
+    assert again.keys() == {served}, again
     assert drilled.command("status")["dismissed"] == 1
     client.delete_item(TableName=EFFECTS, Key={"file": {"S": key}})
     drilled.upload(test)
