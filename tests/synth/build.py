@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,24 @@ def all_warnings(stack: Stack) -> list[str]:
     home = Stage.of(stack)
     assert home is not None
     folder = Path(home.synth().directory)
-    artifacts = json.loads((folder / "manifest.json").read_bytes())["artifacts"].values()
     path = f"/{stack.node.path}/"
+    written = (folder / "manifest.json").stat().st_mtime_ns
+    return [text for place, text in _warnings_of(folder, written) if place.startswith(path)]
+
+
+@lru_cache(maxsize=1)
+def _warnings_of(folder: Path, written: int) -> list[tuple[str, str]]:
+    """Warnings of a cloud assembly with the paths of their constructs. A test asks for each of a hundred stacks.
+
+    The time tells a later synthesis into the same folder apart.
+    """
+    artifacts = json.loads((folder / "manifest.json").read_bytes())["artifacts"].values()
     return [
-        str(entry["data"])
+        (f"{place}/", str(entry["data"]))
         for artifact in artifacts
         for place, entries in _messages(folder, artifact).items()
         for entry in entries
-        if f"{place}/".startswith(path) and entry["type"] == "aws:cdk:warning"
+        if entry["type"] == "aws:cdk:warning"
     ]
 
 

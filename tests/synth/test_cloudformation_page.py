@@ -198,6 +198,7 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_the_snippet_of_typescript_synthesises(plain: TemplateFiles, node_modules: Path) -> None:
     """It is run without its one mark of TypeScript, since Node.js 20 runs JavaScript only."""
     home: Any = node_modules.parent
