@@ -10,6 +10,7 @@ import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from constructs import IConstruct, Node
 
 from cdk_intake_ledger import (
     AuditOptions,
@@ -50,6 +51,24 @@ def test_all_functions_of_a_stack_share_one_layer() -> None:
     ]
     assert set(used) == {runtime, duckdb}
     assert used.count(runtime) == 7
+
+
+def test_the_checks_of_an_app_read_its_tree_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one reading for each intake, the time grows with the square of their number."""
+    stack, find_all, reads = new_stack(), Node.find_all, list[str]()
+    outputs = s3.Bucket(stack, "Outputs")
+
+    def reading(node: Node, *order: Any) -> list[IConstruct]:
+        reads.append(node.path)
+        return find_all(node, *order)
+
+    for number in range(3):
+        IntakePipeline(stack, f"Orders{number}", processor=processor()).grant_output(outputs, f"out/{number}/")
+        source = MessageSource.sqs()
+        MessageIntake(stack, f"Events{number}", source=source, key="k", identity="i", processor=processor())
+    monkeypatch.setattr(Node, "find_all", reading)
+    template_of(stack)
+    assert reads.count("") == 1
 
 
 def test_a_pipeline_that_is_renamed_or_removed_leaves_the_layer_of_the_others() -> None:

@@ -40,6 +40,7 @@ class _App:
     def __init__(self) -> None:
         self.expected: dict[tuple[str, int], Expected] = {}
         self.templates: dict[Stack, Mapping[str, Any]] = {}
+        self.constructs: list[IConstruct] = []
         self.readers: set[int] = set()
 
 
@@ -116,7 +117,7 @@ class _UnwritableError(Exception):
 
 
 class FinalTemplates:
-    """The templates of one synthesis. Each is written once for all readers.
+    """The templates and constructs of one synthesis. Each template is written once for all readers.
 
     Args:
         reader: a validation. When it reads again, a new synthesis has begun.
@@ -125,11 +126,19 @@ class FinalTemplates:
     """
 
     def __init__(self, reader: object, scope: IConstruct) -> None:
-        self._app, _ = _place(scope)
+        self._scope, (self._app, _) = scope, _place(scope)
         if id(reader) in self._app.readers:
             self._app.readers.clear()
             self._app.templates.clear()
+            self._app.constructs.clear()
         self._app.readers.add(id(reader))
+
+    def constructs[T](self, kind: type[T]) -> list[T]:
+        """The constructs of the app that are of a class."""
+        if not self._app.constructs:
+            # Without the app, which comes first: it could not be freed.
+            self._app.constructs += self._scope.node.root.node.find_all()[1:]
+        return [one for one in self._app.constructs if isinstance(one, kind)]
 
     def properties(self, resource: CfnResource) -> Mapping[str, Any]:
         """The properties of a resource and its `DeletionPolicy`, in CloudFormation's names."""

@@ -66,11 +66,10 @@ class Places:
         """The prefixes of outputs in a bucket."""
         yield from (output.prefix for output in self.outputs if bucket_identity(output.bucket) == bucket)
 
-    def _problems(self, _: FinalTemplates) -> Iterator[Problem]:
+    def _problems(self, templates: FinalTemplates) -> Iterator[Problem]:
         """Compare the outputs with all pipelines of the app, since some may be made later."""
         # jsii never frees an object of Python, so the tree has the same objects that the app made.
-        constructs = self.pipeline.node.root.node.find_all()
-        pipelines = [construct._places for construct in constructs if isinstance(construct, HasPlaces)]  # noqa: SLF001
+        pipelines = [construct._places for construct in templates.constructs(HasPlaces)]  # noqa: SLF001
         for output in self.outputs:
             if not Token.is_unresolved(output.prefix):
                 for places in pipelines:

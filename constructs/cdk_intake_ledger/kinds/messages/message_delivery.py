@@ -99,15 +99,13 @@ def check_app(
 
     def check(templates: FinalTemplates) -> Iterator[Problem]:
         if warns_of_envelopes:
-            _warn_of_envelopes(intake, queue)
+            _warn_of_envelopes(intake, queue, templates)
         yield from other_consumer_problems(templates, queue, own)
 
     at_synthesis(intake, check)
 
 
-def _warn_of_envelopes(intake: Construct, queue: sqs.IQueue) -> None:
-    for construct in intake.node.root.node.find_all():
-        if not isinstance(construct, sns.CfnSubscription) or construct.endpoint != queue.queue_arn:
-            continue
-        if properties_of(construct).get("rawMessageDelivery") is not True:
+def _warn_of_envelopes(intake: Construct, queue: sqs.IQueue, templates: FinalTemplates) -> None:
+    for construct in templates.constructs(sns.CfnSubscription):
+        if construct.endpoint == queue.queue_arn and properties_of(construct).get("rawMessageDelivery") is not True:
             warn(intake, MESSAGE_SNS_ENVELOPE, subscription=construct.node.path, path=queue.node.path)
