@@ -359,6 +359,7 @@ class MessageSearch:
         self._moved: dict[tuple[str, str, int, int], int] = {}
         """The place of a copy that was moved back, by its identity, content and fence, and the redrives before it."""
         self._digests: dict[int, str | None] = {}
+        self._asked: dict[Any, _Request | list[str]] = {}
         self._settings = replace(
             CONSUMER,
             pipeline="orders",
@@ -524,7 +525,13 @@ class MessageSearch:
         return replace(worker, asked=self._ask(worker))
 
     def _ask(self, worker: _Worker) -> _Request | list[str]:
-        """The worker's next request, or the ids that it returns."""
+        """The worker's next request, or the ids that it returns. Many states have this worker."""
+        known = worker.number, worker.batch, worker.started, repr(_told(worker.history))
+        if known not in self._asked:
+            self._asked[known] = self._run(worker)
+        return self._asked[known]
+
+    def _run(self, worker: _Worker) -> _Request | list[str]:
         port = self._port(worker)
         consumer = self._consumer(port)
         try:
