@@ -1,7 +1,9 @@
 """The short form of the exhaustive search, in every test run; `make prove` explores the long one."""
 
+import ast
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 from unittest.mock import Mock
@@ -190,10 +192,15 @@ def test_the_long_form_contains_the_short_one() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
 def test_a_seeded_defect_still_fits_the_code(mutant: Mutant) -> None:
-    """Its place occurs once and the named test exists. `make prove` checks that the test finds the defect."""
+    """Its place occurs once, and its imports and the named test exist. `make prove` shows that the test finds it."""
     path, text = changed(mutant)
     if path.suffix == ".py":
         compile(text, mutant.name, "exec")
+    # A world finds code that ends in an ImportError, whatever the code means.
+    for node in ast.walk(ast.parse(text)) if "import " in mutant.new else ():
+        if isinstance(node, ast.ImportFrom):
+            module = import_module(str(node.module))
+            assert all(hasattr(module, one.name) for one in node.names), ast.unparse(node)
     if mutant.found_by.startswith("tests/"):
         paths = [word for word in mutant.found_by.split() if word.startswith("tests/")]
         assert all(Path(path).is_file() for path in paths)
