@@ -113,18 +113,18 @@ check: $(READY) ## before each commit: ruff, import-linter, mypy, unit tests
 
 test: $(READY) ## all that a change at hand can break, in some minutes
 	@$(SIDE_BY_SIDE) --jobs=3 environments
-	@$(SIDE_BY_SIDE) --jobs=4 parts
+	@$(SIDE_BY_SIDE) --jobs=3 parts
 
 environments: $(OLD_URLLIB3)/.ready $(MKDOCS)/.ready $(MERMAID)/.ready $(CHROMIUM)/.ready $(READERS)/.ready
 
-# The deployed stack and the main job wait for some of their time, so they begin first. The longest parts are next.
-parts: smoke examples synth unit types integration kinds protocol packaging ordinary lint
+# The deployed stack and the main job wait for some of their time, so they begin first.
+parts: smoke examples types ordinary synth integration unit kinds packaging protocol lint
 
 thorough: $(READY) ## what is wide or slow: all deployed stories, faults, strangers, the oldest CDK, all random examples
 	@$(SIDE_BY_SIDE) --jobs=2 environments $(CHECKOV)/.ready $(LOWEST)/.ready $(PYRIGHT)/.ready
 	@$(SIDE_BY_SIDE) --jobs=4 thorough-deployed deployed thorough-stacks thorough-examples thorough-engine thorough-kinds
 
-# They mostly wait, so two other parts run beside them.
+# Deployed tests mostly wait, so four parts run at a time.
 thorough-deployed: $(READY)
 	@pytest suite tests/local -m thorough
 

@@ -252,8 +252,8 @@ def seed(mutant: Mutant, folder: Path) -> None:
     """
     own = package_of(mutant)
     for package in {intake_ledger.__name__, own}:
-        # With its byte code, since most modules stay as they are.
-        shutil.copytree(_sources(package), folder / package)
+        # With its byte code, since most modules stay as they are. Python writes it under temporary names first.
+        shutil.copytree(_sources(package), folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
     path, text = changed(mutant)
     file = folder / own / path
     file.write_text(text)

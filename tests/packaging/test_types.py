@@ -121,8 +121,8 @@ def test_mypy_accepts_the_app_of_the_start_page(app: Path, python: Path) -> None
     cache = app.parent / "cache"
     if (ROOT / ".mypy_cache").exists():
         shutil.copytree(ROOT / ".mypy_cache", cache)
-    python_of_user = f"--python-executable={python}"
-    output = checked(app, sys.executable, "-m", "mypy", *options, f"--cache-dir={cache}", python_of_user, ".")
+    options += [f"--cache-dir={cache}", f"--python-executable={python}"]
+    output = checked(app, sys.executable, "-m", "mypy", *options, ".")
     assert output == "Success: no issues found in 3 source files\n"
 
 

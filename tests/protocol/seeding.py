@@ -20,8 +20,13 @@ from tests.seeds import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 _AGAIN = ("intake_ledger", "cdk_intake_ledger", "intake_ledger_cli", "intake_ledger_testing", "tests")
 """Packages that hold the code under search, or use it."""
-_USERS = ("hypothesis", "intake_ledger.observability.powertools", "intake_ledger_cli.commands", "tests.unit.support")
-"""Modules that import most of other people's packages. Those stay imported."""
+_IMPORTERS = (
+    "hypothesis",
+    "intake_ledger.observability.powertools",
+    "intake_ledger_cli.commands",
+    "tests.unit.support",
+)
+"""Modules that load most third-party packages. Those stay loaded for all defects."""
 
 
 class MutantError(Exception):
@@ -29,13 +34,13 @@ class MutantError(Exception):
 
 
 def preload() -> None:
-    """Read and import once what most tests need, before a process is forked for each defect.
+    """Parse the packages and load modules once, before a process is forked for each defect.
 
     Plugins of pytest are not among it: pytest rewrites them when it imports them.
     """
     for package in {seeds.package_of(mutant) for mutant in MUTANTS}:
         seeds.runtime(package)
-    for name in _USERS:
+    for name in _IMPORTERS:
         importlib.import_module(name)
     with mock_aws():
         for service in ("dynamodb", "s3", "sqs"):

@@ -23,6 +23,7 @@ from cdk_intake_ledger import (
 )
 from tests.settings import THOROUGH
 from tests.synth.build import new_app, new_stack, processor, resources, template_of
+from tests.synth.test_existing_delivery import ALL, Owned
 from tests.synth.test_recipes import INTRODUCTION, recipe, snippets
 
 NAME = "A hundred pipelines in one stack"
@@ -55,7 +56,8 @@ def test_all_functions_of_a_stack_share_one_layer() -> None:
 
 def test_the_checks_of_an_app_read_its_tree_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one reading for each intake, the time grows with the square of their number."""
-    stack, find_all, reads = new_stack(), Node.find_all, list[str]()
+    owned, find_all, reads = Owned(), Node.find_all, list[str]()
+    stack = owned.stack
     outputs = s3.Bucket(stack, "Outputs")
 
     def reading(node: Node, *order: Any) -> list[IConstruct]:
@@ -66,8 +68,9 @@ def test_the_checks_of_an_app_read_its_tree_once(monkeypatch: pytest.MonkeyPatch
         IntakePipeline(stack, f"Orders{number}", processor=processor()).grant_output(outputs, f"out/{number}/")
         source = MessageSource.sqs()
         MessageIntake(stack, f"Events{number}", source=source, key="k", identity="i", processor=processor())
+    owned.notify(*ALL)
     monkeypatch.setattr(Node, "find_all", reading)
-    template_of(stack)
+    owned.pipeline()
     assert reads.count("") == 1
 
 

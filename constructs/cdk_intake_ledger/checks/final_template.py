@@ -27,7 +27,7 @@ class Expected:
     """The values that a resource must have in the template."""
 
     kind: str
-    """Which rows of the table in `final_rules` are about it."""
+    """It names the rows of the table in `final_rules`."""
     owner: IConstruct
     """The resource, or the construct that has it."""
     wanted: dict[str, Any]
@@ -169,7 +169,7 @@ class FinalTemplates:
                 written = self._app.templates[stack].get(id_, {})
                 removal = written.get("DeletionPolicy", "Delete")
                 found = {"DeletionPolicy": removal, **written.get("Properties", {})}
-                # The CDK leaves out what is None.
+                # The CDK leaves out None.
                 answers[place] = found, {path: known.get(path) for path in values}
         return [answers[place] for place in sorted(answers)]
 

@@ -69,7 +69,7 @@ class BucketCheck:
         if resources.delivery is Delivery.S3:
             yield from overlap_problems(self._other_notifications(), resources.filters, self.events)
         elif resources.delivery is Delivery.EXISTING:
-            yield from existing_delivery_problems(self.scope, resources, self.events)
+            yield from existing_delivery_problems(self.scope, resources, self.events, templates)
         if resources.bucket_resource is not None:
             yield from self._replaced_notifications()
             yield from lifecycle_problems(

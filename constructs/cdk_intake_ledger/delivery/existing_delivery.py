@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aws_cdk import CfnOutput, CfnResource, Resource, Stack
+from aws_cdk import CfnElement, CfnOutput, CfnResource, Resource, Stack
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
+from cdk_intake_ledger.checks.final_template import FinalTemplates
 from cdk_intake_ledger.checks.registry import Problem
 from cdk_intake_ledger.checks.reporting import warn
 from cdk_intake_ledger.checks.rules.bucket_rules import (
@@ -44,7 +45,7 @@ class _Senders:
 
 
 def existing_delivery_problems(
-    scope: Construct, resources: PipelineResources, events: Collection[str]
+    scope: Construct, resources: PipelineResources, events: Collection[str], templates: FinalTemplates
 ) -> Iterator[Problem]:
     """Check at synthesis that the app sends the bucket's changes to the queue. Warn where it cannot be known.
 
@@ -52,12 +53,13 @@ def existing_delivery_problems(
         scope: the pipeline, which gets the warnings.
         resources: those of the pipeline.
         events: those that the pipeline needs, by S3's names.
+        templates: of the app.
 
     """
     bucket, resource, queue = resources.bucket, resources.bucket_resource, resources.queue.queue
     names: dict[str, object] = {"bucket": bucket.node.path, "queue": queue.node.path}
     imported = resource is None or not Resource.is_owned_resource(queue)
-    senders = _Senders(may_others=True) if imported else _senders(scope, bucket, resource, queue)
+    senders = _Senders(may_others=True) if imported else _senders(scope, bucket, resource, queue, templates)
     types = frozenset[str]()
     if senders.rules and _has_event_bridge(bucket, resource):
         types = types.union(*senders.rules)
@@ -79,13 +81,19 @@ def existing_delivery_problems(
             warn(scope, EXISTING_DELIVERY_PARTLY, gets=" and ".join(gets), **values)
 
 
-def _senders(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None, queue: sqs.IQueue) -> _Senders:
+def _senders(
+    scope: Construct,
+    bucket: s3.IBucket,
+    resource: s3.CfnBucket | None,
+    queue: sqs.IQueue,
+    templates: FinalTemplates,
+) -> _Senders:
     """Read the resources of the app that name the queue."""
     given = [*resource_notifications(resource), *cdk_notifications(bucket)]
     targets = {readable(Stack.of(bucket).resolve(queue.queue_arn))}
     senders, services = _Senders(), set[str]()
     policies = list[Mapping[str, Any]]()
-    for kind, element, content in _naming(scope, queue):
+    for kind, element, content in _naming(scope, queue, templates):
         match kind:
             case "AWS::SQS::QueuePolicy" | "AWS::IAM::Policy" | "AWS::IAM::ManagedPolicy":
                 policies += content.get("policyDocument", {}).get("Statement", ())
@@ -111,10 +119,12 @@ def _senders(scope: Construct, bucket: s3.IBucket, resource: s3.CfnBucket | None
     return senders
 
 
-def _naming(scope: Construct, queue: sqs.IQueue) -> Iterator[tuple[str, IConstruct, Mapping[str, Any]]]:
+def _naming(
+    scope: Construct, queue: sqs.IQueue, templates: FinalTemplates
+) -> Iterator[tuple[str, IConstruct, Mapping[str, Any]]]:
     """The resources and outputs outside of the pipeline that name the queue: type, construct and properties."""
     spellings: dict[str, list[str]] = {}
-    for element in scope.node.root.node.find_all():
+    for element in templates.constructs(CfnElement):
         path = element.node.path
         if not isinstance(element, CfnResource | CfnOutput) or path.startswith(f"{scope.node.path}/"):
             continue

@@ -22,8 +22,8 @@ def other_consumer_problems(
 
     """
     own_mapping, arn = f"{own.node.path}/Resource", queue.queue_arn
-    # Another environment cannot name the queue, so its ARN is compared as the token that it is.
     mappings = templates.constructs(lambda_.CfnEventSourceMapping)
+    # Another environment cannot name the queue, so its ARN is compared as the token that it is.
     others = [one for one in mappings if one.event_source_arn == arn and one.node.path != own_mapping]
     for mapping, (found, _) in zip(others, templates.read((one, {}) for one in others), strict=True):
         if found.get("Enabled") is not False:

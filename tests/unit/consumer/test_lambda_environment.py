@@ -207,7 +207,7 @@ def closing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     yield make
     for one in made:
-        # A thread that waits in `accept` would take the next test's connections if its listener has the same number.
+        # A thread that waits in `accept` takes the connections of a later listener with the same file descriptor.
         with suppress(OSError):
             one.listener.shutdown(socket.SHUT_RDWR)
         one.listener.close()
